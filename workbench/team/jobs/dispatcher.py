@@ -1,0 +1,177 @@
+"""Whoever takes jobs from the queue: a lane, that is a thread, for each engine; it is started with the server, and its jobs outlive it.
+
+dispatcher = Dispatcher(store, data / "jobs", [Here()])
+dispatcher.start()
+stop = dispatcher.listen(lambda job_id, events, state: print(job_id, state, *events))
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from workbench.errors import unknown_name
+from workbench.team.jobs.engine import EngineDescription, JobEngine
+from workbench.team.jobs.events import JobEvent, read_events
+from workbench.team.jobs.job_folder import EVENTS, read_tail, write_folder
+from workbench.team.jobs.lane import EngineLane, JobListener
+from workbench.team.jobs.queue import JobLimits, ask_to_cancel, enqueue
+from workbench.team.jobs.spec import JobError, JobSpec, command_line
+from workbench.team.store.store import Store
+from workbench.team.store.tables import RegisteredProgram, StoredPlan
+from workbench.team.web.services import JobRequest
+
+Confine = Callable[[JobSpec, Path, Sequence[str]], Sequence[str]]
+"""The command that runs another one in a sandbox: of a job's spec, its folder, and its command."""
+
+MakeCommand = Callable[[JobSpec, Path, str | None], Sequence[str]]
+_LOG = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """See the module.
+
+    - `folder`: where each job has one of its own; `limits`: of each engine by its name, else those of `JobLimits`;
+    - `confine`: needed for programs of the team's own, whose files are where `program_folder` says for their digest.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        engines: Sequence[JobEngine],
+        *,
+        limits: Mapping[str, JobLimits] | None = None,
+        confine: Confine | None = None,
+        program_folder: Callable[[str], Path] | None = None,
+        command: MakeCommand = command_line,
+    ) -> None:
+        self._store, self._folder, self._command = store, folder, command
+        self._confine, self._program_folder = confine, program_folder
+        self._listeners: list[JobListener] = []
+        self._listening = threading.Lock()
+        limits = limits or {}
+        self.lanes = {
+            each.name: EngineLane(store, each, limits.get(each.name, JobLimits()), folder, self._write_folder, self._tell)
+            for each in engines
+        }
+
+    def start(self) -> None:
+        """Follow the jobs that are under way, and take others from the queue."""
+        for each in self.lanes.values():
+            each.start()
+
+    def stop(self) -> None:
+        """Follow no more. The jobs go on, and whoever is started later follows them."""
+        for each in self.lanes.values():
+            each.stop()
+
+    def is_ready(self) -> bool:
+        """Whether jobs would start."""
+        return all(each.is_alive for each in self.lanes.values())
+
+    def describe(self) -> tuple[EngineDescription, ...]:
+        """The engines, for people; it may take as long as they take to answer."""
+        return tuple(each.engine.describe() for each in self.lanes.values())
+
+    def listen(self, listener: JobListener) -> Callable[[], None]:
+        """Call the listener with what happens to jobs, from threads of ours; returns the function that ends it."""
+        with self._listening:
+            self._listeners.append(listener)
+
+        def stop() -> None:
+            with self._listening:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return stop
+
+    def put(self, spec: JobSpec, engine: str, *, project_id: str, author_id: str, room_id: str | None = None) -> str:
+        """Put a job into the queue; its id. Raises `JobError`."""
+        if engine not in self.lanes:
+            raise JobError(*unknown_name("engine", engine, self.lanes, " on this server"))
+        lane = self.lanes[engine]
+        job_id = enqueue(self._store, spec, engine, project_id=project_id, author_id=author_id, room_id=room_id, limits=lane.limits)
+        lane.wake()
+        return job_id
+
+    def end(self, job_id: str) -> None:
+        """Ask for a job to be ended. Raises `JobError` for one that there is not."""
+        ask_to_cancel(self._store, job_id)
+        for each in self.lanes.values():
+            each.wake()
+
+    def read_events(self, job_id: str, after: int = 0) -> tuple[JobEvent, ...]:
+        """The events of a job so far, from a number on."""
+        return read_events(self._folder / job_id / EVENTS, after)
+
+    def read_output(self, job_id: str, name: str = "stderr") -> str:
+        """The last of what a job has printed: `stdout`, `stderr`."""
+        return read_tail(self._folder / job_id, name)
+
+    async def submit(self, request: JobRequest) -> str:
+        """Put a job into the queue, as asked for over the network; its id. Raises `JobError`."""
+        return await asyncio.to_thread(self._submit, request)
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask for a job to be ended; one that has ended stays as it is."""
+        await asyncio.to_thread(self.end, job_id)
+
+    async def events(self, job_id: str, after: int, most: int) -> Sequence[Mapping[str, Any]]:
+        """The events of a job from number `after + 1` on."""
+        found = await asyncio.to_thread(self.read_events, job_id, after)
+        return [each.record() for each in found[:most]]
+
+    def _submit(self, request: JobRequest) -> str:
+        with self._store.read() as session:
+            devices = session.scalar(select(StoredPlan.devices).where(StoredPlan.digest == request.digest))
+            program = session.get(RegisteredProgram, request.program_id) if request.program_id else None
+        if devices is None:
+            raise JobError("There is no such plan.", ["push it first"])
+        if program is not None and (program.state != "approved" or program.digest is None):
+            raise JobError(f"The program `{program.name}` is not approved.", ["ask an owner of the project"])
+        spec = JobSpec(
+            plan=request.digest,
+            kind=request.kind,
+            program=program.digest if program else None,
+            module=program.target.partition(":")[0] if program else "",
+            devices=devices,
+            **{name: getattr(request, name) for name in ("steps", "check", "hosts", "processes", "minutes", "memory")},
+            environment=dict(request.environment),
+            options=dict(request.options),
+        )
+        self._verify_program(spec)
+        ids = {"project_id": request.project_id, "author_id": request.author_id, "room_id": request.room_id}
+        return self.put(spec, request.engine, **ids)
+
+    def _verify_program(self, spec: JobSpec) -> None:
+        if spec.program and (self._confine is None or self._program_folder is None):
+            raise JobError("This server runs no programs of the team's own.", ["use a model of the zoo", "ask an administrator"])
+
+    def _write_folder(self, job_id: str, spec: JobSpec, engine: JobEngine) -> Path:
+        """The folder of a job that was claimed. Raises `JobError`, `OSError`."""
+        self._verify_program(spec)
+        with self._store.read() as session:
+            document = session.scalar(select(StoredPlan.document).where(StoredPlan.digest == spec.plan))
+        if document is None:
+            raise JobError("The plan of the job is not there any more.", ["push it again"])
+        folder = self._folder / job_id
+        command = self._command(spec, folder, engine.python)
+        if self._confine is not None:
+            command = self._confine(spec, folder, command)
+        program = self._program_folder(spec.program) if spec.program and self._program_folder else None
+        write_folder(folder, spec, document, command, spec.environment, program)
+        return folder
+
+    def _tell(self, job_id: str, events: Sequence[JobEvent], state: str) -> None:
+        with self._listening:
+            listeners = tuple(self._listeners)
+        for each in listeners:
+            try:
+                each(job_id, events, state)
+            except Exception:  # noqa: BLE001 - a listener's own fault ends nothing
+                _LOG.exception("A listener to jobs failed.")

@@ -1,0 +1,75 @@
+"""The engine of this machine: a job is a supervisor and its processes, which outlive the server and are known again by number and start."""
+
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from workbench.team.jobs.engine import EngineDescription, NativeState
+from workbench.team.jobs.job_folder import base_environment, python_path, read_started
+from workbench.team.jobs.process_identity import has_argument, start_mark
+from workbench.team.jobs.spec import JobError, JobSpec
+
+NICENESS = 5
+"""What else runs on the machine, the server itself, goes first."""
+
+
+class Here:
+    """Starts jobs as processes of this machine. Several hosts are several processes here: good for trying a plan out."""
+
+    name = "here"
+    python: str | None = None
+    patience = 0.0
+    interval = 0.2
+
+    def submit(self, spec: JobSpec, folder: Path) -> str:
+        environment = {**base_environment(), "PYTHONPATH": python_path()}
+        if spec.process_count > 1:
+            environment["JAX_COORDINATOR_ADDRESS"] = f"127.0.0.1:{spec.port or free_port()}"
+        command = ["nice", "-n", str(NICENESS), *supervisor_command(folder)]
+        quiet = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1)]
+        log = (os.POSIX_SPAWN_OPEN, 2, str(folder / "supervisor"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            pid = os.posix_spawnp("nice", command, environment, file_actions=[*quiet, log], setsid=True)
+        except OSError as error:
+            raise JobError(f"The job does not start on this machine: {error.strerror}.", ["try again", "end other jobs"]) from None
+        return f"{pid}:{start_mark(pid)}"
+
+    def recover(self, spec: JobSpec, folder: Path) -> str | None:  # noqa: ARG002 - of the family
+        started = read_started(folder)
+        pid, mark = started.get("pid"), started.get("mark")
+        return f"{pid}:{mark}" if type(pid) is int and isinstance(mark, str) and has_argument(pid, str(folder)) else None
+
+    def state(self, native: str) -> NativeState:
+        pid, mark = _parts(native)
+        with suppress(ChildProcessError):  # of a server before this one
+            os.waitpid(pid, os.WNOHANG)
+        return NativeState.RUNNING if mark and start_mark(pid) == mark else NativeState.GONE
+
+    def cancel(self, native: str) -> None:
+        pid, _ = _parts(native)
+        if self.state(native) is NativeState.RUNNING:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def describe(self) -> EngineDescription:
+        return EngineDescription(self.name, "This machine", True, "", False, {})
+
+
+def supervisor_command(folder: Path, python: str | None = None) -> list[str]:
+    """The command line that any engine starts for a job."""
+    return [python or sys.executable, "-m", "workbench.team.jobs.supervise", str(folder)]
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _parts(native: str) -> tuple[int, str]:
+    pid, _, mark = native.partition(":")
+    return int(pid), mark

@@ -1,0 +1,119 @@
+"""The folder of a job, which is all there is of it besides its row: whatever an engine says, what happened is read here.
+
+    plan.json       the plan document
+    spec.json       the spec, the command of its processes, their environment, and where they meet
+    started         who has begun it, made once: a job that was given to an engine twice runs once
+    events.jsonl    what its process 0 reports; of the others events.1.jsonl, ...
+    stdout stderr   what it prints; of the others stdout.1, ...
+    exit            how it ended; of hosts after the first exit.1, ...
+
+Of a sandbox the events alone are written from within; everything else is written by the server, and by `supervise` outside of it.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.reports.event_file import EventFile
+from workbench.team.jobs.events import open_plain
+from workbench.team.jobs.spec import JobSpec
+
+EVENTS, EXIT, STARTED, SPEC, PLAN = "events.jsonl", "exit", "started", "spec.json", "plan.json"
+INHERITED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME"),
+    *("JAX_PLATFORMS", "WORKBENCH_HARDWARE"),
+)
+"""What a job has of the environment of whoever starts it; nothing else of it, for it may hold secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobExit:
+    """How a job ended: `reason` is "ended", "cancelled" or "time"; `code` is of the process that failed first, negative for a signal."""
+
+    code: int
+    reason: str
+    time: float
+
+
+def write_folder(
+    folder: Path, spec: JobSpec, document: str, command: Sequence[str], environment: Mapping[str, str], program: Path | None = None
+) -> None:
+    """Make the folder of a job, with everything that its engine needs; `program` is where the files of its program are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PLAN).write_text(document, encoding="utf-8")
+    record = {"spec": spec.record(), "command": list(command), "environment": {**environment, "PYTHONPATH": python_path(program)}}
+    write_whole(folder / SPEC, json.dumps(record, indent=1).encode())
+
+
+def read_launch(folder: Path) -> dict[str, Any]:
+    """What `write_folder` wrote."""
+    found: dict[str, Any] = json.loads((folder / SPEC).read_bytes())
+    return found
+
+
+def base_environment() -> dict[str, str]:
+    """What jobs have of this process's environment."""
+    return {name: os.environ[name] for name in INHERITED if name in os.environ}
+
+
+def python_path(program: Path | None = None) -> str:
+    """Where a job's Python finds the workbench, and a program of the team's own after that."""
+    entries = [path or os.getcwd() for path in sys.path if not path or not path.endswith(".zip")]  # noqa: PTH109 - what "" means there
+    return os.pathsep.join([*entries, *([str(program)] if program else [])])
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that nobody sees half of."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def read_exit(folder: Path) -> JobExit | None:
+    """How the job ended, if it has."""
+    record = _read_json(folder / EXIT)
+    try:
+        return JobExit(int(record["code"]), str(record["reason"]), float(record["time"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def read_started(folder: Path) -> Mapping[str, Any]:
+    """Who has begun the job; empty where nobody has."""
+    return _read_json(folder / STARTED)
+
+
+def read_tail(folder: Path, name: str, most: int = 1 << 16) -> str:
+    """The last bytes of what a job has printed: `stdout`, `stderr`, `stderr.1`; empty where there is none."""
+    if not name.startswith(("stdout", "stderr")) or "/" in name:
+        return ""
+    try:
+        with open_plain(folder / name) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - most))
+            return str(file.read(most).decode(errors="replace"))
+    except OSError:
+        return ""
+
+
+def add_ending(folder: Path, kind: str, message: str = "", ways_out: Sequence[str] = ()) -> None:
+    """End the events of a job whose process could not do so itself: it was killed. Nothing happens where they have ended."""
+    file = EventFile(folder / EVENTS)
+    file.add(kind, message=message, ways_out=list(ways_out)) if kind == "failed" else file.add(kind)
+    file.close()
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        with open_plain(path) as file:
+            found = json.loads(file.read(1 << 16))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,216 @@
+"""The engine of a Kubernetes cluster: a job becomes the manifest of an indexed Job, one pod for each host, with a headless Service by whose
+name the pods find process 0; `kubectl`, as its user has it set up, submits it.
+
+The folder of the job is on a volume that the pods share with the server (`claim`, mounted at the path that the server has). Manifests of
+several hosts can be rendered as a JobSet instead, for clusters that have its controller: `render_job_set`.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from workbench.team.jobs.engine import EngineDescription, NativeState
+from workbench.team.jobs.here import supervisor_command
+from workbench.team.jobs.spec import JobError, JobSpec, own_port
+
+OPTIONS = {
+    "image": "the container's image, with the workbench in it",
+    "claim": "the volume claim that holds the server's data",
+    "namespace": "the namespace of the job",
+    "queue": "the queue of Kueue that admits it",
+    "service_account": "the service account of the pods",
+    "accelerator": "the devices of a pod, such as nvidia.com/gpu=8 or google.com/tpu=4",
+    "node_selector": "labels that a node must have, such as cloud.google.com/gke-tpu-topology=4x4",
+    "cpus": "processors of each pod",
+}
+NAMESPACE = "default"
+TIME_LIMIT = 30.0  # seconds for `kubectl`
+_LABEL = "sharding-workbench/job"
+
+
+class Kubernetes:
+    """Renders manifests, and submits them where there is a `kubectl`; `mount` is the folder of data that pods and server share."""
+
+    name = "kubernetes"
+    python: str | None = "python"
+    patience = 60.0
+    interval = 5.0
+
+    def __init__(self, mount: Path | None = None, options: Mapping[str, str] | None = None, kubectl: str = "kubectl") -> None:
+        self._mount, self._options, self._kubectl = mount, dict(options or {}), kubectl
+
+    def submit(self, spec: JobSpec, folder: Path) -> str:
+        manifest = render_job(spec, folder, self._options, self._mount)
+        (folder / "manifest.yaml").write_text(as_yaml(manifest), encoding="utf-8")
+        self._ask("apply", "--filename", str(folder / "manifest.yaml"))
+        metadata = manifest[-1]["metadata"]
+        return f"{metadata['namespace']}/{metadata['name']}"
+
+    def recover(self, spec: JobSpec, folder: Path) -> str | None:
+        native = f"{_namespace({**self._options, **spec.options})}/{job_name(folder)}"
+        return native if self._find(native) is not None else None
+
+    def state(self, native: str) -> NativeState:
+        found = self._find(native)
+        if found is None:
+            return NativeState.GONE
+        ended = any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in found.get("conditions") or ())
+        if ended:
+            return NativeState.GONE
+        return NativeState.RUNNING if found.get("ready") else NativeState.WAITING
+
+    def cancel(self, native: str) -> None:
+        namespace, _, name = native.partition("/")
+        self._ask("delete", "job,service", "--namespace", namespace, "--selector", f"{_LABEL}={name}", "--wait=false", "--ignore-not-found")
+
+    def describe(self) -> EngineDescription:
+        found = shutil.which(self._kubectl) is not None
+        problem = "" if found else f"`{self._kubectl}` is not on this machine."
+        return EngineDescription(self.name, "Kubernetes", found, problem, True, OPTIONS)
+
+    def _find(self, native: str) -> Mapping[str, Any] | None:
+        """The status of a job; `None` where there is none."""
+        namespace, _, name = native.partition("/")
+        text = self._ask("get", "job", name, "--namespace", namespace, "--output", "json", "--ignore-not-found")
+        with suppress(ValueError, AttributeError):
+            return dict(json.loads(text).get("status") or {})
+        return None
+
+    def _ask(self, *arguments: str) -> str:
+        """What `kubectl` prints. Raises `JobError`."""
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's kubectl
+                [self._kubectl, *arguments], capture_output=True, text=True, timeout=TIME_LIMIT, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            ways_out = ["install kubectl where the server runs", "submit the rendered manifest.yaml yourself"]
+            raise JobError(f"`kubectl` does not answer: {type(error).__name__}.", ways_out) from None
+        if done.returncode:
+            raise JobError(f"`kubectl` says: {done.stderr.strip()[:300]}", ["look at the cluster", "look at the job's options"])
+        return done.stdout
+
+
+def job_name(folder: Path) -> str:
+    """The name of a job on the cluster."""
+    return f"workbench-{folder.name}"
+
+
+def render_job(spec: JobSpec, folder: Path, defaults: Mapping[str, str], mount: Path | None = None) -> list[dict[str, Any]]:
+    """The manifests of a job: a headless Service where it has several hosts, and an indexed Job. Raises `JobError`."""
+    options, name = _verify({**defaults, **spec.options}), job_name(folder)
+    metadata = _metadata(name, options)
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": _job(spec, folder, options, mount, f"{name}-0.{name}")}
+    if spec.hosts == 1:
+        return [job]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"clusterIP": "None", "selector": {_LABEL: name}, "publishNotReadyAddresses": True},
+    }
+    return [service, job]
+
+
+def render_job_set(spec: JobSpec, folder: Path, defaults: Mapping[str, str], mount: Path | None = None) -> dict[str, Any]:
+    """The same as a JobSet, which makes its own Service and starts anew as a whole. Raises `JobError`."""
+    options, name = _verify({**defaults, **spec.options}), job_name(folder)
+    template = {"spec": _job(spec, folder, options, mount, f"{name}-workers-0-0.{name}")}
+    replicated = [{"name": "workers", "replicas": 1, "template": template}]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": _metadata(name, options),
+        "spec": {"failurePolicy": {"maxRestarts": 0}, "replicatedJobs": replicated},
+    }
+
+
+def as_yaml(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """Manifests as `kubectl` reads them."""
+    import yaml
+
+    return str(yaml.safe_dump_all(manifests, sort_keys=False))
+
+
+def _job(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: Path | None, first: str) -> dict[str, Any]:
+    """The spec of an indexed Job: nothing is started twice, and all pods run or none does."""
+    return {
+        "completionMode": "Indexed",
+        "completions": spec.hosts,
+        "parallelism": spec.hosts,
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": ceil(spec.minutes * 60) + 180,  # the supervisor ends the job at its own limit, and says so
+        "ttlSecondsAfterFinished": 3600,
+        "template": {
+            "metadata": {"labels": {_LABEL: job_name(folder)}},
+            "spec": _pod(spec, folder, options, mount or folder.parent, f"{first}:{spec.port or own_port(folder.name)}"),
+        },
+    }
+
+
+def _pod(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: Path, coordinator: str) -> dict[str, Any]:
+    pod: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "subdomain": job_name(folder),
+        "automountServiceAccountToken": False,  # the job is a user's code
+        "terminationGracePeriodSeconds": 30,
+        "containers": [_container(spec, folder, options, mount, coordinator)],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": options["claim"]}}],
+    }
+    if spec.hosts == 1:
+        del pod["subdomain"]
+    if "service_account" in options:
+        pod["serviceAccountName"] = options["service_account"]
+    if "node_selector" in options:
+        pod["nodeSelector"] = dict(_pairs("node_selector", options["node_selector"]))
+    return pod
+
+
+def _container(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: Path, coordinator: str) -> dict[str, Any]:
+    limits = dict(_pairs("accelerator", options["accelerator"])) if "accelerator" in options else {}
+    if "cpus" in options:
+        limits["cpu"] = options["cpus"]
+    if spec.memory:
+        limits["memory"] = str(spec.memory * spec.processes)
+    variables = {"JAX_COORDINATOR_ADDRESS": coordinator} if spec.process_count > 1 else {}
+    return {
+        "name": "job",
+        "image": options["image"],
+        "command": supervisor_command(folder, Kubernetes.python),
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "resources": {"limits": limits, "requests": dict(limits)},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "data", "mountPath": str(mount)}],
+    }
+
+
+def _metadata(name: str, options: Mapping[str, str]) -> dict[str, Any]:
+    labels = {_LABEL: name, **({"kueue.x-k8s.io/queue-name": options["queue"]} if "queue" in options else {})}
+    return {"name": name, "namespace": _namespace(options), "labels": labels}
+
+
+def _namespace(options: Mapping[str, str]) -> str:
+    return options.get("namespace") or NAMESPACE
+
+
+def _verify(options: Mapping[str, str]) -> Mapping[str, str]:
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise JobError(f"Kubernetes has no option `{unknown[0][:80]}` here.", [f"use {', '.join(OPTIONS)}"])
+    missing = [name for name in ("image", "claim") if not options.get(name)]
+    if missing:
+        what = " and ".join(f"`{name}`: {OPTIONS[name]}" for name in missing)
+        raise JobError(f"A job on Kubernetes needs {what}.", ["set it in the project's hardware"])
+    return options
+
+
+def _pairs(name: str, text: str) -> list[tuple[str, str]]:
+    """`a=1,b=2`. Raises `JobError`."""
+    pairs = [each.strip().partition("=") for each in text.split(",")]
+    if not all(key and value for key, _, value in pairs):
+        raise JobError(f"`{name}` is `{text[:80]}`; it should be NAME=VALUE, several with commas.", [OPTIONS[name]])
+    return [(key, value) for key, _, value in pairs]

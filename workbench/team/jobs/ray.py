@@ -1,0 +1,127 @@
+"""The engine of a Ray cluster, through its Jobs API: the entry point is the supervisor's command line, so the step runs as a process of its
+own, and not inside of Ray's.
+
+A job has the id in Ray that it has here, so one that was submitted is found again whatever became of the server, and one that is submitted
+twice is refused by Ray. Ray runs anything for whoever reaches its API: only the server may reach it, or it takes a token (`RAY_AUTH_MODE`).
+"""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from workbench.team.jobs.engine import EngineDescription, NativeState
+from workbench.team.jobs.here import free_port, supervisor_command
+from workbench.team.jobs.job_folder import python_path
+from workbench.team.jobs.spec import JobError, JobSpec, own_port
+
+OPTIONS = {
+    "cpus": "how many processors Ray keeps for the job",
+    "gpus": "how many GPUs Ray keeps for the job",
+    "resource": "a resource of the cluster that the node must have, such as TPU-v5e-8-head",
+}
+ADDRESS = "http://127.0.0.1:8265"
+_GONE = ("STOPPED", "SUCCEEDED", "FAILED")
+
+
+class Ray:
+    """Submits to the cluster whose dashboard has this address. A job is on one node of it; its processes are all there."""
+
+    name = "ray"
+    python: str | None = None
+    patience = 30.0
+    interval = 1.0
+
+    def __init__(self, address: str = ADDRESS) -> None:
+        self._address = address
+        self._client: Any = None
+
+    def submit(self, spec: JobSpec, folder: Path) -> str:
+        if spec.hosts > 1:
+            raise JobError("A job is on one node of a Ray cluster.", ["give hosts=1 and more processes", "use Slurm or Kubernetes"])
+        native = f"workbench-{folder.name}"
+        port = spec.port or (free_port() if "127.0.0.1" in self._address else own_port(folder.name))
+        variables = {"PYTHONPATH": python_path(), "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "WORKBENCH_HOST": "0"}
+        try:
+            self._open().submit_job(
+                entrypoint=shlex.join(supervisor_command(folder)),
+                submission_id=native,
+                runtime_env={"env_vars": variables},
+                **_resources(spec),
+            )
+        except JobError:
+            raise
+        except Exception as error:
+            if "already exists" in str(error) or "same submission_id" in str(error):
+                return native
+            raise JobError(
+                f"Ray does not take the job: {_first_line(error)}", ["look at the cluster", "look at the job's options"]
+            ) from error
+        return native
+
+    def recover(self, spec: JobSpec, folder: Path) -> str | None:  # noqa: ARG002 - of the family
+        native = f"workbench-{folder.name}"
+        return native if self._status(native) is not None else None
+
+    def state(self, native: str) -> NativeState:
+        status = self._status(native)
+        if status is None or status in _GONE:
+            return NativeState.GONE
+        return NativeState.WAITING if status == "PENDING" else NativeState.RUNNING
+
+    def cancel(self, native: str) -> None:
+        if self.state(native) is not NativeState.GONE:
+            try:
+                self._open().stop_job(native)
+            except Exception as error:  # as above
+                raise JobError(f"Ray does not end the job: {_first_line(error)}", ["try again", "look at the cluster"]) from error
+
+    def describe(self) -> EngineDescription:
+        try:
+            self._open()
+        except JobError as error:
+            return EngineDescription(self.name, "Ray", False, error.message, False, OPTIONS)
+        return EngineDescription(self.name, "Ray", True, "", False, OPTIONS)
+
+    def _status(self, native: str) -> str | None:
+        try:
+            return str(self._open().get_job_status(native).value)
+        except JobError:
+            raise
+        except Exception as error:
+            if "does not exist" in str(error) or "404" in str(error):
+                return None
+            self._client = None
+            raise JobError(f"Ray does not answer: {_first_line(error)}", ["look at the cluster"]) from error
+
+    def _open(self) -> Any:
+        if self._client is None:
+            try:
+                from ray.job_submission import JobSubmissionClient
+            except ImportError:  # Ray is absent, or is there without what its Jobs API needs
+                raise JobError("Jobs on Ray need its Jobs API, which is not installed.", ['pip install "ray[default]"']) from None
+            try:
+                self._client = JobSubmissionClient(self._address)
+            except Exception as error:  # as above
+                ways_out = ["start one: `ray start --head`", "give the address of its dashboard"]
+                raise JobError(f"No Ray cluster answers at {self._address}: {_first_line(error)}", ways_out) from error
+        return self._client
+
+
+def _resources(spec: JobSpec) -> dict[str, Any]:
+    """What Ray keeps for the entry point. Raises `JobError`."""
+    found: dict[str, Any] = {"entrypoint_num_cpus": 1.0}
+    for name, value in spec.options.items():
+        if name == "resource":
+            found["entrypoint_resources"] = {value: 1.0}
+        elif name in ("cpus", "gpus") and value.isdecimal():
+            found[f"entrypoint_num_{name}"] = float(value)
+        else:
+            raise JobError(f"Ray has no option `{name[:80]}={value[:80]}` here.", [f"use {', '.join(OPTIONS)}"])
+    if spec.memory:
+        found["entrypoint_memory"] = spec.memory * spec.processes
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    line = next((each.strip() for each in str(error).splitlines() if each.strip()), "")
+    return (line or type(error).__name__)[:300]

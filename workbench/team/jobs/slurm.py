@@ -1,0 +1,176 @@
+"""The engine of a Slurm cluster, through submitit, which writes the batch script and submits it.
+
+The job is given to it as a command line: no function of ours is pickled, and nothing that a job wrote is unpickled. submitit's `local`
+executor, which starts the same tasks on this machine, is for trying a site's set-up out, and for the tests.
+
+The folder of the server's data has to be on a disk that the nodes share, and so has the Python of the server.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from workbench.team.jobs.engine import EngineDescription, NativeState
+from workbench.team.jobs.here import supervisor_command
+from workbench.team.jobs.job_folder import python_path, read_started, write_whole
+from workbench.team.jobs.process_identity import start_mark
+from workbench.team.jobs.spec import JobError, JobSpec, own_port
+
+OPTIONS = {
+    "partition": "the partition to queue in",
+    "account": "the account that pays",
+    "qos": "the quality of service",
+    "constraint": "features that a node must have",
+    "gpus_per_node": "how many GPUs of each node",
+    "cpus_per_task": "how many processors for each process",
+    "nodelist": "the nodes to take",
+}
+COMMANDS = ("sbatch", "srun", "scancel", "squeue")
+TIME_LIMIT = 30.0  # seconds for one of Slurm's commands
+SPARE = 3  # minutes that Slurm gives a job beyond its limit
+_WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SUSPENDED")
+_RUNNING = ("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED")
+_NATIVE = "native"  # the file with the id, beside the job
+_WHOLE = ("gpus_per_node", "cpus_per_task")
+
+
+class Slurm:
+    """Submits to the cluster that this machine is a login node of; with `executor="local"` to this machine alone."""
+
+    name = "slurm"
+    python: str | None = None
+    patience = 60.0  # NFS shows a new file after that much at the latest, as it is mounted by default
+    interval = 5.0
+
+    def __init__(self, executor: str = "slurm") -> None:
+        self._executor = executor
+        if executor == "local":
+            self.patience, self.interval = 2.0, 0.2
+
+    def submit(self, spec: JobSpec, folder: Path) -> str:
+        executor = self._open(spec, folder)
+        try:
+            job = executor._submit_command(shlex.join(supervisor_command(folder)))  # noqa: SLF001 - the one way without a pickle
+        except Exception as error:  # submitit's own errors, and whatever sbatch says
+            raise JobError(f"Slurm does not take the job: {_last_line(error)}", ["look at the job's options", "ask `sinfo`"]) from error
+        native = f"{job.job_id}:{start_mark(int(job.job_id))}" if self._executor == "local" else str(job.job_id)
+        write_whole(folder / _NATIVE, native.encode())
+        return native
+
+    def recover(self, spec: JobSpec, folder: Path) -> str | None:  # noqa: ARG002 - of the family
+        with suppress(OSError):
+            return (folder / _NATIVE).read_text(encoding="ascii").strip()
+        started = read_started(folder).get("slurm")
+        return started if isinstance(started, str) and started.isdecimal() else None
+
+    def state(self, native: str) -> NativeState:
+        if self._executor == "local":
+            pid, _, mark = native.partition(":")
+            with suppress(ChildProcessError):
+                os.waitpid(int(pid), os.WNOHANG)
+            return NativeState.RUNNING if mark and start_mark(int(pid)) == mark else NativeState.GONE
+        found = _run("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", native)
+        word = found.split()[0] if found.split() else ""
+        return NativeState.WAITING if word in _WAITING else NativeState.RUNNING if word in _RUNNING else NativeState.GONE
+
+    def cancel(self, native: str) -> None:
+        if self._executor == "local":
+            if self.state(native) is NativeState.RUNNING:
+                with suppress(ProcessLookupError):
+                    os.kill(int(native.partition(":")[0]), signal.SIGTERM)
+            return
+        _run("scancel", native)  # SIGTERM, on which the supervisors write the end, and half a minute later SIGKILL
+
+    def describe(self) -> EngineDescription:
+        problem = _why_not(self._executor)
+        title = "Slurm" if self._executor == "slurm" else "submitit on this machine"
+        return EngineDescription(self.name, title, not problem, problem, self._executor == "slurm", OPTIONS)
+
+    def _open(self, spec: JobSpec, folder: Path) -> Any:
+        if problem := _why_not(self._executor):
+            raise JobError(problem, ["use another engine"])
+        submitit = _import_submitit()
+        (folder / "submitit").mkdir(exist_ok=True)
+        executor = submitit.AutoExecutor(folder=folder / "submitit", cluster=self._executor)
+        try:
+            executor.update_parameters(**_parameters(spec, folder, self._executor))
+        except (ValueError, TypeError, NameError) as error:
+            raise JobError(f"Slurm's options are refused: {_last_line(error)}", [f"use {', '.join(OPTIONS)}"]) from None
+        return executor._executor  # noqa: SLF001 - the executor of the cluster
+
+
+def _parameters(spec: JobSpec, folder: Path, executor: str) -> dict[str, Any]:
+    """What submitit calls the numbers of a spec, and the site's options. Raises `JobError`."""
+    shared: dict[str, Any] = {
+        "nodes": spec.hosts,
+        "tasks_per_node": spec.processes,
+        "timeout_min": ceil(spec.minutes) + SPARE,  # the supervisor ends the job at its own limit, and says so
+    }
+    if executor == "local":
+        if spec.hosts > 1:
+            raise JobError("submitit's local executor has one host.", ["give hosts=1 and more processes"])
+        return shared
+    for name in spec.options:
+        if name not in OPTIONS:
+            raise JobError(f"Slurm has no option `{name[:80]}` here.", [f"use {', '.join(OPTIONS)}"])
+    options = {f"slurm_{name}": int(value) if name in _WHOLE else value for name, value in spec.options.items() if name != "nodelist"}
+    additional = {"export": "NONE", "no-requeue": True}
+    if "nodelist" in spec.options:
+        additional["nodelist"] = spec.options["nodelist"]
+    if spec.memory:
+        options["slurm_mem"] = f"{ceil(spec.memory * spec.processes / (1 << 20))}MB"
+    path = folder.name
+    return {
+        **shared,
+        **options,
+        "name": f"workbench-{path}",
+        "slurm_additional_parameters": additional,
+        "slurm_setup": [f"export {name}={shlex.quote(value)}" for name, value in _environment(spec, path).items()],
+        "slurm_srun_args": ["--export=ALL", "--kill-on-bad-exit=0"],
+    }
+
+
+def _environment(spec: JobSpec, job_id: str) -> Mapping[str, str]:
+    """What the supervisor needs on a node; of the server's own environment nothing travels."""
+    port = {"WORKBENCH_PORT": str(spec.port or own_port(job_id))} if spec.process_count > 1 else {}
+    return {"PYTHONPATH": python_path(), **port}
+
+
+def _why_not(executor: str) -> str:
+    try:
+        _import_submitit()
+    except JobError as error:
+        return error.message
+    missing = [name for name in COMMANDS if shutil.which(name) is None] if executor == "slurm" else []
+    return f"Slurm's commands are not on this machine: {', '.join(missing)}." if missing else ""
+
+
+def _import_submitit() -> Any:
+    try:
+        import submitit
+    except ModuleNotFoundError:
+        raise JobError("Jobs under Slurm need submitit, which is not installed.", ['pip install "sharding-workbench[team]"']) from None
+    return submitit
+
+
+def _run(*command: str) -> str:
+    """What one of Slurm's commands prints; empty where it has forgotten the job. Raises `JobError` where it does not answer."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=False)  # noqa: S603 - Slurm's own
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JobError(f"`{command[0]}` does not answer: {type(error).__name__}.", ["look at the cluster"]) from None
+    if done.returncode and "Invalid job id" not in done.stderr:
+        raise JobError(f"`{command[0]}` says: {done.stderr.strip()[:300]}", ["look at the cluster"])
+    return done.stdout
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else type(error).__name__

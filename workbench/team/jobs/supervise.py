@@ -1,0 +1,232 @@
+"""What every engine starts: `python -m workbench.team.jobs.supervise FOLDER`. It runs the job's processes of this host, and writes down how
+they ended, whatever they ended of.
+
+Each process leads a session of its own, so that what it started ends with it. SIGTERM and SIGINT end them (SIGTERM, a second later
+SIGKILL), and so does the job's limit of minutes; of several processes none is waited for long once one has ended. It needs no JAX.
+
+Which of the job's processes these are a launcher says that starts one supervisor for each (Slurm, submitit's local executor, Open MPI), or
+who starts one for each host (`WORKBENCH_HOST`, the completion index of a Kubernetes job); else they are all here.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.team.jobs.job_folder import EVENTS, EXIT, INHERITED, STARTED, add_ending, read_launch, read_tail, write_whole
+from workbench.team.jobs.process_identity import start_mark
+from workbench.team.jobs.spec import JobSpec, parse_spec
+
+GRACE = 1.0  # seconds from SIGTERM to SIGKILL
+PEERS_GRACE = 10.0  # seconds that the others have once one process has ended
+MOST_WRITTEN = 1 << 32  # bytes of one file
+_KEPT = ("SLURM_", "OMPI_", "PMIX_", "TPU_", "MEGASCALE_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "JAX_COORDINATOR")
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+_LAUNCHERS = (
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("SUBMITIT_LOCAL_GLOBALID", "SUBMITIT_LOCAL_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_HOSTS = ("WORKBENCH_HOST", "JOB_COMPLETION_INDEX")
+
+
+@dataclass
+class _Supervisor:
+    """The processes of a job that are on this host: `count` of them, from number `first` on."""
+
+    folder: Path
+    spec: JobSpec
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    first: int
+    count: int
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    reason: str = "ended"
+
+    @property
+    def suffix(self) -> str:
+        return f".{self.first}" if self.first else ""
+
+    def start(self) -> None:
+        for number in range(self.first, self.first + self.count):
+            with ExitStack() as stack:
+                name = f".{number}" if number else ""
+                out, err = (stack.enter_context((self.folder / f"{each}{name}").open("wb")) for each in ("stdout", "stderr"))
+                environment = {**self.environment, **process_variables(number, self.spec, os.environ)}
+                self.processes.append(
+                    subprocess.Popen(  # noqa: S603 - the command of the job
+                        self.command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=out,
+                        stderr=err,
+                        env=environment,
+                        start_new_session=True,
+                        preexec_fn=lambda: _limit(self.spec.memory),  # noqa: PLW1509 - there are no threads here
+                    )
+                )
+
+    def wait(self) -> None:
+        """Until all have ended, or are ended: the signals that say so are blocked, and waited for."""
+        deadline = time.monotonic() + self.spec.minutes * 60
+        while any(each.poll() is None for each in self.processes):
+            if any(each.returncode is not None for each in self.processes):  # the others have lost a peer
+                deadline = min(deadline, time.monotonic() + PEERS_GRACE)
+            heard = signal.sigtimedwait(_SIGNALS, max(deadline - time.monotonic(), 0))
+            if heard is not None and heard.si_signo != signal.SIGCHLD:
+                self.reason = "cancelled"
+                break
+            if heard is None and time.monotonic() >= deadline:
+                self.reason = "ended" if any(each.returncode is not None for each in self.processes) else "time"
+                break
+        self.end()
+
+    def end(self) -> None:
+        """End what is left, and what it has left behind."""
+        self._send(signal.SIGTERM, only_alive=True)
+        deadline = time.monotonic() + GRACE
+        while any(each.poll() is None for each in self.processes) and time.monotonic() < deadline:
+            signal.sigtimedwait([signal.SIGCHLD], max(deadline - time.monotonic(), 0))
+        self._send(signal.SIGKILL, only_alive=False)
+        for each in self.processes:
+            each.wait()
+
+    def _send(self, number: int, *, only_alive: bool) -> None:
+        for each in self.processes:
+            if each.poll() is None or not only_alive:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(each.pid, number)
+
+    @property
+    def code(self) -> int:
+        return next((each.returncode for each in self.processes if each.returncode), 0)
+
+    def write_end(self) -> None:
+        """The end of the events, where the process did not come to it, and then how it ended."""
+        if self.first == 0:
+            if self.reason == "cancelled":
+                add_ending(self.folder, "cancelled")
+            else:
+                message, ways_out = why_ended(self.code, self.reason, self.spec, read_tail(self.folder, "stderr", 4096))
+                add_ending(self.folder, "failed", message, ways_out)
+        record = {"code": self.code, "reason": self.reason, "time": time.time()}
+        write_whole(self.folder / (EXIT + self.suffix), json.dumps(record).encode())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job of a folder; returns its exit code."""
+    folder = Path(arguments[0]).absolute()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # submitit's warning before Slurm's limit, which comes after ours
+    launch = read_launch(folder)
+    spec = parse_spec(launch["spec"])
+    first, count = own_processes(os.environ, spec)
+    environment = {**kept_environment(os.environ), **launch["environment"]}
+    supervisor = _Supervisor(folder, spec, launch["command"], environment, first, count)
+    if not _claim(folder / (STARTED + supervisor.suffix)):
+        print("Another process has begun this job.", file=sys.stderr)  # noqa: T201 - for the log of the engine
+        return 0
+    if first == 0:
+        (folder / EVENTS).touch()  # a sandbox binds a file that exists
+    try:
+        supervisor.start()
+        supervisor.wait()
+    except OSError as error:
+        supervisor.end()
+        if first == 0:
+            add_ending(folder, "failed", f"The job's command did not start: {error.strerror}.", ["ask who runs the server"])
+    supervisor.write_end()
+    return supervisor.code if 0 <= supervisor.code < 128 else 1
+
+
+def own_processes(environment: Mapping[str, str], spec: JobSpec) -> tuple[int, int]:
+    """The number of the first process of the job that is to run here, and how many are."""
+    for number, size in _LAUNCHERS:
+        if number in environment and int(environment.get(size) or 1) > 1:
+            return int(environment[number]), 1
+    for host in _HOSTS:
+        if host in environment:
+            return int(environment[host]) * spec.processes, spec.processes
+    return 0, spec.process_count
+
+
+def process_variables(number: int, spec: JobSpec, environment: Mapping[str, str]) -> dict[str, str]:
+    """What one process of several has to know to meet the others, whoever started it; nothing where it is alone."""
+    if spec.process_count == 1:
+        return {}
+    devices = spec.devices // spec.process_count
+    address = environment.get("JAX_COORDINATOR_ADDRESS") or f"{_first_host(environment)}:{environment.get('WORKBENCH_PORT') or spec.port}"
+    local = number % spec.processes if _HOSTS[0] in environment or _HOSTS[1] in environment else number
+    is_bound = any(name in environment and int(environment.get(size) or 1) > 1 for name, size in _LAUNCHERS)
+    return {
+        "JAX_COORDINATOR_ADDRESS": address,
+        "WORKBENCH_PROCESSES": str(spec.process_count),
+        "WORKBENCH_PROCESS": str(number),
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        **({} if is_bound else {"JAX_LOCAL_DEVICE_IDS": ",".join(str(local * devices + each) for each in range(devices))}),
+    }
+
+
+def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the processes have of the supervisor's own environment: what is of the machine, and of a launcher."""
+    return {name: value for name, value in environment.items() if name in INHERITED or name.startswith(_KEPT)}
+
+
+def why_ended(code: int, reason: str, spec: JobSpec, stderr: str) -> tuple[str, list[str]]:
+    """A sentence about a process that could not say it itself, and what to try."""
+    if reason == "time":
+        return f"The job was ended after {spec.minutes:g} minutes, its limit.", ["give it more minutes", "run fewer steps"]
+    if code == -signal.SIGKILL:
+        ways_out = ["give it more memory", "take more devices", "look at its output"]
+        return "The job's process was killed by the system, as what needs more memory than there is.", ways_out
+    if code < 0:
+        return f"The job's process crashed: signal {-code} ({signal.strsignal(-code)}).", ["look at its output"]
+    last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "")
+    words = f" Its last words were: {last.strip()[:300]}" if last else ""
+    return f"The job's process ended with exit code {code}, without its result.{words}", ["look at its output"]
+
+
+def _claim(path: Path) -> bool:
+    """Whether nobody has begun it yet; from now on somebody has."""
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        return False
+    with os.fdopen(number, "w") as file:
+        json.dump({"pid": os.getpid(), "mark": start_mark(os.getpid()), "slurm": os.environ.get("SLURM_JOB_ID")}, file)
+        file.flush()
+        os.fsync(number)
+    return True
+
+
+def _first_host(environment: Mapping[str, str]) -> str:
+    """Where process 0 is. Slurm writes lists of hosts as `node001,host2` or `node[001-015,020],host2`."""
+    nodes = environment.get("SLURM_STEP_NODELIST", "")
+    if not nodes:
+        return "127.0.0.1"
+    name, bracket, rest = nodes.split(",")[0].partition("[")
+    return name + (rest.partition("-")[0].rstrip("]") if bracket else "")
+
+
+def _limit(memory: int | None) -> None:
+    """In the new process, before it becomes the job."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with the supervisor, whoever ends that
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    limits: list[tuple[Any, int]] = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, MOST_WRITTEN)]
+    for which, most in [*limits, *([(resource.RLIMIT_AS, memory)] if memory else [])]:
+        hard = resource.getrlimit(which)[1]
+        resource.setrlimit(which, (most, most) if hard == resource.RLIM_INFINITY or most <= hard else (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
