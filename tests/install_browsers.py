@@ -1,7 +1,8 @@
-"""Make sure that there are browsers for the tests that drive the page: `python tests/install_browsers.py`.
+"""Make sure that there are browsers for the tests that drive the page, and bubblewrap for those of the sandbox.
 
-A Chromium, and a Firefox beside it. What is there already is taken. Else Debian's own packages where apt may be used (they need no download
-from Playwright's servers); elsewhere Playwright's Chromium. Without any the other tests still run, so this never fails.
+`python tests/install_browsers.py`: a Chromium, and a Firefox beside it. What is there already is taken. Else Debian's own packages where apt
+may be used (they need no download from Playwright's servers); elsewhere Playwright's Chromium. Without any the other tests still run, so
+this never fails.
 """
 
 import os
@@ -24,8 +25,14 @@ def system_firefox() -> str | None:
     return _first(FIREFOXES)
 
 
+def system_bubblewrap() -> str | None:
+    """The path of an installed bubblewrap."""
+    return shutil.which("bwrap")
+
+
 def main() -> None:
-    missing = [name for name, found in (("chromium", _any_chromium), ("firefox-esr", system_firefox)) if not found()]
+    wanted = (("chromium", _any_chromium), ("firefox-esr", system_firefox), ("bubblewrap", system_bubblewrap))
+    missing = [name for name, found in wanted if not found()]
     for command in _ways(missing):
         print("+", *command, flush=True)
         if subprocess.run(command, check=False, timeout=900).returncode:
@@ -34,6 +41,8 @@ def main() -> None:
         print("No Chromium could be installed; the tests that drive the page will say so.", file=sys.stderr)
     if system_firefox() is None:
         print("There is no Firefox; what is tried in it is skipped.", file=sys.stderr)
+    if system_bubblewrap() is None:
+        print("There is no bubblewrap; hostile programs are tried against the limits alone.", file=sys.stderr)
 
 
 def _first(names: tuple[str, ...]) -> str | None:
