@@ -46,7 +46,8 @@ def issue_login(session: Session, user_id: str, way: str, agent: str = "") -> Is
 
 
 def principal_of_login(store: Store, secret: str) -> Principal | None:
-    """The person of a cookie that is still good. A login in use is prolonged, unless a provider vouched for it, which is to be asked again."""
+    """The person of a cookie that is still good. A login in use is prolonged, unless a provider vouched for it: that is
+    to be asked again."""
     if not 0 < len(secret) <= LONGEST_SECRET:
         return None
     with store.read() as session:

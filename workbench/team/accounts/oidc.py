@@ -8,9 +8,11 @@
 - The provider is spoken to over HTTPS, except on the loopback address.
 """
 
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -152,7 +154,7 @@ class OidcProvider:
         """The JSON object of an answer. Raises `SignInError`."""
         _verify_address(address, self._failed)
         try:
-            async with httpx.AsyncClient(transport=self._transport, timeout=_TIMEOUT, follow_redirects=False) as client:
+            async with httpx.AsyncClient(transport=self._transport, verify=_tls_context(), timeout=_TIMEOUT) as client:
                 headers = {"Accept": "application/json", **options.pop("headers", {})}
                 response = await client.request(method, address, headers=headers, **options)
             found = response.json() if response.is_success and len(response.content) <= _LARGEST else None
@@ -167,6 +169,12 @@ class OidcProvider:
 
     def _refused(self, reason: str) -> SignInError:
         return SignInError(f"What {self.settings.label} sent is not accepted: {reason}.", ["sign in again", "tell an administrator"])
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """The certificates that are trusted; reading them takes tens of milliseconds."""
+    return httpx.create_ssl_context()
 
 
 def _decode(token: str, keys: KeySet) -> jwt.Token:

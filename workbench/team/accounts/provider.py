@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from bokeh.application import Application
 from bokeh.application.handlers.handler import Handler
 from bokeh.server.auth_provider import AuthProvider
 from bokeh.util.token import check_token_signature, get_token_payload
@@ -53,9 +52,10 @@ def session_options(services: TeamServices) -> dict[str, Any]:
     }
 
 
-def bind_to_person(application: Application) -> None:
-    """Have the tokens of an application's sessions say whose they are. Without it no websocket of it is opened."""
-    application.add(_PersonHandler())
+def bind_sessions(server: Any) -> None:
+    """Have the tokens of all sessions of a server, which does not listen yet, say whose they are. Without it no websocket is opened."""
+    for context in server._tornado.applications.values():  # noqa: SLF001 - Bokeh has no other way to them
+        context.application.add(_PersonHandler())
 
 
 def principal_of(request: HTTPServerRequest) -> Principal:
