@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from workbench.app.page.guarded_server import guarded_server
 from workbench.app.page.request_policy import METHODS, DeniedRequest, Hosts, allowed_hosts, judge_request
 from workbench.app.page.shutdown import serve_until_signal
-from workbench.team.accounts.provider import bind_to_person, session_options
+from workbench.team.accounts.provider import bind_sessions, session_options
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.routes import account_routes
 from workbench.team.accounts.secret_key import load_secret_key
@@ -77,8 +77,7 @@ class TeamServer:
             prefix=config.prefix,
             **session_options(services),
         )
-        for context in server._tornado._applications.values():  # noqa: SLF001 - Panel gives no other way to its applications
-            bind_to_person(context.application)
+        bind_sessions(server)
         server._tornado.settings.update(application_settings(services))  # noqa: SLF001
         return server
 

@@ -25,6 +25,7 @@ class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
     gesture = param.Dict(default={})
     theme = param.String(default="auto")
     tour = param.Boolean(default=False)
+    colleagues = param.List(default=[])  # who else is in the room: name, colour, the path selected, the dimension held
 
     @classmethod
     def _process_importmap(cls) -> dict[str, Any]:

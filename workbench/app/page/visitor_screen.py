@@ -44,6 +44,16 @@ class Screen:
         self._pending.append((target, dict(parameters)))
         self._defer(self._drain)
 
+    def call(self, work: Callable[[], None]) -> None:
+        """Do something to the page's components on the document's own event loop."""
+        if not self._is_gone:
+            self._defer(work)
+
+    @property
+    def board(self) -> BoardComponent | None:
+        """The board that is shown."""
+        return self._board
+
     def show_busy(self, seconds: float) -> None:
         """Show for how many seconds the board has been busy; 0 if it is not."""
         if (text := f"{seconds:.0f}" if seconds else "") != self._busy:

@@ -2,10 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from workbench.app.page.visitor_screen import Screen
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import Principal, ProjectRole
@@ -14,6 +13,7 @@ from workbench.team.rooms.presence import RoomPresence
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_records import RoomSource, append_entry, read_room
+from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.store.store import Store
 
 PATIENCE, LIMIT = 3.0, 120.0
@@ -25,28 +25,40 @@ _STOPPED = "Somebody stopped what it was at"
 _TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
 
 
-SavePlan = Callable[[RoomSource, RoomGuest, Mapping[str, Any]], str]
-"""Puts a plan into the gallery, and says where it is."""
+class RoomActions(Protocol):
+    """What people do in a room that concerns more than it. Each raises `WorkbenchError` for somebody who may not."""
+
+    def save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
+        """Put a plan into the gallery; the address of where it is."""
+
+    def branch(self, source: RoomSource, guest: RoomGuest) -> str:
+        """A room of the person's own with this history; its address."""
+
+    def gallery_of(self, source: RoomSource) -> str:
+        """The address of the project's gallery."""
 
 
 class OpenRoom:
     """A `RoomListener`. Thread-safe: pages are of the server's event loop, what the process says comes on a thread."""
 
-    def __init__(self, source: RoomSource, store: Store, planners: Planners, queue: JobQueue, save: SavePlan, time_limit: float) -> None:
+    def __init__(
+        self, source: RoomSource, store: Store, planners: Planners, queue: JobQueue, actions: RoomActions, time_limit: float
+    ) -> None:
         self.source = source
         self.is_closed = False
         self.left_at: float | None = time.monotonic()
-        self._store, self._planners, self._queue, self._save_plan, self._time_limit = store, planners, queue, save, time_limit
+        self._store, self._planners, self._queue, self._actions, self._time_limit = store, planners, queue, actions, time_limit
         self._lock = threading.RLock()
         self._guests: dict[int, RoomGuest] = {}
         self._connection: RoomConnection | None = None
         self._deaths: list[float] = []
         self._stopped = ""
         self._number = 0
+        self._gallery = actions.gallery_of(source)
         self.presence = RoomPresence(self._show_presence)
         self._begin("")
 
-    def enter(self, principal: Principal, role: ProjectRole, screen: Screen) -> int:
+    def enter(self, principal: Principal, role: ProjectRole, screen: RoomScreen) -> int:
         """Somebody opens the page; the number of the visitor."""
         with self._lock:
             self._number += 1
@@ -129,7 +141,7 @@ class OpenRoom:
         if guest is None:
             return
         try:
-            place = self._save_plan(self.source, guest, message)
+            place = self._actions.save(self.source, guest, message)
         except WorkbenchError as error:
             _show_notice(guest.screen, "This plan was not put into the gallery", str(error))
             return
@@ -199,9 +211,21 @@ class OpenRoom:
             self._stop(_STOPPED)
         elif heard.get("kind") == "follow":
             self._follow(guest.number, heard.get("visitor"))
+        elif heard.get("kind") == "branch":
+            self._branch(guest)
         elif "gesture" in message or "heard" in message:
             self.presence.touch(guest.number)
+            self.presence.update(guest.number, hand=_held_dimension(message.get("gesture", {})))
             self._send({**message, "visitor": guest.number})
+
+    def _branch(self, guest: RoomGuest) -> None:
+        try:
+            place = self._actions.branch(self.source, guest)
+        except WorkbenchError as error:
+            _show_notice(guest.screen, "This room has no branch yet", str(error))
+            return
+        text = "It begins with this room's history, and what you do there changes nothing here."
+        _show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]])
 
     def _follow(self, visitor: int, leader: object) -> None:
         known = {person.visitor for person in self.presence.people()} - {visitor}
@@ -235,8 +259,8 @@ class OpenRoom:
     def _show_presence(self) -> None:
         state = self.presence.state()
         for guest in self.guests():
-            room = {**state, "you": guest.number, "name": self.source.name, "project": self.source.project, "room": self.source.room_id}
-            guest.screen.show("bridge", {"room": room})
+            room = {**state, "you": guest.number, "name": self.source.name, "project": self.source.project, "gallery": self._gallery}
+            guest.screen.show_room(room)
 
     def _send(self, message: Mapping[str, Any]) -> None:
         with self._lock:
@@ -249,11 +273,17 @@ class OpenRoom:
             self._connection.kill()
 
 
-def _show_notice(screen: Screen, title: str, text: str, choices: list[list[str]] | None = None) -> None:
+def _held_dimension(gesture: Mapping[str, Any]) -> str:
+    """The dimension that a hand holds over a zone, before it lets go."""
+    held = gesture.get("dim") if gesture.get("ahead") else ""
+    return held[:80] if isinstance(held, str) else ""
+
+
+def _show_notice(screen: RoomScreen, title: str, text: str, choices: list[list[str]] | None = None) -> None:
     screen.show("bridge", {"notice": {"title": title, "text": text, "choices": [*(choices or []), ["dismiss", "All right"]]}})
 
 
-def _show_failure(screen: Screen, text: str) -> None:
+def _show_failure(screen: RoomScreen, text: str) -> None:
     screen.show("board", {"closed": True})
     screen.show("bridge", {"failure": {"text": text, "by_link": False}})
 

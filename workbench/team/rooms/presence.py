@@ -18,7 +18,8 @@ COLOURS = ("#3b5ed1", "#b3420e", "#0a7d57", "#a3309a", "#8a6100", "#00738a", "#c
 
 @dataclass(frozen=True, slots=True)
 class PresentPerson:
-    """A person on one page: `colour` is theirs in this room, `following` the visitor whose view they follow, 0 for nobody's."""
+    """A person on one page: `colour` is theirs in this room, `hand` the dimension that they hold, `following` the visitor whose view they
+    follow, 0 for nobody's."""
 
     visitor: int
     user_id: str
@@ -27,12 +28,13 @@ class PresentPerson:
     colour: str
     tab: str = ""
     selected: str = ""
+    hand: str = ""
     following: int = 0
     last_seen: float = 0.0
 
     def as_state(self, now: float) -> dict[str, Any]:
         """As a page shows it."""
-        shown = ("visitor", "display", "role", "colour", "tab", "selected", "following")
+        shown = ("visitor", "display", "role", "colour", "tab", "selected", "hand", "following")
         return {**{name: getattr(self, name) for name in shown}, "away": now - self.last_seen > GONE_AFTER}
 
 

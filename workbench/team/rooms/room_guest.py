@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.app.page.visitor_screen import Screen
 from workbench.team.access import Principal, ProjectRole
+from workbench.team.rooms.room_screen import RoomScreen
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class RoomGuest:
     number: int
     principal: Principal
     role: ProjectRole
-    screen: Screen
+    screen: RoomScreen
 
     def entering(self) -> Mapping[str, Any]:
         """As the room's process learns of it."""

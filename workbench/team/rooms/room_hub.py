@@ -4,18 +4,16 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
 
-from workbench.app.page.visitor_screen import Screen
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole
 from workbench.team.rooms.open_room import OpenRoom
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_guest import RoomGuest
-from workbench.team.rooms.room_records import RoomSource, read_room, role_of
-from workbench.team.rooms.save_to_gallery import save_to_gallery
+from workbench.team.rooms.room_records import read_room, role_of
+from workbench.team.rooms.room_screen import RoomScreen
+from workbench.team.rooms.stored_room_actions import StoredRoomActions
 from workbench.team.store.store import Store
 
 IDLE_FOR, MOST_ROOMS = 600.0, 200
@@ -30,8 +28,8 @@ class RoomHub:
     """`count` and `access_changed` are those of `web.services.Rooms`."""
 
     def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
-        self._store, self._planners, self._address, self._idle_for = store, planners, address, idle_for
-        self._queue = JobQueue()
+        self._store, self._planners, self._idle_for = store, planners, idle_for
+        self._queue, self._actions = JobQueue(), StoredRoomActions(store, address)
         self._lock = threading.RLock()
         self._rooms: dict[str, OpenRoom] = {}
         self._is_closed = threading.Event()
@@ -48,7 +46,7 @@ class RoomHub:
             room = self._rooms.get(room_id)
         return list(dict.fromkeys(person.user_id for person in room.presence.people())) if room else []
 
-    def enter(self, room_id: str, principal: Principal, screen: Screen) -> "GuestPage":
+    def enter(self, room_id: str, principal: Principal, screen: RoomScreen) -> "GuestPage":
         """Show a room on somebody's page. Raises `MissingError` for one that is not theirs to see, and `WorkbenchError` for one that cannot
         be opened."""
         role = role_of(self._store, principal, room_id)
@@ -81,12 +79,9 @@ class RoomHub:
                         f"{MOST_ROOMS} rooms are open, and no more at once.", ["close the page of a room that nobody needs"]
                     )
                 source = read_room(self._store, room_id)
-                room = OpenRoom(source, self._store, self._planners, self._queue, self._save, RUN_LIMIT)
+                room = OpenRoom(source, self._store, self._planners, self._queue, self._actions, RUN_LIMIT)
                 self._rooms[room_id] = room
             return room
-
-    def _save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
-        return self._address + save_to_gallery(self._store, source, guest, message)
 
     def _verify_roles(self, room: OpenRoom) -> None:
         for guest in room.guests():

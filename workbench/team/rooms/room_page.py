@@ -3,11 +3,11 @@
 import panel as pn
 
 from workbench.app.page.page_template import TITLE, template_of
-from workbench.app.page.visitor_screen import Screen
 from workbench.errors import WorkbenchError
 from workbench.team.accounts.provider import person_of_session
 from workbench.team.rooms.room_hub import GuestPage, RoomHub
 from workbench.team.rooms.room_records import principal_of_user
+from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.store.store import Store
 
 PATH = "/room/{room}"
@@ -16,7 +16,7 @@ PATH = "/room/{room}"
 def room_page(store: Store, hub: RoomHub) -> pn.Template:
     """The page that a session of Bokeh shows; the person is the one whom the session's signed token names."""
     document = pn.state.curdoc
-    screen = Screen(document)
+    screen = RoomScreen(document)
     room_id = pn.state.route_params.get("room", "")
     try:
         principal = principal_of_user(store, person_of_session(document.session_context.token_payload))
@@ -27,6 +27,6 @@ def room_page(store: Store, hub: RoomHub) -> pn.Template:
     return template_of(TITLE, screen.root, opens=True)
 
 
-def _close(screen: Screen, guest: GuestPage) -> None:
+def _close(screen: RoomScreen, guest: GuestPage) -> None:
     screen.leave()
     guest.leave()

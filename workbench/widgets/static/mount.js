@@ -9,6 +9,7 @@ import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
 import { filesSection } from "./files.js";
 import { STYLE } from "./python_constants.js";
 import { drawHead } from "./card_header.js";
+import { markColleagues } from "./colleagues.js";
 import { helpSection } from "./help.js";
 import { historySection } from "./history.js";
 import { closeMenu } from "./menus.js";
@@ -124,6 +125,7 @@ export function mount(model, el) {
     run.paint(model.get("live"), table.tab);
     compile.paint(model.get("live"));
     markChosen(wb, state.selected ?? "", relinked);
+    markColleagues(wb, model.get("colleagues") ?? []);
     lines.paint(source ?? null);
     silent.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
@@ -154,6 +156,7 @@ export function mount(model, el) {
     "change:table": () => wb.paint(),
     "change:live": () => wb.paint(),
     "change:theme": () => dress(),
+    "change:colleagues": () => markColleagues(wb, model.get("colleagues") ?? []),
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
 

@@ -18,7 +18,7 @@ const subjectPatterns = new Map();
  * @param {string} path
  * @returns {boolean}
  */
-function namesPath(subject, path) {
+export function namesPath(subject, path) {
   if (subject === path) return true;
   if (!subject.includes("*")) return false;
   const pattern = subjectPatterns.get(subject) ?? patternOf(subject);

@@ -7179,6 +7179,28 @@ function drawHead(wb, parent, state) {
   }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, state.refusal));
 }
 
+// workbench/widgets/static/colleagues.js
+function markColleagues(wb, colleagues) {
+  if (!colleagues.length && !wb.root.querySelector(".theirs")) return;
+  for (const each of all(wb.root, "[data-subject], .chip[data-chip]")) {
+    const theirs = colleagues.find((colleague) => hasIt(colleague, each));
+    if (each.dataset.theirs === (theirs?.name ?? void 0)) continue;
+    each.classList.toggle("theirs", Boolean(theirs));
+    if (theirs) {
+      each.dataset.theirs = theirs.name;
+      each.style.setProperty("--theirs", theirs.colour);
+    } else {
+      delete each.dataset.theirs;
+      each.style.removeProperty("--theirs");
+    }
+  }
+}
+function hasIt({ selected, hand }, element) {
+  const { subject, chip } = element.dataset;
+  if (chip) return hand !== "" && chip.startsWith(`${hand}@`);
+  return Boolean(subject && selected) && (namesPath(subject ?? "", selected) || namesPath(selected, subject ?? ""));
+}
+
 // workbench/widgets/static/source.js
 function sourceSection(wb) {
   const name = h("span", {
@@ -7349,6 +7371,7 @@ function mount(model, el) {
     run.paint(model.get("live"), table.tab);
     compile.paint(model.get("live"));
     markChosen(wb, state.selected ?? "", relinked);
+    markColleagues(wb, model.get("colleagues") ?? []);
     lines.paint(source ?? null);
     silent.hidden = root.dataset.silent !== "true";
     if (state.said && state.said !== said) wb.say(state.said);
@@ -7378,7 +7401,8 @@ function mount(model, el) {
     "change:board": onBoard,
     "change:table": () => wb.paint(),
     "change:live": () => wb.paint(),
-    "change:theme": () => dress()
+    "change:theme": () => dress(),
+    "change:colleagues": () => markColleagues(wb, model.get("colleagues") ?? [])
   };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   const stop = new AbortController();

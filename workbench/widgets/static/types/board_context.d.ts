@@ -28,7 +28,15 @@ export interface CellModel extends Model {
 }
 export type Listener = (...told: never[]) => unknown;
 
+/** Somebody else in the room: the path that they selected, and the dimension in their hand; empty for none. */
+export interface Colleague {
+  name: string;
+  colour: string;
+  selected: string;
+  hand: string;
+}
 interface Traits {
+  colleagues?: Colleague[];
   theme: string;
   tour: boolean;
   gesture: Gesture;

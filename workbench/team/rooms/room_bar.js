@@ -1,0 +1,147 @@
+// @ts-check
+// The bar above a room's board: who is here, what was done last, and the ways to follow somebody, to branch off, and to comment.
+// It decides nothing: it shows `room`, and sends what is asked.
+
+/**
+ * @typedef {{ visitor: number; display: string; role: string; colour: string; tab: string; away: boolean; following: number }} Person
+ * @typedef {{ who: string; colour: string; text: string; at: number }} Said
+ * @typedef {{ name: string; project: string; gallery: string; you: number; people: Person[]; said: Said[]; comments: number }} Room
+ * @typedef {{ get: (name: string) => any; set: (name: string, value: unknown) => void; save_changes: () => void;
+ *   on: (event: string, listener: () => void) => void; off: (event: string, listener: () => void) => void }} Model
+ */
+
+const STYLE = `
+  :host { display: block; }
+  .room { display: flex; flex-wrap: wrap; align-items: center; gap: 8px 14px; padding: 6px 12px; border: 1px solid var(--line); border-radius: 8px;
+    background: var(--ground); color: var(--ink); font: 13px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
+    --line: #d0d7de; --ground: #fff; --ink: #1b1f24; --quiet: #57606a; --accent: #3b5ed1; }
+  .room.dark { --line: #30363d; --ground: #0d1117; --ink: #e6edf3; --quiet: #9198a1; --accent: #8fa8ff; }
+  .name { font-weight: 600; }
+  .name a { color: inherit; text-decoration: none; font-weight: 400; color: var(--quiet); }
+  .name a:hover { text-decoration: underline; }
+  ul { display: flex; flex-wrap: wrap; gap: 6px; margin: 0; padding: 0; list-style: none; }
+  .person { display: inline-flex; align-items: center; gap: 6px; min-height: 28px; padding: 0 10px 0 4px; border: 1px solid var(--line); border-radius: 999px;
+    background: none; color: inherit; font: inherit; }
+  button.person { cursor: pointer; }
+  button.person:hover { border-color: var(--ink); }
+  button.person[aria-pressed="true"] { border-color: var(--of); box-shadow: inset 0 0 0 1px var(--of); }
+  .person.away { opacity: 0.5; }
+  .dot { width: 20px; height: 20px; border-radius: 50%; background: var(--of); color: #fff; font-size: 11px; font-weight: 600; line-height: 20px; text-align: center; }
+  .where { color: var(--quiet); }
+  .said { flex: 1 1 220px; min-width: 0; color: var(--quiet); white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
+  .said b { font-weight: 600; color: var(--ink); }
+  .act { min-height: 28px; padding: 0 12px; border: 1px solid var(--line); border-radius: 6px; background: none; color: inherit; font: inherit; cursor: pointer; }
+  .act:hover { border-color: var(--ink); }
+  button:focus-visible, a:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+`;
+
+/**
+ * @param {string} tag
+ * @param {Record<string, any>} properties
+ * @param {...(Node | string)} children
+ * @returns {HTMLElement}
+ */
+function h(tag, properties, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+/** @param {string} text */
+const initials = (text) => text.split(/\s+/).map((word) => word[0] ?? "").join("").slice(0, 2).toUpperCase();
+
+/** @param {number} at seconds since 1970 */
+function ago(at) {
+  const seconds = Math.max(Date.now() / 1000 - at, 0);
+  if (seconds < 10) return "just now";
+  return seconds < 90 ? `${Math.round(seconds / 10) * 10} s ago` : `${Math.round(seconds / 60)} min ago`;
+}
+
+/**
+ * @param {{ model: Model; el: HTMLElement }} given
+ * @returns {() => void}
+ */
+function render({ model, el }) {
+  let seq = 0;
+  /** @param {object} asked */
+  const ask = (asked) => {
+    seq += 1;
+    model.set("asked", { ...asked, seq });
+    model.save_changes();
+  };
+  const bar = h("div", { className: "room" });
+  bar.setAttribute("role", "region");
+  bar.setAttribute("aria-label", "Room");
+  const name = h("span", { className: "name" }), people = h("ul", {}), said = h("span", { className: "said" });
+  people.setAttribute("aria-label", "People in this room");
+  said.setAttribute("role", "status");
+  const branch = h("button", {
+    type: "button",
+    className: "act",
+    title: "Go on alone, in a room of your own that begins with this history",
+  }, "Branch off");
+  branch.addEventListener("click", () => ask({ kind: "branch" }));
+  bar.append(name, people, said, branch);
+
+  /**
+   * @param {Person} person
+   * @param {Room} room
+   */
+  const draw = (person, room) => {
+    const mine = person.visitor === room.you,
+      following = room.people.find((each) => each.visitor === room.you)?.following === person.visitor;
+    const dot = h("span", { className: "dot" }, initials(person.display));
+    dot.setAttribute("aria-hidden", "true");
+    const where = mine || !person.tab ? "" : ` ${person.tab.replaceAll("_", " ")}`;
+    const words = [
+      dot,
+      mine ? `${person.display} (you)` : person.display,
+      h("span", { className: "where" }, following ? ` followed` : where),
+    ];
+    const title = `${person.display}, ${person.role}${person.away ? ", away" : ""}${
+      mine ? "" : following ? "; press to follow no more" : "; press to follow"
+    }`;
+    const shown = h(mine ? "span" : "button", {
+      className: `person${person.away ? " away" : ""}`,
+      title,
+      ...(mine ? {} : { type: "button" }),
+    }, ...words);
+    shown.style.setProperty("--of", person.colour);
+    if (!mine) {
+      shown.setAttribute("aria-pressed", String(following));
+      shown.addEventListener("click", () => ask({ kind: "follow", visitor: following ? 0 : person.visitor }));
+    }
+    return h("li", {}, shown);
+  };
+  const show = () => {
+    /** @type {Room} */
+    const room = model.get("room");
+    bar.hidden = !room.people;
+    if (!room.people) return;
+    const held = people.contains(
+      el.getRootNode() instanceof ShadowRoot ? /** @type {ShadowRoot} */ (el.getRootNode()).activeElement : document.activeElement,
+    );
+    const place = held ? [...people.children].findIndex((each) => each.matches(":focus-within")) : -1;
+    name.replaceChildren(h("a", { href: room.gallery }, room.project), ` / ${room.name}`);
+    people.replaceChildren(...room.people.map((person) => draw(person, room)));
+    if (place >= 0) /** @type {HTMLElement | null} */ (people.children[place]?.querySelector("button"))?.focus();
+    const [last] = room.said;
+    said.replaceChildren(...(last ? [h("b", {}, last.who), ` ${last.text} · ${ago(last.at)}`] : []));
+    said.title = room.said.map((each) => `${each.who}: ${each.text}, ${ago(each.at)}`).join("\n");
+  };
+  const dress = () => bar.classList.toggle("dark", document.documentElement.dataset.theme === "dark");
+  const themes = new MutationObserver(dress);
+  themes.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  model.on("change:room", show);
+  const clock = setInterval(show, 10000);
+  dress();
+  show();
+  el.append(h("style", {}, STYLE), bar);
+  return () => {
+    themes.disconnect();
+    clearInterval(clock);
+    model.off("change:room", show);
+  };
+}
+
+export default { render };

@@ -1,0 +1,49 @@
+"""The page of one person in a room: the board as on any page, and above it a bar of the people, what they did last, and where they are."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import param
+from bokeh.document import Document
+from panel.custom import AnyWidgetComponent
+
+from workbench.app.page.visitor_screen import Screen
+
+
+class RoomBar(AnyWidgetComponent):  # type: ignore[misc]
+    """`room` is what `RoomPresence.state` gives, and which of the people is `you`; `asked` are the person's requests: `{"kind": "follow",
+    "visitor", "seq"}` and `{"kind": "branch", "seq"}`."""
+
+    _debounce = 1
+    _esm = (Path(__file__).parent / "room_bar.js").read_text(encoding="utf-8")
+
+    room = param.Dict(default={})
+    asked = param.Dict(default={})
+
+    @classmethod
+    def _process_importmap(cls) -> dict[str, Any]:
+        """Panel would declare React at a CDN; the module imports nothing."""
+        return {"imports": {}, "scopes": {}}
+
+
+class RoomScreen(Screen):
+    """A `Screen` with a bar; what is asked there is heard as `{"heard": {...}}`."""
+
+    def __init__(self, document: Document | None) -> None:
+        super().__init__(document)
+        self._bar = RoomBar(sizing_mode="stretch_width", margin=(0, 0, 8, 0))
+        self._bar.param.watch(lambda event: self.hear({"heard": event.new}), "asked")
+        self.root.insert(0, self._bar)
+
+    def show_room(self, room: Mapping[str, Any]) -> None:
+        """Show who is in the room. May be called from any thread."""
+        self.call(lambda: self._show_room(room))
+
+    def _show_room(self, room: Mapping[str, Any]) -> None:
+        self._bar.room = dict(room)
+        others = [each for each in room["people"] if each["visitor"] != room["you"] and not each["away"]]
+        if self.board:
+            colleagues = [{"name": each["display"], **{name: each[name] for name in ("colour", "selected", "hand")}} for each in others]
+            if self.board.colleagues != colleagues:
+                self.board.colleagues = colleagues

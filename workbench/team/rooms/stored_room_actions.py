@@ -1,0 +1,101 @@
+"""What people do in a room that concerns more than it: a plan goes into the gallery, and a branch is a room of one's own.
+
+**Invariants**
+
+- A room's process may run somebody's code, so what it says of a plan is not believed beyond its own room: the digest is computed here, and
+  a room about one program saves no plan of another.
+- A branch is a copy of the log. Neither room's later edits are seen in the other.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session as DatabaseSession
+
+from workbench.errors import WorkbenchError
+from workbench.team.access import ProjectRole, require
+from workbench.team.actions.held_roles import role_in_project
+from workbench.team.actions.plans import keep_plan
+from workbench.team.rooms.planners import described_plan
+from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_records import RoomSource
+from workbench.team.store.store import Store, digest_of, new_id, now
+from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredRoom, User
+from workbench.team.web.services import DescribedPlan
+
+MOST_NAME = 80  # characters of a plan's name
+
+
+class StoredRoomActions:
+    """`RoomActions` of a store; `address` is the server as people reach it."""
+
+    def __init__(self, store: Store, address: str) -> None:
+        self._store, self._address = store, address
+
+    def save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
+        """Store a plan that a room's process describes; the address of its gallery. Raises `WorkbenchError` for a person who may not."""
+        require(guest.role, ProjectRole.EDITOR, "put a plan into the gallery")
+        described = described_plan(message["save"])
+        _verify(described, source)
+        with self._store.write() as session:
+            keep_plan(session, described)
+            _add_entry(session, source, guest, described.digest, str(message["name"])[:MOST_NAME])
+        return self.gallery_of(source)
+
+    def branch(self, source: RoomSource, guest: RoomGuest) -> str:
+        """A room of the person's own with a copy of the log; its address. Raises `ForbiddenError` for a viewer of the project."""
+        with self._store.write() as session:
+            user = session.get_one(User, guest.principal.user_id)
+            require(role_in_project(session, user, source.project_id), ProjectRole.EDITOR, "branch off")
+            origin = session.get_one(StoredRoom, source.room_id)
+            room_id = _copy_room(session, origin, guest)
+        return f"{self._address}/room/{room_id}"
+
+    def gallery_of(self, source: RoomSource) -> str:
+        """The address of the project's gallery."""
+        return f"{self._address}/p/{source.project}/"
+
+
+def _copy_room(session: DatabaseSession, origin: StoredRoom, guest: RoomGuest) -> str:
+    room_id, moment = new_id(), now()
+    name = f"{guest.principal.display}'s branch of {origin.name}"[:MOST_NAME]
+    copied = {"project_id": origin.project_id, "program_id": origin.program_id, "first": origin.first}
+    session.add(StoredRoom(id=room_id, name=name, by=guest.principal.user_id, created=moment, touched=moment, **copied))
+    session.flush()
+    for entry in session.scalars(select(LogEntry).where(LogEntry.room_id == origin.id).order_by(LogEntry.seq)).all():
+        fields = {"seq": entry.seq, "author_id": entry.author_id, "kind": entry.kind, "body": entry.body, "digest": entry.digest}
+        session.add(LogEntry(room_id=room_id, created=entry.created, **fields))
+    details = {"of": origin.id}
+    session.add(AuditEntry(created=moment, user_id=guest.principal.user_id, action="rooms.branch", subject=room_id, details=details))
+    return room_id
+
+
+def _verify(described: DescribedPlan, source: RoomSource) -> None:
+    if described.digest != digest_of(described.document):
+        raise WorkbenchError("The plan's digest is not that of its document.", ["reload the page, and save once more"])
+    if source.program is not None and described.target != source.program.target:
+        raise WorkbenchError(
+            f"This room is about `{source.program.target}`, and the plan is of `{described.target[:200]}`.", ["open it anew"]
+        )
+
+
+def _add_entry(session: DatabaseSession, source: RoomSource, guest: RoomGuest, digest: str, name: str) -> None:
+    """One entry for each plan that a person saved from the room."""
+    author = guest.principal.user_id
+    same = (GalleryEntry.room_id == source.room_id, GalleryEntry.digest == digest, GalleryEntry.author_id == author)
+    if session.scalars(select(GalleryEntry).where(*same, GalleryEntry.withdrawn.is_(None)).limit(1)).first() is not None:
+        return
+    entry = GalleryEntry(
+        id=new_id(),
+        project_id=source.project_id,
+        digest=digest,
+        name=name or source.name,
+        note="",
+        author_id=author,
+        room_id=source.room_id,
+        created=now(),
+    )
+    session.add(entry)
+    details = {"project": source.project, "room": source.room_id, "digest": digest}
+    session.add(AuditEntry(created=now(), user_id=author, action="plans.save", subject=entry.id, details=details))
