@@ -108,7 +108,7 @@ class TeamHandler(RequestHandler):
         if len(body) > largest:
             raise HTTPError(413, f"The request has {len(body):,} bytes; at most {largest:,} are read.")
         try:
-            return json.loads(body, parse_constant=_refuse_constant)
+            return json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_object_without_repeats)
         except (ValueError, RecursionError) as error:
             raise WorkbenchError(f"The request's body is no JSON: {_in_short(error)}.", ["send a JSON object in UTF-8"]) from None
 
@@ -181,6 +181,14 @@ def _in_short(error: BaseException) -> str:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; Python would silently keep the last of two entries with the same key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
 
 
 class MissingPageHandler(TeamHandler):
