@@ -1,8 +1,8 @@
 """Make sure that there are browsers for the tests that drive the page, and bubblewrap for those of the sandbox.
 
-`python tests/install_browsers.py`: a Chromium, and a Firefox beside it. What is there already is taken. Else Debian's own packages where apt
-may be used (they need no download from Playwright's servers); elsewhere Playwright's Chromium. Without any the other tests still run, so
-this never fails.
+`python tests/install_browsers.py`: a Chromium, and a Firefox beside it. What is there already is taken. Else Debian's own packages where
+apt may be used (they need no download from Playwright's servers); elsewhere Playwright's Chromium. Without any the other tests still run,
+so this never fails.
 """
 
 import os
