@@ -39,7 +39,7 @@ class VouchedPerson:
 def sign_in_as(session: Session, person: VouchedPerson, rules: GroupRules, invitation: str = "") -> User:
     """The account of somebody; a new one for whom the rules admit, or who has an invitation. Raises `ForbiddenError` for others, and for
     one who is disabled."""
-    if not 0 < len(person.subject) <= LONGEST_SUBJECT:
+    if not 0 < len(person.subject) <= LONGEST_SUBJECT or not person.subject.isprintable():
         raise SignInError("The provider gave no name for this person that it never changes (`sub`).", ["tell whoever runs the provider"])
     found = session.get(Identity, (person.issuer, person.subject))
     user = session.get_one(User, found.user_id) if found else _new_user(session, person, rules, invitation)

@@ -39,7 +39,13 @@ def issue_login(session: Session, user_id: str, way: str, agent: str = "") -> Is
     """Sign a person in; `way` is "local", "oidc" or "hub", `agent` what the browser calls itself."""
     issued = IssuedLogin(secret := new_secret(), digest_of(secret), now() + LASTS)
     row = Login(
-        digest=issued.digest, user_id=user_id, way=way, agent=agent[:_LONGEST_AGENT], created=now(), expires=issued.expires, revoked=None
+        digest=issued.digest,
+        user_id=user_id,
+        way=way,
+        agent="".join(filter(str.isprintable, agent))[:_LONGEST_AGENT],
+        created=now(),
+        expires=issued.expires,
+        revoked=None,
     )
     session.add(row)
     return issued

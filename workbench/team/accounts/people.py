@@ -36,10 +36,8 @@ def add_user(session: Session, name: str, display: str = "", email: str | None =
     clean = verify_name(name)
     if find_user(session, clean):
         raise WorkbenchError(f"There is somebody called `{clean}` already.", ["choose another name", "sign in"])
-    shown = " ".join("".join(each for each in display if each.isprintable()).split())[:LONGEST_DISPLAY] or clean
-    user = User(
-        id=new_id(), name=clean, display=shown, email=(email or "")[:LONGEST_EMAIL] or None, admin=admin, active=True, created=now()
-    )
+    shown, shown_email = printable(display)[:LONGEST_DISPLAY] or clean, printable(email or "")[:LONGEST_EMAIL] or None
+    user = User(id=new_id(), name=clean, display=shown, email=shown_email, admin=admin, active=True, created=now())
     session.add(user)
     session.flush()
     return user
@@ -48,7 +46,7 @@ def add_user(session: Session, name: str, display: str = "", email: str | None =
 def find_user(session: Session, name: str) -> User | None:
     """The person of a name, in whatever case it is typed."""
     clean = name.strip().lower()
-    return session.scalar(select(User).where(User.name == clean)) if len(clean) <= LONGEST_NAME else None
+    return session.scalar(select(User).where(User.name == clean)) if _NAME.fullmatch(clean) else None
 
 
 def free_name(session: Session, wanted: str) -> str:
@@ -105,10 +103,20 @@ def raise_role(session: Session, project_id: str, user_id: str, role: ProjectRol
 
 def note(session: Session, action: str, user_id: str | None, subject: str = "", address: str = "", **details: Any) -> None:
     """Write into the audit what happened to an account."""
+    shown = printable(subject)[:200]
     entry = AuditEntry(
-        created=now(), user_id=user_id, project_id=None, action=action, subject=subject[:200], details=details, address=address[:100]
+        created=now(), user_id=user_id, project_id=None, action=action, subject=shown, details=details, address=address[:100]
     )
     session.add(entry)
+
+
+def printable(text: str) -> str:
+    """A text without control characters, which no database of ours is given: PostgreSQL refuses some.
+
+    >>> printable("Ada\x00  Lovelace\u202e")
+    'Ada Lovelace'
+    """
+    return " ".join("".join(each for each in text if each.isprintable()).split())
 
 
 def _verify_other_admin(session: Session, user: User) -> None:

@@ -1,0 +1,169 @@
+"""Backups: one `.tar.gz` with every row of the store, as JSON lines, and the folders of jobs and programs. The server may run meanwhile.
+
+**Invariants**
+
+- The rows are those of one moment. They fit SQLite and PostgreSQL alike.
+- A backup is written whole or not at all, and only its owner can read it: it holds the hashes of passwords, and no secret key.
+- It is restored into an empty place only, and every table is held against the digest that it had.
+"""
+
+import io
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from workbench.errors import WorkbenchError
+from workbench.team.store import migrate
+from workbench.team.store.rows import digest_of_lines, digests, is_empty, read_lines, snapshot, tables_of, write_lines
+from workbench.team.store.store import Store, now
+
+FOLDERS = ("jobs", "programs")
+"""Of the data folder: the events of jobs, and the code of registered programs."""
+FORMAT = 1
+_MANIFEST = "manifest.json"
+
+
+class BackupError(WorkbenchError):
+    """A backup that cannot be made, or is none, or does not go there."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupManifest:
+    """What a backup holds: the version of its tables, and of each the number of its rows and their digest; `files` of the folders."""
+
+    format: int
+    version: str
+    made: float
+    rows: dict[str, int]
+    digests: dict[str, str]
+    files: int
+
+
+def backup(store: Store, data: Path, path: Path, folders: tuple[str, ...] = FOLDERS) -> BackupManifest:
+    """Write a backup to a path that there is not. Raises `BackupError`."""
+    version = migrate.current(store)
+    if version is None:
+        raise BackupError("This database has no tables yet.", ["start the server once: it makes them"])
+    with _new_archive(path) as archive:
+        rows, sums = _add_tables(store, archive)
+        files = sum(_add_folder(archive, data / name, name) for name in folders)
+        manifest = BackupManifest(FORMAT, version, now(), rows, sums, files)
+        _add_bytes(archive, _MANIFEST, json.dumps(asdict(manifest), indent=1).encode())
+    return manifest
+
+
+def restore(path: Path, store: Store, data: Path) -> BackupManifest:
+    """Put a backup into an empty database and a data folder without those folders. Raises `BackupError`; no row
+    and no file is left then."""
+    with _open_archive(path) as archive:
+        manifest = _read_manifest(archive)
+        _verify_place(store, data)
+        migrate.upgrade(store, manifest.version)
+        with store.engine.connect().execution_options(workbench_writes=True) as connection, connection.begin():
+            if not is_empty(connection):
+                raise BackupError("The database to restore into has rows already.", ["give an empty database"])
+            for table in tables_of(connection):
+                lines = archive.extractfile(f"tables/{table.name}.jsonl") if f"tables/{table.name}.jsonl" in archive.getnames() else None
+                write_lines(connection, table, lines or ())
+            different = sorted(name for name, digest in digests(connection).items() if manifest.digests.get(name) != digest)
+            if different:
+                raise BackupError(f"The rows of {', '.join(different)} are not those that were backed up.", ["take another backup"])
+            _extract_folders(archive, data)
+    migrate.upgrade(store)
+    return manifest
+
+
+def _add_tables(store: Store, archive: tarfile.TarFile) -> tuple[dict[str, int], dict[str, str]]:
+    rows, sums = {}, {}
+    with snapshot(store) as connection:
+        for table in tables_of(connection):
+            with tempfile.TemporaryFile() as file:
+                rows[table.name] = sum(1 for line in read_lines(connection, table) if file.write(line))
+                file.seek(0)
+                sums[table.name] = digest_of_lines(file)
+                info = tarfile.TarInfo(f"tables/{table.name}.jsonl")
+                info.size, info.mtime, info.mode = file.tell(), int(now()), 0o600
+                file.seek(0)
+                archive.addfile(info, file)
+    return rows, sums
+
+
+def _add_folder(archive: tarfile.TarFile, folder: Path, name: str) -> int:
+    """Add the files of a folder; how many. One that grows meanwhile is added as long as it was."""
+    found = 0
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            info = archive.gettarinfo(arcname=f"{name}/{path.relative_to(folder).as_posix()}", fileobj=file)
+            info.uid = info.gid = 0
+            info.uname = info.gname = ""
+            archive.addfile(info, file)
+        found += 1
+    return found
+
+
+def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime, info.mode = len(content), int(now()), 0o600
+    archive.addfile(info, io.BytesIO(content))
+
+
+@contextmanager
+def _new_archive(path: Path) -> Iterator[tarfile.TarFile]:
+    if path.exists():
+        raise BackupError(f"There is a file {path} already.", ["give another name: a backup replaces none"])
+    draft = path.with_name(f"{path.name}.part")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive:
+            yield archive
+            archive.close()
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise BackupError(f"The backup cannot be written to {path}: {error.strerror}.", ["give a folder with room in it"]) from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _open_archive(path: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            yield archive
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise BackupError(f"{path} is no whole backup: {str(error)[:200]}.", ["take another backup"]) from None
+
+
+def _read_manifest(archive: tarfile.TarFile) -> BackupManifest:
+    try:
+        file = archive.extractfile(_MANIFEST)
+        manifest = BackupManifest(**json.loads(file.read() if file else b""))
+    except (KeyError, TypeError, ValueError):
+        raise BackupError("This archive has no manifest of a backup.", ["give a file that `workbench team backup` wrote"]) from None
+    if manifest.format != FORMAT:
+        raise BackupError(
+            f"This backup has format {manifest.format}; this program reads {FORMAT}.", ["install the newest sharding-workbench"]
+        )
+    return manifest
+
+
+def _verify_place(store: Store, data: Path) -> None:
+    if migrate.current(store) not in (None, migrate.newest()):
+        raise BackupError("The database to restore into has tables of another version.", ["give an empty database"])
+    taken = [name for name in FOLDERS if (data / name).exists() and any((data / name).iterdir())]
+    if taken:
+        raise BackupError(f"{data} has {' and '.join(taken)} already.", ["give an empty data folder"])
+
+
+def _extract_folders(archive: tarfile.TarFile, data: Path) -> None:
+    """Only plain files, and only into the folders: an archive may be somebody else's."""
+    wanted = [each for each in archive.getmembers() if each.isfile() and each.name.split("/")[0] in FOLDERS]
+    archive.extractall(data, wanted, filter="data")

@@ -1,0 +1,13 @@
+"""What alembic runs to change the tables, in the connection and the transaction that `team.store.migrate` gives it."""
+
+from alembic import context
+
+from workbench.team.store.tables import Base
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    render_as_batch=True,  # SQLite changes a table by copying it
+    transactional_ddl=False,  # the transaction is the caller's
+)
+context.run_migrations()
