@@ -24,7 +24,7 @@ ROOMS = (
     *("errors", "units", "core", "hardware", "plan", "reports"),
     *("propagation", "spmd", "tracing", "adapters", "cost", "pipeline", "analysis", "multimodel"),
     *("models", "recipes", "search", "text", "documents", "session", "exercises"),
-    *("engine", "visualize", "widgets", "app", "team", "cli", "__main__"),
+    *("engine", "visualize", "widgets", "app", "team", "team_client", "cli", "__main__"),
 )
 VERBS = "plan/plan_methods.py"
 TEXT = "text"
@@ -79,7 +79,7 @@ DOORS = {
     "cloudpickle": {"engine"},
     "libtpu": {"engine"},
     "ray": {"engine", "team"},
-    "jsonschema": {"documents"},
+    "jsonschema": {"documents", "team"},
     "ortools": {"multimodel", "search"},
     "rich": {"text"},
     "bokeh": {"visualize", "app", "team"},
@@ -92,11 +92,9 @@ DOORS = {
     "anywidget": {"app"},
     "traitlets": {"app"},
     "psutil": {"widgets"},
-    **dict.fromkeys(
-        ("sqlalchemy", "alembic", "argon2", "authlib", "joserfc", "httpx", "jinja2", "markupsafe", "jupyterhub", "prometheus_client"),
-        {"team"},
-    ),
-    **dict.fromkeys(("submitit", "yaml"), {"team"}),
+    "httpx": {"team", "team_client"},
+    **{each: {"team"} for each in ("sqlalchemy", "alembic", "argon2", "authlib", "joserfc", "jinja2", "markupsafe", "jupyterhub")},
+    **{each: {"team"} for each in ("prometheus_client", "submitit", "yaml")},
 }
 USER_INTERFACES = ("panel", "bokeh", "param", "anywidget", "ipywidgets", "traitlets", "IPython", "graphviz")
 

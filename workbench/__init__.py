@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from workbench.reports.measurement import Measurement as Measurement
     from workbench.reports.report import Report as Report
     from workbench.session.plan_history import Session as Session
+    from workbench.team_client import connect as connect
     from workbench.tracing import checkpoint_name as checkpoint_name
     from workbench.tracing import layer as layer
     from workbench.tracing import micro_batch_weight as micro_batch_weight
@@ -69,6 +70,7 @@ _MODULE_OF = {
     "Measurement": "workbench.reports.measurement",
     "Report": "workbench.reports.report",
     "Session": "workbench.session.plan_history",
+    "connect": "workbench.team_client",
     "checkpoint_name": "workbench.tracing",
     "layer": "workbench.tracing",
     "micro_batch_weight": "workbench.tracing",

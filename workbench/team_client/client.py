@@ -1,0 +1,171 @@
+"""`connect(url)`: the projects, plans and jobs of a team's server.
+
+team = wb.connect("https://plans.example.org")
+entry = team.push(plan, project="vision", note="half the traffic")
+job = team.submit(entry, steps=100)
+for event in job.events():
+    print(event["kind"])
+again = team.pull(entry.digest)
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from workbench.errors import wrong_type
+from workbench.team_client.api_connection import ApiConnection, path_of
+from workbench.team_client.records import TeamJob, TeamPlan, TeamProject, read_job, read_plan, read_project
+from workbench.team_client.saved_logins import TeamServerError, find_login
+
+if TYPE_CHECKING:
+    from workbench.plan.plan import Plan
+
+_DIGEST = 64  # characters
+ASKED_EVERY = (0.2, 2.0)
+"""Seconds between two questions about a job: at first, and at most."""
+
+
+class SubmittedJob:
+    """A job of the server, which goes on whether or not anybody follows it."""
+
+    def __init__(self, api: ApiConnection, job: TeamJob) -> None:
+        self._api = api
+        self.id, self.project, self.page = job.id, job.project, job.page
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} of {self.project}>"
+
+    def get(self) -> TeamJob:
+        """The job as it is now."""
+        return read_job(self._api.ask("GET", path_of("jobs", self.id)))
+
+    def events(self, after: int = 0) -> Iterator[Mapping[str, Any]]:
+        """Its events from number `after + 1` on, each as it comes, until it has ended. Each has `seq`, `time`, `kind`, and fields by its
+        kind, as in the file of `workbench run --events`."""
+        pause, longest = ASKED_EVERY
+        while True:
+            part = self._api.ask("GET", path_of("jobs", self.id, "events"), query={"after": after})
+            yield from part["items"]
+            if not part["items"] and part["ended"]:
+                return
+            pause = ASKED_EVERY[0] if part["items"] else min(pause * 1.5, longest)
+            after = part["after"]
+            if not part["ended"]:
+                time.sleep(pause)
+
+    def wait(self, seconds: float | None = None) -> TeamJob:
+        """The job when it has ended; raises `TeamServerError` if it has not within these seconds."""
+        begun, pause = time.monotonic(), ASKED_EVERY[0]
+        while not (job := self.get()).has_ended:
+            if seconds is not None and time.monotonic() - begun > seconds:
+                raise TeamServerError(f"Job {self.id} is {job.state} after {seconds:g} seconds.", ["wait longer", "`.cancel()` ends it"])
+            time.sleep(pause)
+            pause = min(pause * 1.5, ASKED_EVERY[1])
+        return job
+
+    def cancel(self) -> TeamJob:
+        """Ask for it to be ended."""
+        return read_job(self._api.ask("POST", path_of("jobs", self.id, "cancellation")))
+
+
+class TeamClient:
+    """A team's server. All methods raise `TeamServerError`, in the server's words where it has some."""
+
+    def __init__(self, api: ApiConnection) -> None:
+        self._api = api
+
+    def __repr__(self) -> str:
+        return f"<team server {self._api.login.url}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._api.close()
+
+    @property
+    def url(self) -> str:
+        return self._api.login.url
+
+    def me(self) -> Mapping[str, Any]:
+        """Who one is there."""
+        found: Mapping[str, Any] = self._api.ask("GET", "/me")
+        return found
+
+    def projects(self) -> tuple[TeamProject, ...]:
+        """The projects that one is in."""
+        return tuple(map(read_project, self._api.ask("GET", "/projects")["items"]))
+
+    def plans(self, project: str | None = None, *, limit: int = 1000, **filters: Any) -> tuple[TeamPlan, ...]:
+        """The plans of one's projects, or of one; the newest first. Filters are those of the gallery: `q`, `model`, `mesh`, `hardware`,
+        `dimension`, `author`, `tier`, `fits`, `digest`."""
+        path = path_of("projects", project, "plans") if project else "/plans"
+        found = self._api.ask_all(path, {"limit": min(limit, 100), **filters})
+        return tuple(read_plan(record) for _, record in zip(range(limit), found, strict=False))
+
+    def push(self, plan: "Plan | str", project: str | None = None, *, name: str | None = None, note: str | None = None) -> TeamPlan:
+        """Put a plan, or the text of a plan document, into a gallery; into that of one's own project, unless another is named."""
+        body = {"document": _text_of(plan), **({"name": name} if name else {}), **({"note": note} if note is not None else {})}
+        return read_plan(self._api.ask("POST", path_of("projects", project or self._own_project(), "plans"), body))
+
+    def document(self, plan: str) -> str:
+        """The document of a plan, by its digest or an entry's id."""
+        path = path_of("documents", plan) if len(plan) == _DIGEST else path_of("entries", plan, "document")
+        text: str = self._api.ask("GET", path)["document"]
+        return text
+
+    def pull(self, plan: str, allow: str | tuple[str, ...] = ()) -> "Plan":
+        """A plan by its digest or an entry's id; `allow` as in `wb.load`. Raises `DocumentError`, too."""
+        from workbench.documents import parse_plan
+
+        return parse_plan(self.document(plan), f"The plan {plan[:12]}", allow)
+
+    def submit(
+        self, plan: "TeamPlan | Plan | str", project: str | None = None, *, kind: str = "run", engine: str = "here", **wanted: Any
+    ) -> SubmittedJob:
+        """Run a plan, or compile it, where the team's devices are. A plan is pushed first; a text is a digest or an entry's id.
+        `wanted` are `steps`, `check`, `hosts`, `processes` (of each host), `minutes`, `memory` (bytes of a process), `environment`,
+        `options` (of the engine)."""
+        if not isinstance(plan, TeamPlan | str):
+            plan = self.push(plan, project)
+        named, slug = (plan.id, project or plan.project) if isinstance(plan, TeamPlan) else (plan, project or self._own_project())
+        body = {"plan": named, "kind": kind, "engine": engine, **{key: value for key, value in wanted.items() if value is not None}}
+        return SubmittedJob(self._api, read_job(self._api.ask("POST", path_of("projects", slug, "jobs"), body)))
+
+    def jobs(self, project: str | None = None, *, limit: int = 100, **filters: Any) -> tuple[TeamJob, ...]:
+        """The jobs of a project, the newest first; filters are `state`, `author` and `digest`."""
+        found = self._api.ask_all(path_of("projects", project or self._own_project(), "jobs"), {"limit": min(limit, 100), **filters})
+        return tuple(read_job(record) for _, record in zip(range(limit), found, strict=False))
+
+    def job(self, job_id: str) -> SubmittedJob:
+        """A job by its id."""
+        return SubmittedJob(self._api, read_job(self._api.ask("GET", path_of("jobs", job_id))))
+
+    def _own_project(self) -> str:
+        """One's own project, or the only one that one is in."""
+        found = self.projects()
+        own = [each.slug for each in found if each.personal] or ([found[0].slug] if len(found) == 1 else [])
+        if not own:
+            names = ", ".join(f"`{each.slug}`" for each in found) or "none"
+            raise TeamServerError(f"No project is named, and you have none of your own; you are in {names}.", ["name one: project=..."])
+        return own[0]
+
+
+def connect(url: str | None = None, token: str | None = None) -> TeamClient:
+    """A team's server: at `url`, else the one of `WORKBENCH_SERVER`, else of `workbench login`; so the token. Nothing is asked yet."""
+    return TeamClient(ApiConnection(find_login(url, token)))
+
+
+def _text_of(plan: "Plan | str") -> str:
+    if isinstance(plan, str):
+        return plan
+    from workbench.documents import dump_plan
+    from workbench.plan.plan import Plan
+
+    if not isinstance(plan, Plan):
+        raise TeamServerError(wrong_type("plan", plan, "a plan, or the text of a plan document"), ["push(plan)"])
+    return dump_plan(plan)
