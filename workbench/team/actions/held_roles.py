@@ -64,7 +64,7 @@ def find(session: DatabaseSession, action: Action, user: User, name: str) -> Fou
     project = _project_of(session, gate, resource)
     if resource is None or project is None:
         raise MissingError(gate.of, name)
-    role = role_in_room(session, user, resource) if gate.guests else role_in_project(session, user, project.id)
+    role = role_in_room(session, user, _room_of(session, resource)) if gate.guests else role_in_project(session, user, project.id)
     if role is None:
         raise MissingError(gate.of, name)
     assert gate.role is not None
@@ -86,9 +86,11 @@ def _to_do(action: Action) -> str:
 def _project_of(session: DatabaseSession, gate: Gate, resource: Any) -> Project | None:
     if resource is None or gate.of == "project":
         return resource
-    if isinstance(resource, Comment):
-        resource = session.get(StoredRoom, resource.room_id)
-    return session.get(Project, resource.project_id)
+    return session.get(Project, (_room_of(session, resource) if isinstance(resource, Comment) else resource).project_id)
+
+
+def _room_of(session: DatabaseSession, resource: StoredRoom | Comment) -> StoredRoom:
+    return session.get_one(StoredRoom, resource.room_id) if isinstance(resource, Comment) else resource
 
 
 def _by_id(kind: type[Any]) -> Callable[[DatabaseSession, str], Any]:
