@@ -38,7 +38,7 @@ def _row(placement: Placement, mesh: Mesh, top: float, height: float) -> list[Ma
     """One argument: a box for each dimension, the wider the longer it is, on a scale of digits."""
     shape = placement.tensor.shape or (1,)
     lengths = [1.0 + len(f"{size}") for size in shape]
-    scale = (WIDTH - _GAP * (len(shape) - 1)) / sum(lengths)
+    scale = (WIDTH - 2 - _GAP * (len(shape) - 1)) / sum(lengths)  # without the lines of the first and last box
     marks: list[Mark] = []
     left = 0.0
     names = tuple(placement.tensor.dims) if len(placement.tensor.dims) == len(shape) else ("",) * len(shape)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 MOST_LINEAR = 20.0
 _TICKS = 4  # about so many
-_ROOM = 1.08  # beyond the greatest value
+_ROOM = 1.12  # beyond the greatest value
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ChartScale:
     def _log_ticks(self, units: Sequence[float]) -> list[float]:
         """Powers of ten of each unit, as far as it reaches; every second or third of them where they are many."""
         found = []
-        for unit, beyond in zip(units, (*units[1:], math.inf), strict=True):
+        for unit, beyond in zip(units, (*(0.9 * each for each in units[1:]), math.inf), strict=True):  # 1000 MiB is as good as 1 GiB
             powers = (unit * 10**each for each in range(15))
             found += [each for each in powers if each < min(beyond, self.high * (1 + 1e-9)) and each >= self.low]
         return found[:: max(1, math.ceil(len(found) / (_TICKS + 1)))]
@@ -56,7 +56,7 @@ def scale_over(values: Sequence[float], start: float, length: float) -> ChartSca
     """
     least, greatest = min(values), max(values)
     if greatest > MOST_LINEAR * least:
-        return ChartScale(least / 1.5, greatest * 1.5, start, length, is_log=True)
+        return ChartScale(least / 1.6, greatest * 1.8, start, length, is_log=True)
     return ChartScale(0.0, greatest * _ROOM, start, length, is_log=False)
 
 

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.team.jobs.job_result import figures_of
 from workbench.team.pages.home_page import plan_name
 from workbench.team.pages.page_words import write_bytes, write_dollars, write_seconds, write_span
-from workbench.team.pages.plan_cards import FIGURE_KINDS, PRICE, PlanCard
+from workbench.team.pages.plan_cards import FIGURE_KINDS, PRICE, FigureKind, PlanCard
 from workbench.team.pages.plan_charts import draw_curve
 from workbench.team.store.store import now
 
@@ -14,6 +15,13 @@ ENDED = ("done", "failed", "cancelled")
 MOST_LINES = 200
 """Lines of a log on a page: the last ones."""
 Record = Mapping[str, Any]
+_ASKED = (
+    ("devices", "Devices"),
+    ("hosts", "Hosts"),
+    ("processes", "Processes a host"),
+    ("steps", "Steps"),
+    ("minutes", "At most, minutes"),
+)
 
 
 def job_view(job: Record, events: Sequence[Record], may_cancel: bool) -> dict[str, Any]:
@@ -30,7 +38,8 @@ def job_view(job: Record, events: Sequence[Record], may_cancel: bool) -> dict[st
         "says": "" if is_over else progress_text(last, job["state"]),
         "took": None if begun is None else ended - begun,
         "stages": _stages(job),
-        **{key: _number(job["summary"].get(key)) for key in ("step_seconds", "peak_bytes", "dollars")},
+        "step_seconds": _number(job["summary"].get("median_seconds")),
+        "losses": _losses(job["summary"]),
     }
 
 
@@ -51,6 +60,12 @@ def progress_text(event: Record | None, state: str) -> str:
     return ", ".join(parts)
 
 
+def _losses(summary: Record) -> str:
+    """The first and the last loss."""
+    first, last = _number(summary.get("first_loss")), _number(summary.get("loss"))
+    return "" if first is None or last is None else f"{first:.4g} → {last:.4g}"
+
+
 def _stages(job: Record) -> list[tuple[str, float | None, bool]]:
     """The states that it goes through, when each began, and which is present."""
     last = job["state"] if job["state"] in ENDED else "done"
@@ -58,25 +73,23 @@ def _stages(job: Record) -> list[tuple[str, float | None, bool]]:
     return [(name, moment, name == job["state"]) for name, moment in found]
 
 
-def job_figures(job: Record, card: PlanCard | None) -> list[tuple[str, str, str, str]]:
-    """What it found out: name, figure, tier, and what was predicted of it."""
-    tier = "measured" if job["kind"] == "run" else "compiled"
-    found = []
-    for kind in FIGURE_KINDS:
-        value = _number(job["summary"].get(kind.key))
-        if value is None and kind is PRICE and card is not None and (price := card.of_tier(PRICE, tier)):
-            value = price.value
-        if value is not None:
-            before = next(
-                (
-                    figure
-                    for each in ("compiled", "partitioned", "planned")
-                    if each != tier and card and (figure := card.of_tier(kind, each))
-                ),
-                None,
-            )
-            found.append((kind.name, kind.write(value), tier, f"{before.text} predicted" if before else ""))
+def job_figures(job: Record, events: Sequence[Record], card: PlanCard | None) -> list[tuple[str, str, str, str]]:
+    """What it found out: name, figure, tier, and what was predicted of it. `card` is of its plan, which also has the price."""
+    found: list[tuple[str, str, str, str]] = []
+    for tier in ("measured", "compiled"):
+        last = next((each for each in reversed(events) if each["kind"] == tier), None)
+        values = figures_of(tier, last["figures"]) if last else {}
+        if values and card is not None and job["state"] == "done":
+            values["dollars"] = price.value if (price := card.of_tier(PRICE, tier)) else None
+        for kind in FIGURE_KINDS:
+            if (value := _number(values.get(kind.key))) is not None and kind.name not in (each[0] for each in found):
+                found.append((kind.name, kind.write(value), tier, _predicted_text(kind, card)))
     return found
+
+
+def _predicted_text(kind: FigureKind, card: PlanCard | None) -> str:
+    before = next((figure for tier in ("partitioned", "planned") if card and (figure := card.of_tier(kind, tier))), None)
+    return f"{before.text} was predicted" if before else ""
 
 
 def job_curves(events: Sequence[Record]) -> list[tuple[str, Any, str, str]]:
@@ -129,22 +142,16 @@ def _written(key: str, value: Any, writers: Mapping[str, Any]) -> str:
     return str(value) if number is None or write is None else str(write(number))
 
 
-def job_facts(spec: Record) -> list[tuple[str, str]]:
-    """What was asked for, in words."""
-    names = (
-        ("devices", "Devices"),
-        ("hosts", "Hosts"),
-        ("processes", "Processes a host"),
-        ("steps", "Steps"),
-        ("minutes", "At most, minutes"),
-    )
-    found = [
-        (name, f"{spec[key]:g}" if isinstance(spec[key], int | float) else str(spec[key]))
-        for key, name in names
-        if spec.get(key) is not None
-    ]
+def job_facts(job: Record) -> list[tuple[str, str]]:
+    """What was asked for, and what it ran on, in words."""
+    spec, summary = job["spec"], job["summary"]
+    asked = [(name, spec.get(key)) for key, name in _ASKED]
     options = spec.get("options")
-    return found + [(str(key), str(value)) for key, value in options.items()] if isinstance(options, Mapping) else found
+    asked += list(options.items()) if isinstance(options, Mapping) else []
+    seconds, agree = _number(summary.get("compile_seconds")), summary.get("shards_agree")
+    asked += [("Ran on", summary.get("device_kind")), ("Compiled in", None if seconds is None else write_span(seconds))]
+    asked += [("Equals the unsharded step", None if agree is None else "yes" if agree else "no")]
+    return [(str(name), f"{value:,.12g}" if _number(value) is not None else str(value)) for name, value in asked if value not in (None, "")]
 
 
 def _number(value: Any) -> float | None:

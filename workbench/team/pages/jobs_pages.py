@@ -8,16 +8,29 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
 from workbench.team.pages.job_views import ENDED, MOST_LINES, job_curves, job_facts, job_figures, job_view, log_lines
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
-from workbench.team.pages.plan_cards import PlanCard
+from workbench.team.pages.plan_cards import PRICE, PlanCard
 from workbench.team.web.page_templates import page_environment
 
-MOST_JOBS = 100
+MOST_JOBS, MOST_ENDED = 100, 40
 _MOST_EVENTS = 10_000
 _TAIL = 50  # the last events, for a line of progress
 
 
+def price_of(job: Any, cards: Mapping[str, PlanCard]) -> str:
+    """What 1,000 steps cost by what a job that is done found out; empty where no price is known."""
+    tier = "measured" if job["kind"] == "run" else "compiled"
+    card = cards.get(job["plan"]["id"]) if job["plan"] and job["state"] == "done" else None
+    price = card.of_tier(PRICE, tier) if card else None
+    return price.text if price else ""
+
+
 class JobsHandler(ProjectPageHandler):
     """What the pages of jobs share."""
+
+    async def cards_of(self, jobs: list[Any]) -> dict[str, PlanCard]:
+        """The plans that jobs are of, by the id of their entry."""
+        ids = sorted({each["plan"]["id"] for each in jobs if each["plan"] and each["state"] == "done"})
+        return {entry["id"]: PlanCard.of(entry) for entry in await gather(*(self.ask("plans.get", entry=each) for each in ids))}
 
     async def waiting(self, project: str, jobs: list[Any]) -> list[Any]:
         """Those that are not over, each with what it does now."""
@@ -65,7 +78,9 @@ class JobsPage(JobsHandler):
     async def get(self, project: str) -> None:
         jobs = await self.ask_all("jobs.list", MOST_JOBS, project=project)
         waiting = await self.waiting(project, jobs)
-        ended = [job_view(each, (), may_cancel=False) for each in jobs if each["state"] in ENDED]
+        ended = [job_view(each, (), may_cancel=False) for each in jobs if each["state"] in ENDED][:MOST_ENDED]
+        cards = await self.cards_of(ended)
+        ended = [{**each, "price": price_of(each, cards)} for each in ended]
         await self.show_in_project("jobs.html", project, "jobs", title="Jobs", waiting=waiting, ended=ended)
 
 
@@ -96,11 +111,11 @@ class JobHandler(JobsHandler):
         lines = log_lines(events)
         return {
             "job": job_view(found, events, self.may_cancel(found, shown["role"])),
-            "figures": job_figures(found, card),
+            "figures": job_figures(found, events, card),
             "curves": job_curves(events),
             "lines": lines[-MOST_LINES:],
             "cut": len(lines) > MOST_LINES,
-            "facts": job_facts(found["spec"] if isinstance(found["spec"], Mapping) else {}),
+            "facts": job_facts(found),
         }
 
 

@@ -67,6 +67,29 @@ def write_dollars(amount: float | None) -> str:
     return "—" if amount is None or not math.isfinite(amount) else format_dollars(amount)
 
 
+def write_hourly(price: float | None) -> str:
+    """
+    >>> write_hourly(0.9), write_hourly(110.08), write_hourly(None)
+    ('$0.90', '$110.08', '—')
+    """
+    return "—" if price is None else f"${price:,.2f}" if price >= 0.1 else format_dollars(price)
+
+
+def name_browser(agent: str) -> str:
+    """What a browser calls itself, in two words.
+
+    >>> name_browser("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"), name_browser("python-httpx/0.28")
+    ('Firefox on Linux', 'python-httpx')
+    >>> name_browser("")
+    'a browser that does not say which'
+    """
+    names = {"Firefox/": "Firefox", "Edg/": "Edge", "OPR/": "Opera", "Chrome/": "Chrome", "Safari/": "Safari"}
+    systems = {"Windows": "Windows", "Android": "Android", "iPhone": "iPhone", "iPad": "iPad", "Mac OS": "macOS", "Linux": "Linux"}
+    name = next((name for sign, name in names.items() if sign in agent), agent.partition("/")[0].strip()[:40])
+    system = next((name for sign, name in systems.items() if sign in agent), "")
+    return f"{name} on {system}" if name and system else name or "a browser that does not say which"
+
+
 def initials(name: str) -> str:
     """Two letters of a name for its disc.
 
@@ -97,7 +120,7 @@ def _age(difference: float) -> str:
         return "just now"
     for below, unit, name in _AGES:
         if size < below:
-            count = int(size / unit)
+            count = int(size / unit + (0 if difference < 0 else 0.5))
             text = f"{count} {name}{'s' * (count != 1)}"
             return f"{text} ago" if difference < 0 else f"in {text}"
     return f"{datetime.fromtimestamp(time.time() + difference, UTC):%d %B %Y}"
@@ -114,6 +137,8 @@ PAGE_FILTERS: Mapping[str, Callable[..., Any]] = {
     "bytes": write_bytes,
     "seconds": write_seconds,
     "dollars": write_dollars,
+    "hourly": write_hourly,
+    "browser": name_browser,
     "initials": initials,
     "face_colour": face_colour,
     "short": short_digest,

@@ -19,7 +19,7 @@ class FigureKind:
 STEP_TIME = FigureKind("step_seconds", "Time of a step", write_seconds)
 PEAK_MEMORY = FigureKind("peak_bytes", "Peak memory per device", write_bytes)
 SENT = FigureKind("sent_bytes", "Sent per device and step", write_bytes)
-PRICE = FigureKind("dollars", "1,000 steps", write_dollars)
+PRICE = FigureKind("dollars", "Price of 1,000 steps", write_dollars)
 FIGURE_KINDS = (STEP_TIME, PEAK_MEMORY, SENT, PRICE)
 """In the order in which they are shown; of each, less is better."""
 
@@ -86,6 +86,13 @@ class PlanCard:
         return next(
             ((bool(found), tier) for tier in reversed(TIERS) if (found := self.figures.get(tier, {}).get("fits")) is not None), None
         )
+
+    @property
+    def tries(self) -> list[Mapping[str, Any]]:
+        """The jobs that came to an end of their own, each person's last of a kind, at most three."""
+        ended = [each for each in self.tried if each["state"] in ("done", "failed")]
+        last = {(each["person"]["name"], each["kind"]): each for each in reversed(ended)}
+        return list(last.values())[::-1][:3]
 
     @property
     def statements(self) -> tuple[str, ...]:

@@ -151,9 +151,11 @@ def _value_of(value: float, best: float, some_worse: bool, kind: FigureKind) -> 
 
 def _more_text(ratio: float) -> str:
     """
-    >>> _more_text(1.124), _more_text(3.2), _more_text(1.0004)
-    ('+12 %', '3.2 ×', '+0.04 %')
+    >>> _more_text(1.124), _more_text(3.2), _more_text(1.0004), _more_text(600.4)
+    ('+12 %', '3.2 ×', '+0.04 %', '600 ×')
     """
+    if ratio >= 10:
+        return f"{ratio:,.0f} ×"
     return f"{ratio:.2g} ×" if ratio >= 2 else f"+{(ratio - 1) * 100:.{0 if ratio >= 1.1 else 1 if ratio >= 1.01 else 2}f} %"
 
 

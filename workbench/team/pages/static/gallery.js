@@ -75,13 +75,12 @@ function count() {
   const number = ticked().length;
   const bar = document.querySelector(".dock");
   if (!bar) return;
+  bar.classList.toggle("shown", number > 0);
   for (const each of boxes()) each.disabled = !each.checked && number >= MOST;
   const says = bar.querySelector("[data-count]");
   if (says) {
-    says.textContent = number === 0
-      ? "Tick plans to compare them."
-      : number === 1
-      ? "One plan is ticked; tick another."
+    says.textContent = number < 2
+      ? "One plan is ticked: tick another to compare them."
       : `${number} plans are ticked${number >= MOST ? "; that is the most" : ""}.`;
   }
   const button = bar.querySelector("button");

@@ -60,6 +60,14 @@ function sendsAtOnce() {
   });
 }
 
+/** The present section is in sight where not all fit. */
+function showsSection() {
+  const tab = document.querySelector(".tabs [aria-current]");
+  const tabs = tab?.parentElement;
+  if (tab instanceof HTMLElement && tabs) tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
+}
+
+showsSection();
 turnsTheme();
 copies();
 asks();
