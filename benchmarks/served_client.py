@@ -6,7 +6,8 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
+from urllib.parse import urlsplit
 
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -16,25 +17,31 @@ PATIENCE = 120.0  # seconds for anything at all
 
 
 class Visitor:
-    """A page that is open. `board` and `table` are what it was told last, `board_id` is what its address names from then on."""
+    """A page that is open. `board` and `table` are what it was told last, `board_id` is what its address names from then on. `failure` is
+    what the page says in the board's place."""
 
     def __init__(self, socket: WebSocketClientConnection) -> None:
         self._socket, self._data, self._sent = socket, "", 0
-        self.board_id = ""
+        self.board_id, self.failure = "", ""
         self.board: dict[str, Any] = {}
         self.table: dict[str, Any] = {}
-        self._is_open = False
+        self._is_open, self._missed = False, False
         self._news = asyncio.Condition()
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def come(cls, url: str, query: str = "") -> "Visitor":
-        """Load the page and open its websocket, and wait for the board."""
-        page = await AsyncHTTPClient().fetch(f"{url}{query}", connect_timeout=PATIENCE, request_timeout=PATIENCE)
+    async def come(cls, url: str, query: str = "", cookie: str = "") -> Self:
+        """Load the page and open its websocket, and wait for the board. `cookie` is what a browser that is signed in sends."""
+        headers = {"Cookie": cookie} if cookie else {}
+        page = await AsyncHTTPClient().fetch(f"{url}{query}", headers=headers, connect_timeout=PATIENCE, request_timeout=PATIENCE)
         token = re.search(r'"token":"([^"]+)"', html.unescape(page.body.decode()))
         assert token, "the page holds no token"
+        site = urlsplit(url)
         request = HTTPRequest(
-            url.replace("http", "ws", 1) + "ws", headers={"Origin": url.rstrip("/")}, connect_timeout=PATIENCE, request_timeout=PATIENCE
+            f"ws://{site.netloc}{site.path.rstrip('/')}/ws",
+            headers={"Origin": f"{site.scheme}://{site.netloc}", **headers},
+            connect_timeout=PATIENCE,
+            request_timeout=PATIENCE,
         )
         connection = await websocket_connect(request, subprotocols=["bokeh", token[1]], max_message_size=1 << 28)
         connection.protocol.stream.set_nodelay(True)  # type: ignore[attr-defined]  # as browsers do
@@ -42,7 +49,9 @@ class Visitor:
         assert await visitor._until(lambda: visitor._is_open, PATIENCE), "the server did not acknowledge"
         await visitor._send("PULL-DOC-REQ", {})
         await visitor._say({"kind": "MessageSent", "msg_type": "bokeh_event", "msg_data": _event("document_ready")})
-        assert await visitor._until(lambda: bool(visitor.board.get("answer") and visitor.table), PATIENCE), "no board came"
+        is_there = lambda: bool(visitor.failure or (visitor.board.get("answer") and visitor.table))  # noqa: E731
+        assert await visitor._until(is_there, PATIENCE), "no board came"
+        assert not visitor.failure, visitor.failure
         return visitor
 
     async def edit(self, seq: int, **gesture: Any) -> tuple[float, float, bool]:
@@ -88,6 +97,9 @@ class Visitor:
                 self._is_open |= parts[0]["msgtype"] == "ACK"
                 self._take(parts[2])
                 parts.clear()
+                if self._missed:
+                    self._missed = False
+                    await self._gesture(0, {"verb": "refresh"})
                 async with self._news:
                     self._news.notify_all()
 
@@ -96,6 +108,8 @@ class Visitor:
         for each in _objects(content):
             if each.get("kind") == "ModelChanged" and each["model"]["id"] == self._data:
                 self._know({each["attr"]: each["new"]})
+            elif each.get("attr") == "failure":
+                self.failure = _text_of(each["new"])
             elif each.get("attr") == "board" and isinstance(each["new"], str):  # of the wire to the window
                 self.board_id = each["new"]
             elif {"board", "table"} <= (attributes := each.get("attributes") or {}).keys():
@@ -107,7 +121,21 @@ class Visitor:
     def _know(self, attributes: dict[str, Any]) -> None:
         for name in ("board", "table"):
             if name in attributes:
-                setattr(self, name, _plain(attributes[name]))
+                self._show(name, _plain(attributes[name]))
+        if changes := _plain(attributes.get("changes")):
+            self._change(changes["part"], changes["of"], changes["by"])
+
+    def _change(self, part: str, of: int, by: Any) -> None:
+        """As `model_parts.js`: what changed of a part; the whole is asked for where an earlier change was missed."""
+        before = getattr(self, part, None)
+        if before and before.get("edition") == of:
+            self._show(part, changed(before, by))
+        elif before and before.get("edition", 0) < of:
+            self._missed = True
+
+    def _show(self, part: str, state: dict[str, Any]) -> None:
+        """A part is another now."""
+        setattr(self, part, state)
 
     async def _until(self, is_so: Any, seconds: float) -> bool:
         try:
@@ -116,6 +144,17 @@ class Visitor:
         except TimeoutError:
             return False
         return True
+
+
+def changed(before: Any, change: Any) -> Any:
+    """A value with a change made, as the page makes it (`workbench.app.page.part_changes`)."""
+    if isinstance(change, list):
+        return change[0]
+    after = list(before) if isinstance(before, list) else dict(before)
+    for key, each in change.items():
+        place = int(key) if isinstance(before, list) else key
+        after[place] = changed(before[place], each)
+    return after
 
 
 def _objects(content: Any) -> Iterator[dict[str, Any]]:
@@ -134,6 +173,12 @@ def _event(name: str) -> dict[str, Any]:
     return {"type": "event", "name": name, "values": _map({})}
 
 
+def _text_of(failure: Any) -> str:
+    """The text in a dictionary as Bokeh writes it."""
+    entries = failure.get("entries", ()) if isinstance(failure, dict) else ()
+    return str(dict(entries).get("text", ""))
+
+
 def _plain(part: Any) -> Any:
     """A part of the board: a JSON text, or nothing yet."""
-    return json.loads(part) if isinstance(part, str) else {}
+    return json.loads(part) if isinstance(part, str) and part else {}
