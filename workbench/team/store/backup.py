@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from workbench.errors import WorkbenchError
 from workbench.team.store import migrate
 from workbench.team.store.rows import digest_of_lines, digests, is_empty, read_lines, snapshot, tables_of, write_lines
@@ -138,8 +140,10 @@ def _open_archive(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(path, "r:gz") as archive:
             yield archive
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise BackupError(f"{path} is no whole backup: {str(error)[:200]}.", ["take another backup"]) from None
+    except (tarfile.TarError, OSError, EOFError, ValueError, SQLAlchemyError) as error:
+        raise BackupError(
+            f"{path} is no whole backup ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]}).", ["take another backup"]
+        ) from None
 
 
 def _read_manifest(archive: tarfile.TarFile) -> BackupManifest:
