@@ -3,6 +3,7 @@
 address = "https://plans.example.org"    # as people reach it, with a prefix if there is one
 listen = "127.0.0.1:5007"                # or "unix:/run/workbench.sock"
 database = "postgresql://workbench@db/workbench"
+database_password_file = "/run/secrets/database_password"    # a path without a slash at its beginning is of the data folder
 
 [sign_in]
 local = true
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from workbench.errors import WorkbenchError, unknown_name
 
@@ -37,6 +38,7 @@ class TeamConfig:
     listen: str = LISTEN
     address: str = ""
     database: str = ""
+    database_password_file: str = ""
     origins: tuple[str, ...] = ()
     open_metrics: bool = False
     idle_seconds: float = 600.0
@@ -46,8 +48,14 @@ class TeamConfig:
 
     @property
     def store_address(self) -> str:
-        """The database: a file in the data folder, unless another is given."""
-        return self.database or f"sqlite:///{self.data / 'team.db'}"
+        """The database: a file in the data folder, unless another is given; with its password, where a file has that. Raises
+        `WorkbenchError` for a file that cannot be read."""
+        if not self.database_password_file:
+            return self.database or f"sqlite:///{self.data / 'team.db'}"
+        parts = urlsplit(self.database)
+        user, _, place = parts.netloc.rpartition("@")
+        password = quote(_read_secret(self.data / self.database_password_file), safe="")
+        return parts._replace(netloc=f"{user.partition(':')[0]}:{password}@{place}").geturl()
 
     @property
     def public_address(self) -> str:
@@ -95,3 +103,10 @@ def _read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise WorkbenchError(f"{file} cannot be read: {error}.", ["mend it", "`workbench team init` writes one anew"]) from None
+
+
+def _read_secret(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkbenchError(f"The database's password in {file} cannot be read: {error}.", ["write it into that file"]) from None
