@@ -15,10 +15,18 @@ from workbench.team.accounts.routes import account_routes
 from workbench.team.accounts.secret_key import load_secret_key
 from workbench.team.api.routes import api_routes
 from workbench.team.config import TeamConfig
+from workbench.team.job_setup import make_dispatcher
+from workbench.team.pages.page_routes import page_routes
+from workbench.team.program_service import ProgramService
+from workbench.team.program_setup import make_fetch_policy
+from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.rooms.room_page import PATH, room_page
+from workbench.team.sandbox.probe import probe
+from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
+from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store
 from workbench.team.web.application import application_settings
 from workbench.team.web.health import health_routes
@@ -45,11 +53,17 @@ class TeamServer:
         config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         store = Store.open(config.store_address)
         self._ending.callback(store.close)
+        upgrade(store)
         secret_key = load_secret_key(config.data)
-        planners = Planners()
+        ability = probe()
+        sandbox = Sandbox(ability)
+        self._ending.callback(sandbox.close)
+        programs = ProgramRegistry(store, config.data / "programs", sandbox, make_fetch_policy(config))
+        planners = Planners(programs)
         self._ending.callback(planners.close)
         self.hub = RoomHub(store, planners, config.public_address, idle_for=config.idle_seconds)
         self._ending.callback(self.hub.close)
+        self.dispatcher = make_dispatcher(config, store, programs)
         return TeamServices(
             store=store,
             revocations=Revocations(store),
@@ -59,6 +73,9 @@ class TeamServer:
             config=config,
             planner=planners,
             rooms=self.hub,
+            jobs=self.dispatcher,
+            programs=ProgramService(programs, self.hub.end_program),
+            sandbox=ability,
             sign_in=sign_in_ways(config, store, secret_key),
             origins=config.origins,
             open_metrics=config.open_metrics,
@@ -67,7 +84,7 @@ class TeamServer:
     def bokeh_server(self) -> Any:
         """The server of Panel, listening but not started."""
         services, config = self.services, self.config
-        routes = [*api_routes(), *account_routes(), *health_routes()]
+        routes = [*api_routes(), *account_routes(), *health_routes(), *page_routes()]
         server = guarded_server(
             {PATH: lambda: room_page(services.store, self.hub)},
             self._listen_options(),
@@ -83,6 +100,7 @@ class TeamServer:
 
     def close(self) -> None:
         """End everything that it began. May be called again."""
+        self.dispatcher.stop()
         self.services.revocations.stop()
         self._ending.close()
 
@@ -128,6 +146,7 @@ def _start(team: TeamServer, on_ready: Callable[[TeamServices], None]) -> Any:
 
     async def begin() -> None:
         team.services.revocations.start()
+        team.dispatcher.start()
         on_ready(team.services)
 
     server.io_loop.add_callback(begin)

@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -21,14 +21,15 @@ class ProcessConnection:
     """Sends messages, each with a `number`, and `handle`s those that come, on one thread. The process answers `{"ready": pid}` at its start
     and `{"done": number}` when it has handled one.
 
-    `handle_end` is called once, on that thread, when the connection has ended; `is_closed` says whether `close` was called before. `pid`
-    is then that of the ended process.
+    `handle_end` is called once, on that thread, when the connection has ended, or something came that is no message; `is_closed` says
+    whether `close` was called before. `pid` is then that of the ended process. `end` ends the process, where that is not for the process
+    to say: what is in a sandbox has another number outside, and may lie. A message has at most `most_bytes`.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, end: Callable[[], None] | None = None, most_bytes: int | None = None) -> None:
         self.pid: int | None = None
         self.is_closed = False
-        self._connection = connection
+        self._connection, self._end, self._most_bytes = connection, end, most_bytes
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._under_way: dict[int, float] = {}  # the times when unhandled messages were sent
         self._numbering, self._number = threading.Lock(), 0
@@ -69,7 +70,9 @@ class ProcessConnection:
 
     def kill(self) -> None:
         """End the process now."""
-        if self.pid is not None:
+        if self._end is not None:
+            self._end()
+        elif self.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
@@ -82,9 +85,13 @@ class ProcessConnection:
                 ours.shutdown(socket.SHUT_WR)  # nothing more is sent; what it still sends is read to its end
 
     def _listen(self) -> None:
-        with suppress(EOFError, OSError):
+        try:
             while True:
-                self._receive(json.loads(self._connection.recv_bytes()))
+                self._receive(json.loads(self._connection.recv_bytes(self._most_bytes)))
+        except (EOFError, OSError):
+            pass
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no message of ours
+            self.kill()
         self._connection.close()
         self._outbox.put(None)
         self.handle_end()

@@ -19,9 +19,7 @@ from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import HistoryNode
-
-MOVES = ("edit", "undo", "redo", "go")
-KINDS = (*MOVES, "name", "pin")
+from workbench.team.rooms.room_records import MOVES
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 Incoming:
 
-- `{"room": {"document", "name", "log", "allow", "time_limit"}}` first: the plan it began with, and its log, which is replayed;
+- `{"room": {"document", "name", "log", "time_limit"}}` first: the plan it began with, and its log, which is replayed;
 - `{"enter": {"user_id", "display", "role"}, "visitor": v}` when somebody opens the page, `{"role": r, "visitor": v}` when their role is
   another now, `{"leave": true, "visitor": v}`;
 - `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
-- `{"describe": document, "allow": [...]}`, of a process that has no room: `{"described": {...}}` or `{"problem": {...}}` comes back;
+- `{"describe": document}`, of a process that has no room: `{"described": {...}}` or `{"problem": {...}}` comes back;
 - `{"ticket": n, "ahead": jobs}` from the server's queue of runs.
 
 Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, an entry of the log, always before the first `{"show": target,
@@ -54,26 +54,26 @@ MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, 
 Message = Mapping[str, Any]
 
 
-def serve_room(descriptor: int, broker: int | None = None) -> None:
-    """Serve one room, from its opening to the end of the connection; `broker` is a connection to who asks XLA's partitioner for all."""
+def serve_room(descriptor: int, broker: int | None = None, allow: tuple[str, ...] = ()) -> None:
+    """Serve one room, from its opening to the end of the connection; `broker` is a connection to who asks XLA's partitioner for all, and
+    `allow` the modules whose programs its plans may name."""
     force_cpu_backend()
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with Connection(descriptor) as connection:
-        RoomProcess(connection, None if broker is None else Connection(broker)).serve()
+        RoomProcess(connection, None if broker is None else Connection(broker), allow).serve()
 
 
 class RoomProcess:
     """The event loop of a room. All work on its session happens on the main thread; others read the connections."""
 
-    def __init__(self, connection: Connection, broker: Connection | None) -> None:
-        self._connection, self._broker = connection, broker
+    def __init__(self, connection: Connection, broker: Connection | None, allow: tuple[str, ...]) -> None:
+        self._connection, self._broker, self._allow = connection, broker, allow
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._slots = RemoteSlots(self._send)
         self._partitioner = EnginePartitioner(RemoteWorker(_sender(broker)) if broker else None)
         self._session: RoomSession | None = None
         self._settler: Settler | None = None
-        self._allow: tuple[str, ...] = ()
         self._time_limit = 0.0
         self._seq = 0
         self._visits: dict[int, RoomVisit] = {}
@@ -116,7 +116,7 @@ class RoomProcess:
             elif "enter" in message:
                 self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
             elif "describe" in message:
-                self._send({**self._describe(message["describe"], tuple(message["allow"])), "answers": message["number"]})
+                self._send({**self._describe(message["describe"]), "answers": message["number"]})
             elif (visit := self._visits.get(message.get("visitor", 0))) is not None:
                 self._handle_visitor(message["visitor"], visit, message)
         finally:
@@ -124,7 +124,7 @@ class RoomProcess:
 
     def _open_room(self, room: Message) -> None:
         """Replay the log. A room that cannot be replayed is not opened, and says why."""
-        self._allow, self._time_limit = tuple(room["allow"]), room["time_limit"]
+        self._time_limit = room["time_limit"]
         try:
             first = parse_plan(room["document"], "The plan of this room", self._allow)
             records = [RoomLogRecord(each["kind"], each["author"], each["body"]) for each in room["log"]]
@@ -200,10 +200,10 @@ class RoomProcess:
         self._send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
         return "the gallery"
 
-    def _describe(self, document: str, allow: tuple[str, ...]) -> Message:
+    def _describe(self, document: str) -> Message:
         """What the gallery keeps of a document, with the partitioner's figures where it answers in time."""
         try:
-            session = Session(parse_plan(document, "The document", allow))
+            session = Session(parse_plan(document, "The document", self._allow))
             planned = describe_plan(session.plan, session.report)
             with suppress(WorkbenchError, TimeoutError, CancelledError):
                 session.use_partitioned(0, self._partitioner.ask(session.plan, session.plan.hardware).result(MOST_PARTITIONING))

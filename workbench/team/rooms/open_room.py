@@ -12,8 +12,9 @@ from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
-from workbench.team.rooms.room_records import RoomSource, append_entry, read_room
+from workbench.team.rooms.room_records import RoomSource, append_entry, read_room, verify_entry
 from workbench.team.rooms.room_screen import RoomScreen
+from workbench.team.rooms.untrusted_process import verify_shown
 from workbench.team.store.store import Store
 
 PATIENCE, LIMIT = 3.0, 120.0
@@ -124,6 +125,7 @@ class OpenRoom:
     def keep(self, message: Mapping[str, Any]) -> None:
         """Store an entry of the log, and tell the room of it."""
         entry = message["log"]
+        verify_entry(entry, {guest.principal.user_id for guest in self.guests() if guest.role >= ProjectRole.EDITOR})
         append_entry(self._store, self.source.room_id, entry, message["digest"])
         self.presence.say(entry["author"], message["says"])
         for conflict in message["conflicts"]:
@@ -132,8 +134,11 @@ class OpenRoom:
     def show(self, visitor: int, target: str, parameters: Mapping[str, Any]) -> None:
         """Show parameters on a visitor's page."""
         guest = self._guests.get(visitor)
-        if guest is not None:
-            guest.screen.show("board" if target == "board" else "bridge", parameters)
+        if guest is None:
+            return
+        if self.source.program is not None:
+            parameters = verify_shown(target, parameters)
+        guest.screen.show("board" if target == "board" else "bridge", parameters)
 
     def save(self, visitor: int, message: Mapping[str, Any]) -> None:
         """Put a plan into the gallery."""
@@ -170,7 +175,7 @@ class OpenRoom:
     def _reason(self, connection: RoomConnection) -> str:
         if connection.failure is not None:
             return "What was done last could not be stored, so it was not done"
-        return self._planners.ended_because(connection.pid)
+        return connection.planner.reason(connection.pid)
 
     def _begin(self, died: str) -> None:
         """Start a process in a thread: the first of a server takes a moment."""
@@ -183,8 +188,7 @@ class OpenRoom:
         except WorkbenchError as error:
             self.close(str(error))
             return
-        allow = (source.program.target.partition(":")[0],) if source.program else ()
-        room = {"document": source.document, "name": source.name, "log": source.log, "allow": allow, "time_limit": self._time_limit}
+        room = {"document": source.document, "name": source.name, "log": source.log, "time_limit": self._time_limit}
         connection.send({"room": room})
         problem = connection.opened.result()
         if problem is not None:

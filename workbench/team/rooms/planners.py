@@ -16,8 +16,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.app.processes.fork_server_client import ForkServer
+from workbench.app.processes.process_connection import ENDING
 from workbench.errors import WorkbenchError
-from workbench.team.rooms.room_connection import DescribeConnection
+from workbench.team.programs.launch import sandboxed_planner_command
+from workbench.team.programs.registry import ProgramRegistry
+from workbench.team.rooms.room_connection import DescribeConnection, StartedPlanner
+from workbench.team.store.store import digest_of
 from workbench.team.store.tables import RegisteredProgram
 from workbench.team.web.services import DescribedPlan
 
@@ -33,21 +37,35 @@ class Planners:
     Raises `EngineError` where processes cannot be started.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, programs: ProgramRegistry | None = None) -> None:
         self._forking = ForkServer(_ROOM)
         self._broker = PartitionBroker()
+        self._programs = programs
         self._lock = threading.Lock()
         self._describing: DescribeConnection | None = None
 
-    def connect(self, program: RegisteredProgram | None) -> Connection:
-        """A connection to a new process, for a room or a document about this program, `None` for the zoo."""
-        if program is not None:
-            raise WorkbenchError(f"The program `{program.name}` cannot run here.", ["open a room about a model of the zoo"])
+    def connect(self, program: RegisteredProgram | None) -> StartedPlanner:
+        """A new process, for a room or a document about this program, `None` for the zoo. Raises `WorkbenchError` for a program that may
+        not run."""
+        return self._fork() if program is None else self._start_apart(program)
+
+    def _fork(self) -> StartedPlanner:
         ours, theirs = socket.socketpair()
         with theirs:
             connection = self._forking.connect(theirs.fileno())
         self._broker.attach(ours)
-        return connection
+        return StartedPlanner(connection, self._ended_because)
+
+    def _start_apart(self, program: RegisteredProgram) -> StartedPlanner:
+        """In a sandbox: it has no connection to the broker, and nothing but its own."""
+        if self._programs is None:
+            raise WorkbenchError(
+                f"The program `{program.name}` cannot run: this server runs models of the zoo alone.", ["ask its administrator"]
+            )
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = self._programs.sandbox.start(sandboxed_planner_command(self._programs, program, theirs.fileno()))
+        return StartedPlanner(Connection(ours.detach()), lambda _pid: str(process.wait(ENDING) or "It ended"), process.kill)
 
     def is_ready(self) -> bool:
         """Whether a process could be started now."""
@@ -58,15 +76,6 @@ class Planners:
         found = await asyncio.to_thread(self._describe, text, program)
         return described_plan(found)
 
-    def ended_because(self, pid: int | None) -> str:
-        """How a process of a room ended, in words."""
-        status = None if pid is None else self._forking.status_of(pid)
-        if status is None or status >= 0:
-            return "The process of this room ended"
-        if -status == signal.SIGKILL:
-            return "Something killed the process of this room (SIGKILL), as Linux does when memory runs out"
-        return f"The process of this room ended by {signal.Signals(-status).name}: the compiler that plans for it failed, or memory ran out"
-
     def close(self) -> None:
         """End those that start others; a room's process ends with its connection."""
         with self._lock:
@@ -75,6 +84,15 @@ class Planners:
         self._broker.close()
         self._forking.close()
 
+    def _ended_because(self, pid: int | None) -> str:
+        """How a fork ended, in words."""
+        status = None if pid is None else self._forking.status_of(pid)
+        if status is None or status >= 0:
+            return "The process of this room ended"
+        if -status == signal.SIGKILL:
+            return "Something killed the process of this room (SIGKILL), as Linux does when memory runs out"
+        return f"The process of this room ended by {signal.Signals(-status).name}: the compiler that plans for it failed, or memory ran out"
+
     def _describe(self, text: str, program: RegisteredProgram | None) -> Mapping[str, Any]:
         if program is not None:
             return self._describe_apart(text, program)
@@ -82,12 +100,12 @@ class Planners:
             if self._describing is None or self._describing.is_closed:
                 self._describing = DescribeConnection(self.connect(None))
             describing = self._describing
-        return _wait(describing, text, ())
+        return _wait(describing, text)
 
     def _describe_apart(self, text: str, program: RegisteredProgram) -> Mapping[str, Any]:
         describing = DescribeConnection(self.connect(program))
         try:
-            return _wait(describing, text, (program.target.partition(":")[0],))
+            return _verified(_wait(describing, text), program)
         finally:
             describing.close()
 
@@ -116,14 +134,21 @@ class PartitionBroker:
         self._process.wait()
 
 
+def _verified(record: Mapping[str, Any], program: RegisteredProgram) -> Mapping[str, Any]:
+    """What a process says that runs somebody's code is believed of its own program alone."""
+    if record.get("target") != program.target or record.get("digest") != digest_of(str(record.get("document"))):
+        raise WorkbenchError(f"The program `{program.name}` describes another plan than its own.", ["ask an owner to look at it"])
+    return record
+
+
 def described_plan(record: Mapping[str, Any]) -> DescribedPlan:
     """The description in a process's message."""
     fields = {name: record[name] for name in DescribedPlan.__dataclass_fields__}
     return DescribedPlan(**{**fields, "dims": tuple(fields["dims"])})
 
 
-def _wait(describing: DescribeConnection, text: str, allow: tuple[str, ...]) -> Mapping[str, Any]:
-    answer = describing.ask(text, allow)
+def _wait(describing: DescribeConnection, text: str) -> Mapping[str, Any]:
+    answer = describing.ask(text)
     try:
         return answer.result(MOST_SECONDS)
     except TimeoutError:

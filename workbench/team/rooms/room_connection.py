@@ -1,8 +1,9 @@
 """The server's side of a room's process: what it says is stored before it is passed on."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
@@ -10,6 +11,23 @@ from workbench.app.processes.job_queue_proxy import QueuePlaces
 from workbench.app.processes.process_connection import ProcessConnection
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
+
+MOST_BYTES = 64 << 20
+"""Of one message. The largest are first boards, with a megabyte or two."""
+
+
+@dataclass(frozen=True)
+class StartedPlanner:
+    """A process that was started, and the connection to it. `end` ends it, unless its own word of its number is taken for that;
+    `reason(pid)` says how it ended, in words. `is_trusted` if it runs nobody's code but ours."""
+
+    connection: Connection
+    reason: Callable[[int | None], str]
+    end: Callable[[], None] | None = None
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.end is None
 
 
 class RoomListener(Protocol):
@@ -34,8 +52,9 @@ class RoomListener(Protocol):
 class RoomConnection(ProcessConnection):
     """`opened` is known once the log is replayed: `None`, or what went wrong. `failure` is why the log could not be stored."""
 
-    def __init__(self, connection: Connection, queue: JobQueue, listener: RoomListener) -> None:
-        super().__init__(connection)
+    def __init__(self, planner: StartedPlanner, queue: JobQueue, listener: RoomListener) -> None:
+        super().__init__(planner.connection, planner.end, MOST_BYTES)
+        self.planner = planner
         self.opened: Future[Mapping[str, Any] | None] = Future()
         self.failure: Exception | None = None
         self._listener, self._places = listener, QueuePlaces(queue, self.send)
@@ -76,20 +95,20 @@ class RoomConnection(ProcessConnection):
 class DescribeConnection(ProcessConnection):
     """A process that describes plan documents, one after another."""
 
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
+    def __init__(self, planner: StartedPlanner) -> None:
+        super().__init__(planner.connection, planner.end, MOST_BYTES)
         self._answers: dict[int, Future[Mapping[str, Any]]] = {}
         self._asking = threading.Lock()
         self.start()
 
-    def ask(self, document: str, allow: tuple[str, ...]) -> Future[Mapping[str, Any]]:
+    def ask(self, document: str) -> Future[Mapping[str, Any]]:
         """What the gallery keeps of it; the future raises `WorkbenchError` for a document that is none."""
         answer: Future[Mapping[str, Any]] = Future()
         with self._asking:
             if self.is_closed:
                 raise _ended_error()
             self._answers[self._number + 1] = answer
-            self.send({"describe": document, "allow": list(allow)})
+            self.send({"describe": document})
         return answer
 
     def handle(self, message: dict[str, Any]) -> None:

@@ -62,6 +62,13 @@ class RoomHub:
         if room is not None:
             await asyncio.to_thread(self._verify_roles, room)
 
+    def end_program(self, program_id: str) -> None:
+        """End the rooms about a registered program, which runs no more."""
+        with self._lock:
+            rooms = [room for room in self._rooms.values() if room.source.program is not None and room.source.program.id == program_id]
+        for room in rooms:
+            room.close("The program of this room was withdrawn: it runs no more.")
+
     def close(self) -> None:
         """End all of them."""
         self._is_closed.set()

@@ -1,5 +1,6 @@
 """A room in the store: what its process is opened with, and its log as it grows."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,11 @@ from workbench.team.access import NotSignedInError, Principal, ProjectRole
 from workbench.team.actions.held_roles import role_in_room, verify_active
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import LogEntry, Project, RegisteredProgram, StoredPlan, StoredRoom, User
+
+MOVES = ("edit", "undo", "redo", "go")
+LOG_KINDS = (*MOVES, "name", "pin")
+"""What an entry of a room's log can be (`team.planning.room_log`)."""
+MOST_ENTRY = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,13 @@ def read_room(store: Store, room_id: str) -> RoomSource:
             f"The program `{program.name}` of this room may not run: it is {program.state}.", ["ask an owner of the project to approve it"]
         )
     return RoomSource(room.id, room.project_id, project.slug, room.name, first.document, log, program)
+
+
+def verify_entry(entry: Mapping[str, Any], editors: set[str]) -> None:
+    """Raises `WorkbenchError` for an entry that the room's process should not have made: nobody's who may edit here, or a huge one."""
+    size = len(json.dumps(entry["body"]))
+    if entry["author"] not in editors or entry["kind"] not in LOG_KINDS or size > MOST_ENTRY:
+        raise WorkbenchError(f"The room's process sent an entry of the log that is none, of {size:,} bytes.", ["reload the page"])
 
 
 def append_entry(store: Store, room_id: str, entry: Mapping[str, Any], digest: str) -> None:

@@ -1,0 +1,80 @@
+"""The engines that a set-up names, and how a job of a registered program is walled off.
+
+[jobs]
+engines = ["here", "slurm"]
+
+[jobs.limits.slurm]
+jobs = 40
+devices = 512
+
+[jobs.ray]
+address = "http://127.0.0.1:8265"
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError, unknown_name
+from workbench.team.config import FILE, TeamConfig
+from workbench.team.jobs.all_engines import ALL_ENGINES
+from workbench.team.jobs.dispatcher import Dispatcher
+from workbench.team.jobs.engine import JobEngine
+from workbench.team.jobs.queue import JobLimits
+from workbench.team.jobs.spec import JobError, JobSpec
+from workbench.team.programs.registry import ProgramRegistry
+from workbench.team.store.store import Store
+
+_MAKERS = {each.name: each for each in ALL_ENGINES}
+_CONFINED = "workbench.team.sandbox.confined_main"
+
+
+def make_dispatcher(config: TeamConfig, store: Store, programs: ProgramRegistry) -> Dispatcher:
+    """The dispatcher of the engines that `[jobs]` names: this machine alone, unless it says otherwise. Raises `WorkbenchError`."""
+    given = config.jobs
+    engines = [_make_engine(name, given.get(name, {})) for name in given.get("engines", ["here"])]
+    limits = {name: _read_limits(values) for name, values in given.get("limits", {}).items()}
+    return Dispatcher(
+        store,
+        config.data.resolve() / "jobs",
+        engines,
+        limits=limits,
+        confine=_confine(programs.folder_of),
+        program_folder=programs.folder_of,
+    )
+
+
+def _make_engine(name: str, options: Mapping[str, Any]) -> JobEngine:
+    if name not in _MAKERS:
+        message, ways_out = unknown_name("engine", name, sorted(_MAKERS))
+        raise WorkbenchError(f"{FILE}: {message}", ways_out)
+    maker: Callable[..., JobEngine] = _MAKERS[name]
+    try:
+        return maker(**{key: Path(value) if key == "mount" else value for key, value in options.items()})
+    except TypeError as error:
+        raise WorkbenchError(
+            f"The options of the engine `{name}` in {FILE} are not its own: {error}.", ["look at its documentation"]
+        ) from None
+
+
+def _read_limits(values: Mapping[str, Any]) -> JobLimits:
+    known = [each.name for each in fields(JobLimits)]
+    if unknown := values.keys() - set(known):
+        raise WorkbenchError(f"`[jobs.limits]` in {FILE} has an unknown `{min(unknown)}`.", [f"its limits are {', '.join(known)}"])
+    return JobLimits(**values)
+
+
+def _confine(folder_of: Callable[[str], Path]) -> Callable[[JobSpec, Path, Sequence[str]], Sequence[str]]:
+    """The command of a job of a registered program, in a sandbox; one of the zoo is left as it is."""
+
+    def confine(spec: JobSpec, folder: Path, command: Sequence[str]) -> Sequence[str]:
+        if not spec.program:
+            return command
+        if spec.hosts * spec.processes > 1:
+            raise JobError("A program of the team's own has no network, so it runs in one process.", ["give hosts=1 and processes=1"])
+        walled = (str(folder), str(folder_of(spec.program)), f"{spec.minutes * 60:g}")
+        return [command[0] or sys.executable, "-P", "-m", _CONFINED, *walled, "--", *command]
+
+    return confine

@@ -1,0 +1,197 @@
+"""The files of one commit, without a checkout: git fetches it in a sandbox, lists its tree, and prints its blobs.
+
+Nothing of the repository is obeyed: no hook, no configuration, no filter (LFS), no attribute, no submodule, and no file is written by git
+but its own pack.
+"""
+
+import base64
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from workbench.team.programs.fetch_policy import FetchPolicy, GitSource, ProgramRegistryError, verify_source
+from workbench.team.programs.program_tree import TreeWriter
+from workbench.team.sandbox.command import SandboxedCommand
+from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.sandbox.sandbox import Sandbox, SandboxRun
+from workbench.units import format_bytes
+
+_LINK, _SUBMODULE = "120000", "160000"  # modes in a tree of git
+_EXEC_PATHS = ("/usr/lib/git-core", "/usr/libexec/git-core")
+_FETCH_WAYS_OUT = ("look at the address and the commit", "see whether the repository is public")
+_CONFIGURATION = """
+[core]
+  hooksPath = /dev/null
+  fsmonitor = false
+[protocol]
+  allow = never
+[protocol "{protocol}"]
+  allow = always
+[fetch]
+  fsckObjects = true
+  unpackLimit = 1
+  recurseSubmodules = false
+[http]
+  followRedirects = false
+  proxy = {proxy}
+[credential]
+  helper =
+[safe]
+  directory = *
+[gc]
+  auto = 0
+[maintenance]
+  auto = false
+"""
+
+
+class _Entry(NamedTuple):
+    mode: str
+    blob: str
+    size: int
+    name: str
+
+
+@dataclass(frozen=True)
+class _Repository:
+    """A bare repository of our own that the commit is fetched into, and how git is run in it."""
+
+    folder: Path
+    sandbox: Sandbox
+    policy: FetchPolicy
+    git: str
+
+    def run(self, *arguments: str, network: GitSource | None = None, stdin: bytes = b"", printed: int = 4 * MIB) -> SandboxRun:
+        """Only with `network` can git reach a host, and write."""
+        environment = {
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": str(self.folder / "config-of-all"),
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ATTR_NOSYSTEM": "1",
+            **(_credentials(network, self.policy) if network else {}),
+        }
+        limits = ResourceLimits(
+            memory=1024 * MIB,
+            deadline=self.policy.seconds,
+            file_size=self.policy.download,
+            kept_output=2 * printed,  # of which the first half is the beginning
+            output=2 * printed,
+        )
+        tools = (Path(self.git), *(Path(each) for each in _EXEC_PATHS if Path(each).is_dir()))
+        local = (network.folder, Path("/bin/sh")) if network and network.folder else ()  # git asks one of its own disk through a shell
+        command = SandboxedCommand(
+            (self.git, "-C", str(self.folder), *arguments), limits, (*tools, *local), environment=environment, stdin=stdin
+        )
+        if network is None:
+            return self.sandbox.run(replace(command, readable=(*command.readable, self.folder)))
+        return self.sandbox.run(replace(command, writable=(self.folder,), network=network.folder is None))
+
+
+def write_commit(source: GitSource, policy: FetchPolicy, sandbox: Sandbox, writer: TreeWriter) -> None:
+    """Fetch a commit and write its files. Raises `ProgramRegistryError` where that cannot be done, and for too many files or bytes."""
+    verify_source(source, policy)
+    with _repository(source, policy, sandbox) as repository:
+        run = _fetch(repository, source, "--depth=1", f"+{source.commit}:refs/heads/fetched")
+        if run.ending.is_good:
+            _write_entries(repository, source, writer)
+            return
+    if "unadvertised object" not in run.errors:
+        raise ProgramRegistryError(_why_not(source, run), _FETCH_WAYS_OUT)
+    with _repository(source, policy, sandbox) as repository:  # the server gives out only branches, whole
+        run = _fetch(repository, source, "+refs/heads/*:refs/heads/*")
+        if not run.ending.is_good:
+            raise ProgramRegistryError(_why_not(source, run), _FETCH_WAYS_OUT)
+        _write_entries(repository, source, writer)
+
+
+def _fetch(repository: _Repository, source: GitSource, *what: str) -> SandboxRun:
+    *options, refs = what
+    plain = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+    return repository.run(*plain, *options, source.address, refs, network=source)
+
+
+def _write_entries(repository: _Repository, source: GitSource, writer: TreeWriter) -> None:
+    limits = repository.policy.tree
+    entries = _entries(repository, source.commit)
+    announced = sum(each.size for each in entries)
+    if announced > limits.total or len(entries) > limits.files:
+        raise ProgramRegistryError(
+            f"The commit has {len(entries)} files with {format_bytes(announced)}; "
+            f"a program may have {limits.files} with {format_bytes(limits.total)}.",
+            ["put the program in a repository of its own"],
+        )
+    _write(repository, entries, announced, writer)
+
+
+@contextmanager
+def _repository(source: GitSource, policy: FetchPolicy, sandbox: Sandbox) -> Iterator[_Repository]:
+    git = shutil.which("git")
+    if git is None:
+        raise ProgramRegistryError("git is not installed on the server.", ["ask an administrator to install it", "upload a wheel"])
+    with tempfile.TemporaryDirectory(prefix="workbench-git-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        protocol = "file" if source.folder else "https"
+        files = {
+            "HEAD": "ref: refs/heads/main\n",
+            "config": "[core]\n  repositoryformatversion = 0\n  bare = true\n",
+            "config-of-all": _CONFIGURATION.format(protocol=protocol, proxy=policy.proxy),
+        }
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+            (folder / file).chmod(0o644)
+        for part in ("objects", "refs"):
+            (folder / part).mkdir()
+            (folder / part).chmod(0o777)  # git runs as another user where the server is root
+        yield _Repository(folder, sandbox, policy, git)
+
+
+def _credentials(source: GitSource, policy: FetchPolicy) -> dict[str, str]:
+    """Variables by which git is given what it shows to one host."""
+    given = policy.credentials.get(source.host)
+    if not given:
+        return {}
+    header = f"Authorization: Basic {base64.b64encode(given.encode()).decode()}"
+    return {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"http.https://{source.host}/.extraHeader", "GIT_CONFIG_VALUE_0": header}
+
+
+def _why_not(source: GitSource, run: SandboxRun) -> str:
+    lines = [line for line in run.errors.removeprefix("remote: ").splitlines() if line.startswith(("fatal:", "error:"))]
+    said = lines[0].partition(":")[2].strip().rstrip(".")[:300] if lines else run.ending.sentence.rstrip(".")
+    return f"`{source.address}` could not be fetched at {source.commit[:12]}: {said}."
+
+
+def _entries(repository: _Repository, commit: str) -> list[_Entry]:
+    """The files and links of a commit; submodules are left out."""
+    run = repository.run("ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}^{{commit}}")
+    if not run.ending.is_good or not run.is_whole:
+        raise ProgramRegistryError(
+            f"The repository has no commit {commit[:12]}, or one with too many files.", ["push the commit", "write all its 40 digits"]
+        )
+    found = []
+    for line in run.printed.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        head, _, name = line.partition("\t")
+        mode, kind, blob, size = head.split()
+        if mode != _SUBMODULE and kind == "blob":
+            found.append(_Entry(mode, blob, int(size), name))
+    return found
+
+
+def _write(repository: _Repository, entries: list[_Entry], announced: int, writer: TreeWriter) -> None:
+    wanted = "".join(f"{each.blob}\n" for each in entries).encode()
+    run = repository.run("cat-file", "--batch", stdin=wanted, printed=announced + 100 * len(entries) + 1)
+    if not run.ending.is_good or not run.is_whole:
+        raise ProgramRegistryError(f"The files of the commit could not be read. {run.ending.sentence}", ["fetch it again"])
+    begin = 0
+    for each in entries:
+        begin = run.printed.index(b"\n", begin) + 1
+        content = run.printed[begin : begin + each.size]
+        begin += each.size + 1
+        if each.mode == _LINK:
+            writer.link(each.name, content.decode("utf-8", "replace"))
+        else:
+            writer.write(each.name, [content])

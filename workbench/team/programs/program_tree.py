@@ -1,0 +1,206 @@
+"""The files of a program in a folder of their own, named by the SHA-256 of all of them.
+
+**Invariants**
+
+- Every path is relative and within the folder; so is whatever a symbolic link leads to.
+- A kept tree is read-only, and is verified against its digest each time before it is used.
+"""
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from workbench.team.programs.fetch_policy import ProgramRegistryError, TreeLimits
+from workbench.units import format_bytes
+
+_DEPTH, _NAME = 32, 200  # folders within folders, characters of a name
+_CHUNK = 1 << 20
+
+
+class TreeWriter:
+    """Writes the files of a program into an empty folder, within limits. Raises `ProgramRegistryError` for what may not be in it."""
+
+    def __init__(self, folder: Path, limits: TreeLimits) -> None:
+        self.folder, self._limits = folder, limits
+        self._files, self._total = 0, 0
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+        """A file, whose bytes are counted as they come: what an archive says of its size may be a lie."""
+        path = self._new_path(name)
+        size = 0
+        with path.open("xb") as file:
+            for chunk in chunks:
+                size += len(chunk)
+                self._count_bytes(name, size, len(chunk))
+                file.write(chunk)
+
+    def link(self, name: str, target: str) -> None:
+        """A symbolic link, which must lead to a place within the folder; `verify_links` looks when all are there."""
+        if not target or "\0" in target or len(target) > _DEPTH * _NAME:
+            raise ProgramRegistryError(f"The link `{name[:120]}` leads nowhere.", ["remove it from the program"])
+        self._new_path(name).symlink_to(target)
+
+    def _new_path(self, name: str) -> Path:
+        self._files += 1
+        if self._files > self._limits.files:
+            raise ProgramRegistryError(f"It has more than {self._limits.files} files.", ["put the program in a repository of its own"])
+        path = self.folder.joinpath(*path_parts(name))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            raise ProgramRegistryError(f"`{name[:120]}` is below a file.", ["make the archive again"]) from None
+        if path.is_symlink() or path.exists() or not path.parent.resolve().is_relative_to(self.folder.resolve()):
+            raise ProgramRegistryError(f"`{name[:120]}` is there twice, or behind a link.", ["make the archive again"])
+        return path
+
+    def _count_bytes(self, name: str, size: int, added: int) -> None:
+        self._total += added
+        if size > self._limits.each:
+            limit = format_bytes(self._limits.each)
+            raise ProgramRegistryError(
+                f"`{name[:120]}` is larger than {limit}, which a file of a program may have.", ["keep data elsewhere"]
+            )
+        if self._total > self._limits.total:
+            raise ProgramRegistryError(
+                f"Its files have more than {format_bytes(self._limits.total)} together.", ["put the program in a repository of its own"]
+            )
+
+
+def path_parts(name: str) -> tuple[str, ...]:
+    """The folders and the name of a relative path. Raises `ProgramRegistryError` for a path that could lead anywhere else.
+
+    >>> path_parts("models/mine.py")
+    ('models', 'mine.py')
+    """
+    parts = PurePosixPath(name).parts
+    is_plain = name.isprintable() and "\\" not in name and len(parts) <= _DEPTH and all(len(each) <= _NAME for each in parts)
+    if not parts or not is_plain or name.startswith("/") or ".." in parts or parts[0].endswith(":") or ".git" in map(str.lower, parts):
+        raise ProgramRegistryError(f"{name[:120]!a} is no path of a file within a program.", ["rename the file"])
+    return parts
+
+
+def digest_of_tree(folder: Path) -> str:
+    """SHA-256 over the sorted paths with their kinds and contents; not over times, owners or permissions.
+
+    Raises `ProgramRegistryError` for what is neither a file, a folder nor a link.
+    """
+    whole = sha256()
+    for path in sorted(_below(folder), key=lambda each: each.relative_to(folder).as_posix()):
+        name = path.relative_to(folder).as_posix().encode()
+        kind, content = (b"link", _target(path).encode()) if path.is_symlink() else (b"file", _digest_of_file(path))
+        whole.update(b"%b %d %b %d %b\n" % (kind, len(name), name, len(content), content))
+    return whole.hexdigest()
+
+
+def _target(link: Path) -> str:
+    """As it is written."""
+    return os.readlink(link)  # noqa: PTH115 - a `Path` would normalise it
+
+
+def _digest_of_file(path: Path) -> bytes:
+    content = sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            content.update(chunk)
+    return content.digest()
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Files and links at any depth."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                yield from _below(Path(entry))
+            elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                yield Path(entry)
+            else:
+                raise ProgramRegistryError(f"`{entry.name}` is no file.", ["fetch the program again"])
+
+
+def verify_links(folder: Path) -> None:
+    """Raises `ProgramRegistryError` for a link that leads out of the folder, by whatever way."""
+    root = folder.resolve()
+    for path in _below(folder):
+        if path.is_symlink() and (_target(path).startswith("/") or not _resolved(path).is_relative_to(root)):
+            name, target = path.relative_to(folder), _target(path)[:120]
+            raise ProgramRegistryError(f"`{name}` is a link to `{target}`, which is outside of the program.", ["remove the link"])
+
+
+def _resolved(path: Path) -> Path:
+    """Where a link leads; the root for one that leads to itself, which is never within."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return Path("/")
+
+
+class TreeStore:
+    """Trees in one folder, each under its digest."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+
+    @contextmanager
+    def staging(self, limits: TreeLimits) -> Iterator[TreeWriter]:
+        """A writer into a folder that is removed afterwards, unless it was kept."""
+        folder = Path(tempfile.mkdtemp(prefix="new-", dir=self._folder))
+        folder.chmod(0o755)
+        try:
+            yield TreeWriter(folder, limits)
+        finally:
+            _remove(folder)
+
+    def keep(self, writer: TreeWriter) -> str:
+        """The digest under which these files are from now on. Raises `ProgramRegistryError` for links that lead out."""
+        verify_links(writer.folder)
+        freeze(writer.folder)
+        digest = digest_of_tree(writer.folder)
+        if not (self._folder / digest).exists():
+            writer.folder.rename(self._folder / digest)
+        return digest
+
+    def verified(self, digest: str) -> Path:
+        """The folder of a tree, as it was kept. Raises `ProgramRegistryError` where it is gone or has been changed."""
+        folder = self._folder / digest
+        if not folder.is_dir():
+            raise ProgramRegistryError(f"The files of the program ({digest[:12]}) are gone.", ["fetch it again"])
+        if digest_of_tree(folder) != digest:
+            raise ProgramRegistryError(
+                f"The files of the program ({digest[:12]}) have been changed since they were fetched: it is not run.",
+                ["fetch it again", "find out who wrote to the server's folder"],
+            )
+        verify_links(folder)
+        return folder
+
+    def prune(self, used: Iterable[str]) -> int:
+        """Remove the trees that nobody uses any more; how many they were."""
+        unused = [each for each in self._folder.iterdir() if each.name not in set(used) and not each.name.startswith("new-")]
+        for each in unused:
+            _remove(each)
+        return len(unused)
+
+
+def freeze(folder: Path) -> None:
+    """Everybody may read, nobody write: a sandbox runs as another user."""
+    for path, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            if not (file := Path(path, name)).is_symlink():
+                file.chmod(0o444)
+        for name in folders:
+            if not (inner := Path(path, name)).is_symlink():
+                inner.chmod(0o555)
+    folder.chmod(0o755)
+
+
+def _remove(folder: Path) -> None:
+    for path, _, _ in os.walk(folder):
+        Path(path).chmod(0o755)
+    shutil.rmtree(folder, ignore_errors=True)

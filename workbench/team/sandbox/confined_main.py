@@ -1,0 +1,58 @@
+"""Runs a job of a registered program in a sandbox: `python -m workbench.team.sandbox.confined_main FOLDER PROGRAM SECONDS -- COMMAND ...`.
+
+The supervisor of a job starts it, here or on a machine of a cluster, so it finds out for itself what sandbox there is. The command may
+write into the job's folder alone, and has no network. SIGTERM ends it.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from workbench.team.sandbox.command import SandboxedCommand
+from workbench.team.sandbox.levels import SandboxLevel
+from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.sandbox.probe import probe
+from workbench.team.sandbox.python_files import import_path
+from workbench.team.sandbox.sandbox import Sandbox
+
+REFUSED = 77
+"""Exit status where no sandbox can be had."""
+WITHOUT_WALLS = "WORKBENCH_WITHOUT_WALLS"
+"""Set to 1 by an administrator who trusts the authors of all programs: then a process of its own will do."""
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status of the command, or `REFUSED`."""
+    folder, program, seconds, _, *command = arguments
+    ability = probe()
+    if ability.level is not SandboxLevel.SANDBOXED and os.environ.get(WITHOUT_WALLS) != "1":
+        print(f"This machine has no sandbox for the program. {ability.reason}", file=sys.stderr)  # noqa: T201 - a job's output
+        return REFUSED
+    sandbox = Sandbox(ability)
+    process = sandbox.start(confined_command(Path(folder), Path(program), float(seconds), command))
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        process.kill()
+
+    signal.signal(signal.SIGTERM, end)
+    ending = process.wait()
+    sys.stdout.buffer.write(process.printed.content)
+    sys.stderr.write(process.errors.text())
+    sandbox.close()
+    if ending is None or ending.is_good:
+        return 0
+    print(ending.sentence, file=sys.stderr)  # noqa: T201 - a job's output
+    return 1
+
+
+def confined_command(folder: Path, program: Path, seconds: float, command: list[str]) -> SandboxedCommand:
+    """The command of a job, which reads the program's files and writes into the job's folder."""
+    limits = ResourceLimits(memory=16_384 * MIB, deadline=seconds, file_size=1024 * MIB, open_files=1024)
+    environment = {"PYTHONPATH": import_path(program)}
+    return SandboxedCommand(tuple(command), limits, readable=(program,), writable=(folder,), environment=environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
