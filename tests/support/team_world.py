@@ -16,7 +16,7 @@ from workbench.team.accounts.tokens import issue_token, revoke_token
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
-from workbench.team.actions.projects import add_project
+from workbench.team.actions.new_projects import add_project
 from workbench.team.planning.describe_plan import describe_plan
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, RegisteredProgram, StoredFigures, StoredJob, User

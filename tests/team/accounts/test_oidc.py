@@ -99,7 +99,7 @@ def test_signing_in_makes_an_account_and_finds_it_again(server):
         assert [(each.subject, each.issuer.startswith("http://localhost:")) for each in session.query(Identity)] == [("1", True)]
         user = find_user(session, "ada")
         assert (user.display, user.email, user.admin) == ("Ada Lovelace", "ada@lab.example", False)
-        project = session.query(Project).one()
+        project = session.query(Project).filter_by(personal_of=None).one()
         assert session.get(Member, (project.id, user.id)).role == "editor"
 
 

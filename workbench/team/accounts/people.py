@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole, parse_role
 from workbench.team.accounts.logins import revoke_logins_of
+from workbench.team.actions.new_projects import make_personal_project
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import AuditEntry, Member, User
 
@@ -32,7 +33,7 @@ def verify_name(name: str) -> str:
 
 
 def add_user(session: Session, name: str, display: str = "", email: str | None = None, *, admin: bool = False) -> User:
-    """A new person. Raises `WorkbenchError` for a name that is taken or cannot be."""
+    """A new person, with a project of their own. Raises `WorkbenchError` for a name that is taken or cannot be."""
     clean = verify_name(name)
     if find_user(session, clean):
         raise WorkbenchError(f"There is somebody called `{clean}` already.", ["choose another name", "sign in"])
@@ -40,6 +41,7 @@ def add_user(session: Session, name: str, display: str = "", email: str | None =
     user = User(id=new_id(), name=clean, display=shown, email=shown_email, admin=admin, active=True, created=now())
     session.add(user)
     session.flush()
+    make_personal_project(session, user)
     return user
 
 
