@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbench.team.sandbox.limits import ResourceLimits
@@ -46,6 +46,11 @@ class SandboxedCommand:
         environment = {"PYTHONPATH": import_path(*code)}
         given = {"readable": code, "environment": environment, **options}
         return cls((sys.executable, "-P", *arguments), limits or ResourceLimits(), **given)  # type: ignore[arg-type]
+
+    def with_readable(self, *paths: Path) -> "SandboxedCommand":
+        """The same, with these to read too, at the place of what is within them."""
+        inside = [each for each in self.readable if not any(each.is_relative_to(path) for path in paths)]
+        return replace(self, readable=(*inside, *paths))
 
     def full_environment(self, home: str) -> dict[str, str]:
         """All variables that the process has."""
