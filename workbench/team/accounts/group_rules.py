@@ -53,7 +53,7 @@ def apply_groups(session: Session, user: User, groups: Iterable[str], rules: Gro
 
 
 def _set(session: Session, user: User, slug: str, role: ProjectRole | None) -> None:
-    project_id = session.scalar(select(Project.id).where(Project.slug == slug))
+    project_id = session.scalar(select(Project.id).where(Project.slug == slug, Project.personal_of.is_(None)))
     if project_id is None:
         return
     if role is None:
