@@ -50,6 +50,12 @@ def _remove(call: Call) -> dict[str, Any]:
     return {}
 
 
+async def _show_in_room(call: Call, _answer: Any) -> None:
+    if call.services.rooms is not None:
+        resource = call.found.resource
+        await call.services.rooms.comments_changed(resource.room_id if isinstance(resource, Comment) else resource.id)
+
+
 def _records(session: DatabaseSession, comments: list[Comment]) -> list[dict[str, Any]]:
     people = people_by_id(session, (each.author_id for each in comments))
     return [
@@ -82,6 +88,7 @@ ACTIONS = (
         body=record({"node": _NODE, "text": text(NOTE, 1, pattern=r"\S")}),
         status=201,
         subject="id",
+        afterwards=_show_in_room,
     ),
     Action(
         "comments.remove",
@@ -92,5 +99,6 @@ ACTIONS = (
         "edit",
         NOTHING,
         _remove,
+        afterwards=_show_in_room,
     ),
 )

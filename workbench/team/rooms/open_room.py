@@ -10,8 +10,10 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import Principal, ProjectRole
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence
+from workbench.team.rooms.room_comments import read_comments
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_notices import show_failure, show_notice, tell_conflict
 from workbench.team.rooms.room_records import RoomSource, append_entry, read_room, verify_entry
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.untrusted_process import verify_shown
@@ -38,6 +40,9 @@ class RoomActions(Protocol):
     def gallery_of(self, source: RoomSource) -> str:
         """The address of the project's gallery."""
 
+    def comments_of(self, source: RoomSource) -> str:
+        """The path under which comments are written."""
+
 
 class OpenRoom:
     """A `RoomListener`. Thread-safe: pages are of the server's event loop, what the process says comes on a thread."""
@@ -55,6 +60,8 @@ class OpenRoom:
         self._deaths: list[float] = []
         self._stopped = ""
         self._number = 0
+        self._head = _head_of(source)
+        self._comments = read_comments(store, source.room_id)
         self._gallery = actions.gallery_of(source)
         self.presence = RoomPresence(self._show_presence)
         self._begin("")
@@ -93,11 +100,16 @@ class OpenRoom:
             if role is None:
                 guest.screen.hear = _to_nobody
                 self.leave(number)
-                _show_failure(guest.screen, "This room is not yours to see any more: your role was taken back, or the room was closed.")
+                show_failure(guest.screen, "This room is not yours to see any more: your role was taken back, or the room was closed.")
                 return
             guest.role = role
             self.presence.update(number, role=str(role))
             self._send({"role": int(role), "visitor": number})
+
+    def show_comments(self) -> None:
+        """Somebody wrote a comment, or took one away."""
+        self._comments = read_comments(self._store, self.source.room_id)
+        self.presence.changed()
 
     def look(self) -> None:
         """Called every second: who is still there, and whether the process is at one thing for too long."""
@@ -120,16 +132,17 @@ class OpenRoom:
             for guest in self._guests.values():
                 guest.screen.hear = _to_nobody
                 if text:
-                    _show_failure(guest.screen, text)
+                    show_failure(guest.screen, text)
 
     def keep(self, message: Mapping[str, Any]) -> None:
         """Store an entry of the log, and tell the room of it."""
         entry = message["log"]
         verify_entry(entry, {guest.principal.user_id for guest in self.guests() if guest.role >= ProjectRole.EDITOR})
         append_entry(self._store, self.source.room_id, entry, message["digest"])
+        self._head = entry["body"].get("head", self._head)
         self.presence.say(entry["author"], message["says"])
         for conflict in message["conflicts"]:
-            self._tell_conflict(entry["author"], message["says"], conflict)
+            tell_conflict(self.guests(), entry["author"], message["says"], conflict)
 
     def show(self, visitor: int, target: str, parameters: Mapping[str, Any]) -> None:
         """Show parameters on a visitor's page."""
@@ -148,9 +161,9 @@ class OpenRoom:
         try:
             place = self._actions.save(self.source, guest, message)
         except WorkbenchError as error:
-            _show_notice(guest.screen, "This plan was not put into the gallery", str(error))
+            show_notice(guest.screen, "This plan was not put into the gallery", str(error))
             return
-        _show_notice(guest.screen, "In the gallery", f"This plan is in the gallery of {self.source.project}.", [["open", "Show it", place]])
+        show_notice(guest.screen, "In the gallery", f"This plan is in the gallery of {self.source.project}.", [["open", "Show it", place]])
 
     def see(self, visitor: int, view: Mapping[str, Any]) -> None:
         """What a visitor sees now; whoever follows them sees it too."""
@@ -207,7 +220,7 @@ class OpenRoom:
                 connection.send(guest.entering())
                 if died:
                     text = f"{died}, so what was done last may not have been done. Everything before it is here."
-                    _show_notice(guest.screen, "The room was started again", text)
+                    show_notice(guest.screen, "The room was started again", text)
 
     def _hear(self, guest: RoomGuest, message: Mapping[str, Any]) -> None:
         heard = message.get("heard", {})
@@ -217,6 +230,8 @@ class OpenRoom:
             self._follow(guest.number, heard.get("visitor"))
         elif heard.get("kind") == "branch":
             self._branch(guest)
+        elif heard.get("kind") == "go":
+            self._send({"gesture": {"verb": "go", "number": heard.get("node")}, "visitor": guest.number})
         elif "gesture" in message or "heard" in message:
             self.presence.touch(guest.number)
             self.presence.update(guest.number, hand=_held_dimension(message.get("gesture", {})))
@@ -226,10 +241,10 @@ class OpenRoom:
         try:
             place = self._actions.branch(self.source, guest)
         except WorkbenchError as error:
-            _show_notice(guest.screen, "This room has no branch yet", str(error))
+            show_notice(guest.screen, "This room has no branch yet", str(error))
             return
         text = "It begins with this room's history, and what you do there changes nothing here."
-        _show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]])
+        show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]])
 
     def _follow(self, visitor: int, leader: object) -> None:
         known = {person.visitor for person in self.presence.people()} - {visitor}
@@ -248,23 +263,13 @@ class OpenRoom:
         if mine.selected != theirs.selected:
             self._send({"gesture": {"verb": "select", "path": theirs.selected or mine.selected}, "visitor": follower})
 
-    def _tell_conflict(self, author: str, says: str, conflict: Mapping[str, Any]) -> None:
-        """Two edits of one statement: the later one holds, and both people are told."""
-        statements = ", ".join(conflict["statements"])
-        names = {guest.principal.user_id: guest.principal.display for guest in self.guests()}
-        for guest in self.guests():
-            if guest.principal.user_id == author:
-                before = f"{names.get(conflict['user_id'], 'Somebody')} had made the edit `{conflict['edit']}` a moment before"
-                _show_notice(guest.screen, f"Both of you changed {statements}", f"{before}; yours, `{says}`, holds.")
-            elif guest.principal.user_id == conflict["user_id"]:
-                after = f"{names.get(author, 'Somebody')} made the edit `{says}` without having seen yours"
-                _show_notice(guest.screen, f"Both of you changed {statements}", f"{after}, `{conflict['edit']}`. The later one holds.")
-
     def _show_presence(self) -> None:
-        state = self.presence.state()
+        shared = {**self.presence.state(), "name": self.source.name, "project": self.source.project, "head": self._head}
+        places = {"gallery": self._gallery, "comments_at": self._actions.comments_of(self.source)}
         for guest in self.guests():
-            room = {**state, "you": guest.number, "name": self.source.name, "project": self.source.project, "gallery": self._gallery}
-            guest.screen.show_room(room)
+            comments = [each.as_state(guest.principal.user_id) for each in self._comments]
+            mine = {"you": guest.number, "edits": guest.role >= ProjectRole.EDITOR, "comments": comments}
+            guest.screen.show_room({**shared, **places, **mine})
 
     def _send(self, message: Mapping[str, Any]) -> None:
         with self._lock:
@@ -277,19 +282,15 @@ class OpenRoom:
             self._connection.kill()
 
 
+def _head_of(source: RoomSource) -> int:
+    """The number of the plan that is present at the end of a log."""
+    return next((each["body"]["head"] for each in reversed(source.log) if "head" in each["body"]), 0)
+
+
 def _held_dimension(gesture: Mapping[str, Any]) -> str:
     """The dimension that a hand holds over a zone, before it lets go."""
     held = gesture.get("dim") if gesture.get("ahead") else ""
     return held[:80] if isinstance(held, str) else ""
-
-
-def _show_notice(screen: RoomScreen, title: str, text: str, choices: list[list[str]] | None = None) -> None:
-    screen.show("bridge", {"notice": {"title": title, "text": text, "choices": [*(choices or []), ["dismiss", "All right"]]}})
-
-
-def _show_failure(screen: RoomScreen, text: str) -> None:
-    screen.show("board", {"closed": True})
-    screen.show("bridge", {"failure": {"text": text, "by_link": False}})
 
 
 def _to_nobody(_message: Mapping[str, Any]) -> None:

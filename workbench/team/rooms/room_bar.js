@@ -5,7 +5,9 @@
 /**
  * @typedef {{ visitor: number; display: string; role: string; colour: string; tab: string; away: boolean; following: number }} Person
  * @typedef {{ who: string; colour: string; text: string; at: number }} Said
- * @typedef {{ name: string; project: string; gallery: string; you: number; people: Person[]; said: Said[]; comments: number }} Room
+ * @typedef {{ id: string; node: number; who: string; text: string; at: number; mine: boolean }} Remark
+ * @typedef {{ name: string; project: string; gallery: string; you: number; edits: boolean; head: number; people: Person[]; said: Said[];
+ *   comments: Remark[]; comments_at: string }} Room
  * @typedef {{ get: (name: string) => any; set: (name: string, value: unknown) => void; save_changes: () => void;
  *   on: (event: string, listener: () => void) => void; off: (event: string, listener: () => void) => void }} Model
  */
@@ -32,7 +34,21 @@ const STYLE = `
   .said b { font-weight: 600; color: var(--ink); }
   .act { min-height: 28px; padding: 0 12px; border: 1px solid var(--line); border-radius: 6px; background: none; color: inherit; font: inherit; cursor: pointer; }
   .act:hover { border-color: var(--ink); }
-  button:focus-visible, a:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+  .act[aria-expanded="true"] { border-color: var(--ink); }
+  .comments { flex: 1 0 100%; display: grid; gap: 8px; padding: 6px 0 4px; border-top: 1px solid var(--line); }
+  .comments[hidden] { display: none; }
+  .comments ol { display: grid; gap: 6px; margin: 0; padding: 0; max-height: 240px; overflow: auto; list-style: none; }
+  .comments li { display: flex; flex-wrap: wrap; gap: 2px 8px; align-items: baseline; }
+  .comments p { flex: 1 1 240px; margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
+  .comments .link { padding: 0 4px; border: 0; background: none; color: var(--accent); font: inherit; cursor: pointer; }
+  .comments .link:hover { text-decoration: underline; }
+  form { display: flex; gap: 8px; align-items: end; }
+  label { flex: 1; display: grid; gap: 2px; color: var(--quiet); }
+  textarea { box-sizing: border-box; width: 100%; min-height: 32px; padding: 5px 8px; border: 1px solid var(--line); border-radius: 6px; background: var(--ground);
+    color: var(--ink); font: inherit; resize: vertical; }
+  .wrong { color: #cf222e; }
+  .dark .wrong { color: #f85149; }
+  textarea:focus-visible, button:focus-visible, a:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 `;
 
 /**
@@ -81,7 +97,8 @@ function render({ model, el }) {
     title: "Go on alone, in a room of your own that begins with this history",
   }, "Branch off");
   branch.addEventListener("click", () => ask({ kind: "branch" }));
-  bar.append(name, people, said, branch);
+  const comments = commentSection(ask);
+  bar.append(name, people, said, comments.button, branch, comments.section);
 
   /**
    * @param {Person} person
@@ -127,6 +144,7 @@ function render({ model, el }) {
     if (place >= 0) /** @type {HTMLElement | null} */ (people.children[place]?.querySelector("button"))?.focus();
     const [last] = room.said;
     said.replaceChildren(...(last ? [h("b", {}, last.who), ` ${last.text} · ${ago(last.at)}`] : []));
+    comments.show(room);
     said.title = room.said.map((each) => `${each.who}: ${each.text}, ${ago(each.at)}`).join("\n");
   };
   const dress = () => bar.classList.toggle("dark", document.documentElement.dataset.theme === "dark");
@@ -141,6 +159,97 @@ function render({ model, el }) {
     themes.disconnect();
     clearInterval(clock);
     model.off("change:room", show);
+  };
+}
+
+/**
+ * What people wrote on the plans of this room's history. It is written through the server's API, like everything that is stored.
+ * @param {(asked: object) => void} ask
+ */
+function commentSection(ask) {
+  const section = h("section", { className: "comments", hidden: true, id: "comments" }), list = h("ol", {});
+  const button = h("button", { type: "button", className: "act" });
+  const written = /** @type {HTMLTextAreaElement} */ (h("textarea", { rows: 1, maxLength: 2000, required: true }));
+  const about = document.createTextNode(""), wrong = h("span", { className: "wrong" });
+  const form = h("form", {}, h("label", {}, about, written), h("button", { type: "submit", className: "act" }, "Comment"));
+  section.setAttribute("aria-label", "Comments");
+  wrong.setAttribute("role", "alert");
+  section.append(list, form, wrong);
+  /** @type {Room | null} */
+  let room = null;
+  /**
+   * @param {string} address
+   * @param {RequestInit} request
+   * @returns {Promise<boolean>}
+   */
+  const call = async (address, request) => {
+    wrong.textContent = "";
+    try {
+      const answer = await fetch(address, { ...request, headers: { "Content-Type": "application/json" } });
+      if (!answer.ok) wrong.textContent = (await answer.json()).error?.message ?? "The server refused it.";
+      return answer.ok;
+    } catch {
+      wrong.textContent = "The server does not answer.";
+      return false;
+    }
+  };
+  button.addEventListener("click", () => {
+    section.hidden = !section.hidden;
+    button.setAttribute("aria-expanded", String(!section.hidden));
+    if (!section.hidden) written.focus();
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const text = written.value.trim();
+    if (!room || !text) return;
+    if (await call(room.comments_at, { method: "POST", body: JSON.stringify({ node: room.head, text }) })) written.value = "";
+  });
+  written.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      /** @type {HTMLFormElement} */ (form).requestSubmit();
+    }
+  });
+  /** @param {Remark} remark */
+  const draw = (remark) => {
+    const place = h(
+      "button",
+      { type: "button", className: "link", title: "Go to this plan, and all in the room with you" },
+      `plan ${remark.node}`,
+    );
+    place.addEventListener("click", () => ask({ kind: "go", node: remark.node }));
+    const gone = h(
+      "button",
+      { type: "button", className: "link", ariaLabel: `Take away the comment ${remark.text.slice(0, 40)}` },
+      "take away",
+    );
+    gone.addEventListener("click", () => {
+      if (room) call(room.comments_at.replace(/rooms\/[^/]+\/comments$/, `comments/${remark.id}`), { method: "DELETE" });
+    });
+    const on = remark.node === room?.head ? h("span", { className: "where" }, "this plan") : room?.edits ? place : `plan ${remark.node}`;
+    return h(
+      "li",
+      {},
+      h("b", {}, remark.who),
+      h("p", {}, remark.text),
+      on,
+      h("span", { className: "where" }, ago(remark.at)),
+      ...(remark.mine ? [gone] : []),
+    );
+  };
+  return {
+    button,
+    section,
+    /** @param {Room} now */
+    show(now) {
+      room = now;
+      button.textContent = now.comments.length ? `Comments ${now.comments.length}` : "Comment";
+      button.setAttribute("aria-expanded", String(!section.hidden));
+      list.replaceChildren(...now.comments.map(draw));
+      list.hidden = !now.comments.length;
+      form.hidden = !now.edits;
+      about.textContent = `On the present plan, number ${now.head}`;
+    },
   };
 }
 

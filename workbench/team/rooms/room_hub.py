@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class RoomHub:
-    """`count` and `access_changed` are those of `web.services.Rooms`."""
+    """`count`, `people_in`, `comments_changed` and `access_changed` are those of `web.services.Rooms`."""
 
     def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
         self._store, self._planners, self._idle_for = store, planners, idle_for
@@ -61,6 +61,13 @@ class RoomHub:
             room = self._rooms.get(room_id)
         if room is not None:
             await asyncio.to_thread(self._verify_roles, room)
+
+    async def comments_changed(self, room_id: str) -> None:
+        """Show the comments of a room anew to those who are in it."""
+        with self._lock:
+            room = self._rooms.get(room_id)
+        if room is not None:
+            await asyncio.to_thread(room.show_comments)
 
     def end_program(self, program_id: str) -> None:
         """End the rooms about a registered program, which runs no more."""

@@ -9,6 +9,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
@@ -51,6 +52,10 @@ class StoredRoomActions:
             origin = session.get_one(StoredRoom, source.room_id)
             room_id = _copy_room(session, origin, guest)
         return f"{self._address}/room/{room_id}"
+
+    def comments_of(self, source: RoomSource) -> str:
+        """The path under which comments are written, of this server."""
+        return f"{urlsplit(self._address).path}/api/v1/rooms/{source.room_id}/comments"
 
     def gallery_of(self, source: RoomSource) -> str:
         """The address of the project's gallery."""

@@ -50,6 +50,9 @@ class Rooms(Protocol):
     def people_in(self, room_id: str) -> Sequence[str]:
         """The names, as others see them, of those who have the room open now."""
 
+    async def comments_changed(self, room_id: str) -> None:
+        """Somebody wrote a comment in a room, or took one away: show those who are in it."""
+
     async def access_changed(self, room_id: str) -> None:
         """Somebody's role in a room may be another now, or the room was closed: ask the store again for everybody in it."""
 

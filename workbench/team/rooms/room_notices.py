@@ -1,0 +1,31 @@
+"""What the people in a room are told, above their boards or in place of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_screen import RoomScreen
+
+
+def show_notice(screen: RoomScreen, title: str, text: str, choices: Sequence[Sequence[str]] = ()) -> None:
+    """A notice above the board. A choice is its kind, its label, and the address that it leads to."""
+    screen.show("bridge", {"notice": {"title": title, "text": text, "choices": [*map(list, choices), ["dismiss", "All right"]]}})
+
+
+def show_failure(screen: RoomScreen, text: str) -> None:
+    """A text in place of the board."""
+    screen.show("board", {"closed": True})
+    screen.show("bridge", {"failure": {"text": text, "by_link": False}})
+
+
+def tell_conflict(guests: Sequence[RoomGuest], author: str, says: str, conflict: Mapping[str, Any]) -> None:
+    """Two edits of one statement: the later one, of `author`, holds, and both people are told."""
+    names = {guest.principal.user_id: guest.principal.display for guest in guests}
+    title = f"Both of you changed {', '.join(conflict['statements'])}"
+    for guest in guests:
+        if guest.principal.user_id == author:
+            before = f"{names.get(conflict['user_id'], 'Somebody')} had made the edit `{conflict['edit']}` a moment before"
+            show_notice(guest.screen, title, f"{before}; yours, `{says}`, holds.")
+        elif guest.principal.user_id == conflict["user_id"]:
+            after = f"{names.get(author, 'Somebody')} made the edit `{says}` without having seen yours"
+            show_notice(guest.screen, title, f"{after}, `{conflict['edit']}`. The later one holds.")
