@@ -14,7 +14,6 @@ from tests.support.team_jobs import (
     dispatching,
     in_a_process,
     job_of,
-    job_store,
     states_of,
     tiny_command,
     tiny_spec,
@@ -26,13 +25,6 @@ from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.jobs.spec import JobError
 from workbench.team.store.tables import StoredFigures
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = job_store(tmp_path)
-    yield store
-    store.close()
 
 
 def dispatcher_of(store, tmp_path, **options):

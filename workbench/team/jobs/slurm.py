@@ -11,7 +11,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
@@ -21,7 +20,7 @@ from workbench.team.jobs.engine import EngineDescription, NativeState
 from workbench.team.jobs.here import supervisor_command
 from workbench.team.jobs.job_folder import python_path, read_started, write_whole
 from workbench.team.jobs.process_identity import start_mark
-from workbench.team.jobs.spec import JobError, JobSpec, own_port
+from workbench.team.jobs.spec import JobError, JobSpec
 
 OPTIONS = {
     "partition": "the partition to queue in",
@@ -126,21 +125,14 @@ def _parameters(spec: JobSpec, folder: Path, executor: str) -> dict[str, Any]:
         additional["nodelist"] = spec.options["nodelist"]
     if spec.memory:
         options["slurm_mem"] = f"{ceil(spec.memory * spec.processes / (1 << 20))}MB"
-    path = folder.name
     return {
         **shared,
         **options,
-        "name": f"workbench-{path}",
+        "name": f"workbench-{folder.name}",
         "slurm_additional_parameters": additional,
-        "slurm_setup": [f"export {name}={shlex.quote(value)}" for name, value in _environment(spec, path).items()],
+        "slurm_setup": [f"export PYTHONPATH={shlex.quote(python_path())}"],  # of the server's own environment nothing travels
         "slurm_srun_args": ["--export=ALL", "--kill-on-bad-exit=0"],
     }
-
-
-def _environment(spec: JobSpec, job_id: str) -> Mapping[str, str]:
-    """What the supervisor needs on a node; of the server's own environment nothing travels."""
-    port = {"WORKBENCH_PORT": str(spec.port or own_port(job_id))} if spec.process_count > 1 else {}
-    return {"PYTHONPATH": python_path(), **port}
 
 
 def _why_not(executor: str) -> str:

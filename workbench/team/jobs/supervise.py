@@ -24,7 +24,7 @@ from typing import Any
 
 from workbench.team.jobs.job_folder import EVENTS, EXIT, INHERITED, STARTED, add_ending, read_launch, read_tail, write_whole
 from workbench.team.jobs.process_identity import start_mark
-from workbench.team.jobs.spec import JobSpec, parse_spec
+from workbench.team.jobs.spec import JobSpec, own_port, parse_spec
 
 GRACE = 1.0  # seconds from SIGTERM to SIGKILL
 PEERS_GRACE = 10.0  # seconds that the others have once one process has ended
@@ -52,6 +52,7 @@ class _Supervisor:
     count: int
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     reason: str = "ended"
+    failed: int | None = None  # the process that failed first
 
     @property
     def suffix(self) -> str:
@@ -62,7 +63,7 @@ class _Supervisor:
             with ExitStack() as stack:
                 name = f".{number}" if number else ""
                 out, err = (stack.enter_context((self.folder / f"{each}{name}").open("wb")) for each in ("stdout", "stderr"))
-                environment = {**self.environment, **process_variables(number, self.spec, os.environ)}
+                environment = {**self.environment, **process_variables(number, self.spec, self.folder.name, os.environ)}
                 self.processes.append(
                     subprocess.Popen(  # noqa: S603 - the command of the job
                         self.command,
@@ -78,20 +79,28 @@ class _Supervisor:
     def wait(self) -> None:
         """Until all have ended, or are ended: the signals that say so are blocked, and waited for."""
         deadline = time.monotonic() + self.spec.minutes * 60
-        while any(each.poll() is None for each in self.processes):
-            if any(each.returncode is not None for each in self.processes):  # the others have lost a peer
-                deadline = min(deadline, time.monotonic() + PEERS_GRACE)
+        is_alone = False  # whether one has ended, and the others have lost a peer
+        while self._are_alive():
+            if not is_alone and any(each.returncode is not None for each in self.processes):
+                is_alone, deadline = True, min(deadline, time.monotonic() + PEERS_GRACE)
             heard = signal.sigtimedwait(_SIGNALS, max(deadline - time.monotonic(), 0))
             if heard is not None and heard.si_signo != signal.SIGCHLD:
                 self.reason = "cancelled"
                 break
             if heard is None and time.monotonic() >= deadline:
-                self.reason = "ended" if any(each.returncode is not None for each in self.processes) else "time"
+                self.reason = "ended" if is_alone else "time"
                 break
         self.end()
 
+    def _are_alive(self) -> bool:
+        codes = [each.poll() for each in self.processes]
+        if self.failed is None:
+            self.failed = next((number for number, code in enumerate(codes) if code), None)
+        return None in codes
+
     def end(self) -> None:
         """End what is left, and what it has left behind."""
+        self._are_alive()
         self._send(signal.SIGTERM, only_alive=True)
         deadline = time.monotonic() + GRACE
         while any(each.poll() is None for each in self.processes) and time.monotonic() < deadline:
@@ -99,6 +108,7 @@ class _Supervisor:
         self._send(signal.SIGKILL, only_alive=False)
         for each in self.processes:
             each.wait()
+        self._are_alive()
 
     def _send(self, number: int, *, only_alive: bool) -> None:
         for each in self.processes:
@@ -108,7 +118,7 @@ class _Supervisor:
 
     @property
     def code(self) -> int:
-        return next((each.returncode for each in self.processes if each.returncode), 0)
+        return 0 if self.failed is None else self.processes[self.failed].returncode
 
     def write_end(self) -> None:
         """The end of the events, where the process did not come to it, and then how it ended."""
@@ -116,7 +126,10 @@ class _Supervisor:
             if self.reason == "cancelled":
                 add_ending(self.folder, "cancelled")
             else:
-                message, ways_out = why_ended(self.code, self.reason, self.spec, read_tail(self.folder, "stderr", 4096))
+                number = self.failed or 0
+                stderr = read_tail(self.folder, f"stderr.{number}" if number else "stderr", 4096)
+                who = f"Process {number} of the job" if self.spec.process_count > 1 else "The job's process"
+                message, ways_out = why_ended(self.code, self.reason, self.spec, who, stderr)
                 add_ending(self.folder, "failed", message, ways_out)
         record = {"code": self.code, "reason": self.reason, "time": time.time()}
         write_whole(self.folder / (EXIT + self.suffix), json.dumps(record).encode())
@@ -159,12 +172,12 @@ def own_processes(environment: Mapping[str, str], spec: JobSpec) -> tuple[int, i
     return 0, spec.process_count
 
 
-def process_variables(number: int, spec: JobSpec, environment: Mapping[str, str]) -> dict[str, str]:
+def process_variables(number: int, spec: JobSpec, job_id: str, environment: Mapping[str, str]) -> dict[str, str]:
     """What one process of several has to know to meet the others, whoever started it; nothing where it is alone."""
     if spec.process_count == 1:
         return {}
     devices = spec.devices // spec.process_count
-    address = environment.get("JAX_COORDINATOR_ADDRESS") or f"{_first_host(environment)}:{environment.get('WORKBENCH_PORT') or spec.port}"
+    address = environment.get("JAX_COORDINATOR_ADDRESS") or f"{_first_host(environment)}:{spec.port or own_port(job_id)}"
     local = number % spec.processes if _HOSTS[0] in environment or _HOSTS[1] in environment else number
     is_bound = any(name in environment and int(environment.get(size) or 1) > 1 for name, size in _LAUNCHERS)
     return {
@@ -181,18 +194,18 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in INHERITED or name.startswith(_KEPT)}
 
 
-def why_ended(code: int, reason: str, spec: JobSpec, stderr: str) -> tuple[str, list[str]]:
+def why_ended(code: int, reason: str, spec: JobSpec, who: str, stderr: str) -> tuple[str, list[str]]:
     """A sentence about a process that could not say it itself, and what to try."""
     if reason == "time":
         return f"The job was ended after {spec.minutes:g} minutes, its limit.", ["give it more minutes", "run fewer steps"]
     if code == -signal.SIGKILL:
         ways_out = ["give it more memory", "take more devices", "look at its output"]
-        return "The job's process was killed by the system, as what needs more memory than there is.", ways_out
+        return f"{who} was killed by the system, as what needs more memory than there is.", ways_out
     if code < 0:
-        return f"The job's process crashed: signal {-code} ({signal.strsignal(-code)}).", ["look at its output"]
+        return f"{who} crashed: signal {-code} ({signal.strsignal(-code)}).", ["look at its output"]
     last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "")
     words = f" Its last words were: {last.strip()[:300]}" if last else ""
-    return f"The job's process ended with exit code {code}, without its result.{words}", ["look at its output"]
+    return f"{who} ended with exit code {code}, without its result.{words}", ["look at its output"]
 
 
 def _claim(path: Path) -> bool:
