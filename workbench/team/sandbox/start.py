@@ -84,10 +84,10 @@ def _install_filter(descriptor: int) -> None:
     with os.fdopen(descriptor, "rb") as file:
         program = file.read()
 
-    class Program(ctypes.Structure):
+    class FilterProgram(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
-    filled = Program(len(program) // 8, program)
+    filled = FilterProgram(len(program) // 8, program)
     if ctypes.CDLL(None, use_errno=True).prctl(_SECCOMP, _SECCOMP_FILTER, ctypes.byref(filled), 0, 0):
         raise OSError(ctypes.get_errno(), "the kernel refuses the filter of system calls")
 
