@@ -22,6 +22,7 @@ from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub
+from workbench.team.rooms.room_jobs import RoomJobs
 from workbench.team.rooms.room_page import PATH, room_page
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.sandbox import Sandbox
@@ -64,7 +65,7 @@ class TeamServer:
         self.hub = RoomHub(store, planners, config.public_address, idle_for=config.idle_seconds)
         self._ending.callback(self.hub.close)
         self.dispatcher = make_dispatcher(config, store, programs)
-        return TeamServices(
+        services = TeamServices(
             store=store,
             revocations=Revocations(store),
             secret_key=secret_key,
@@ -79,7 +80,12 @@ class TeamServer:
             sign_in=sign_in_ways(config, store, secret_key),
             origins=config.origins,
             open_metrics=config.open_metrics,
+            behind_proxy=config.behind_proxy,
         )
+        jobs = RoomJobs(services)
+        self.hub.use_jobs(jobs)
+        self._ending.callback(self.dispatcher.listen(jobs.hear))
+        return services
 
     def bokeh_server(self) -> Any:
         """The server of Panel, listening but not started."""

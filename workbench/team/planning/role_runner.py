@@ -12,16 +12,22 @@ from workbench.team.access import ProjectRole
 from workbench.team.planning.room_person import RoomPerson
 from workbench.widgets.run.runner import RunHandle, Runner, SearchHandle
 
+StartJob = Callable[[Plan, int, RunListener], RunHandle]
+"""Submits a run of so many steps as a job of the team."""
+
 
 class RoleRunner:
-    """Passes on to `inner` what `person()`, whose role may change, may start. Raises `WorkbenchError` for the rest."""
+    """Runs are jobs of the team (`start_job`). Passes on to `inner` what else `person()`, whose role may change, may start.
 
-    def __init__(self, inner: Runner, person: Callable[[], RoomPerson]) -> None:
-        self._inner, self._person = inner, person
+    Raises `WorkbenchError` for what the person may not.
+    """
+
+    def __init__(self, inner: Runner, person: Callable[[], RoomPerson], start_job: StartJob) -> None:
+        self._inner, self._person, self._start_job = inner, person, start_job
 
     def start(self, plan: Plan, steps: int, on_event: RunListener) -> RunHandle:
         self._person().verify(ProjectRole.RUNNER, "run a plan")
-        return self._inner.start(plan, steps, on_event)
+        return self._start_job(plan, steps, on_event)
 
     def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> RunHandle:
         self._person().verify(ProjectRole.EDITOR, "compile a plan")

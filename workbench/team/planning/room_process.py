@@ -7,11 +7,12 @@ Incoming:
   another now, `{"leave": true, "visitor": v}`;
 - `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
 - `{"describe": document}`, of a process that has no room: `{"described": {...}}` or `{"problem": {...}}` comes back;
-- `{"ticket": n, "ahead": jobs}` from the server's queue of runs.
+- `{"ticket": n, "ahead": jobs}` from the server's queue of compilations, and what happens to jobs (`team.planning.job_runner`).
 
 Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, an entry of the log, always before the first `{"show": target,
 "parameters": {...}, "visitor": v}` that follows from it; `{"save": {...}, "visitor": v}`; `{"note": ...}` for the activity of the room;
-`{"enter": kind, "ticket": n}` and `{"leave": n}` to the queue; `{"done": number}` when a message was handled.
+`{"enter": kind, "ticket": n}` and `{"leave": n}` to the queue, `{"run": ...}` and
+`{"cancel": n}` of jobs; `{"done": number}` when a message was handled.
 """
 
 import gc
@@ -24,6 +25,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -40,6 +42,7 @@ from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session
 from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
+from workbench.team.planning.job_runner import TeamJobs
 from workbench.team.planning.room_log import RoomLogRecord, replay
 from workbench.team.planning.room_person import RoomPerson
 from workbench.team.planning.room_session import RoomSession
@@ -70,7 +73,7 @@ class RoomProcess:
     def __init__(self, connection: Connection, broker: Connection | None, allow: tuple[str, ...]) -> None:
         self._connection, self._broker, self._allow = connection, broker, allow
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._slots = RemoteSlots(self._send)
+        self._slots, self._jobs = RemoteSlots(self._send), TeamJobs(self._send)
         self._partitioner = EnginePartitioner(RemoteWorker(_sender(broker)) if broker else None)
         self._session: RoomSession | None = None
         self._settler: Settler | None = None
@@ -94,12 +97,19 @@ class RoomProcess:
         with suppress(EOFError, OSError):
             while True:
                 message = json.loads(self._connection.recv_bytes())
-                if "ticket" in message:
-                    self._slots.tell(message["ticket"], message["ahead"])
+                if "ticket" in message or "job" in message:
+                    self._tell_work(message)
                     self._send({"done": message["number"]})
                 else:
                     self._inbox.put(lambda message=message: self._handle_message(message))  # type: ignore[misc]
         self._inbox.put(None)
+
+    def _tell_work(self, message: Message) -> None:
+        """Of the queue of compilations, or of a job."""
+        if "ticket" in message:
+            self._slots.tell(message["ticket"], message["ahead"])
+        else:
+            self._jobs.tell(message)
 
     def _listen_to_broker(self, broker: Connection) -> None:
         worker = self._partitioner.worker
@@ -148,7 +158,8 @@ class RoomProcess:
             return
         window = VisitorWindow(lambda target, parameters: self._send({"show": target, "parameters": parameters, "visitor": visitor}))
         runner = QueuedRunner(WorkerRunner(self._time_limit, self._time_limit), self._slots)
-        visit = RoomVisit(self._session, person, window, runner, self._inbox.put)
+        start_job = partial(self._jobs.start, visitor=visitor)
+        visit = RoomVisit(self._session, person, window, runner, start_job, self._inbox.put)
         try:
             visit.open(lambda plan: self._save(visitor, plan), self._allow)
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed

@@ -7,7 +7,7 @@ from workbench.app.page.visit import Visit, VisitContext
 from workbench.app.page.window_channel import VisitorWindow
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
-from workbench.team.planning.role_runner import RoleRunner
+from workbench.team.planning.role_runner import RoleRunner, StartJob
 from workbench.team.planning.room_person import RoomPerson
 from workbench.team.planning.room_session import RoomSession
 from workbench.widgets.board.board_host import Host
@@ -20,10 +20,12 @@ Message = Mapping[str, Any]
 class RoomVisit(Visit):
     """The board of `person`, whose role may change while it is open. All that it does, it does as that person."""
 
-    def __init__(self, session: RoomSession, person: RoomPerson, window: VisitorWindow, runner: Runner, defer: Defer) -> None:
+    def __init__(
+        self, session: RoomSession, person: RoomPerson, window: VisitorWindow, runner: Runner, start_job: StartJob, defer: Defer
+    ) -> None:
         self.person, self._session = person, session
         as_person: Defer = lambda work: defer(lambda: self._act(work))  # noqa: E731
-        super().__init__(VisitContext(window, RoleRunner(runner, lambda: self.person), as_person))
+        super().__init__(VisitContext(window, RoleRunner(runner, lambda: self.person, start_job), as_person))
 
     def open(self, save: Callable[[Plan], str], allow: tuple[str, ...]) -> None:
         """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is."""

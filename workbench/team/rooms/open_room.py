@@ -13,6 +13,7 @@ from workbench.team.rooms.presence import RoomPresence
 from workbench.team.rooms.room_comments import read_comments
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_jobs import Tell
 from workbench.team.rooms.room_notices import show_failure, show_notice, tell_conflict
 from workbench.team.rooms.room_records import RoomSource, append_entry, read_room, verify_entry
 from workbench.team.rooms.room_screen import RoomScreen
@@ -36,6 +37,15 @@ class RoomActions(Protocol):
 
     def branch(self, source: RoomSource, guest: RoomGuest) -> str:
         """A room of the person's own with this history; its address."""
+
+    def run(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any], tell: Tell) -> None:
+        """Submit a run of a plan as a job, and `tell` what happens to it."""
+
+    def cancel(self, guest: RoomGuest, number: int, tell: Tell) -> None:
+        """Ask for a job of this room to be ended."""
+
+    def forget_jobs(self, tell: Tell) -> None:
+        """Tell of jobs no more."""
 
     def gallery_of(self, source: RoomSource) -> str:
         """The address of the project's gallery."""
@@ -61,6 +71,8 @@ class OpenRoom:
         self._stopped = ""
         self._number = 0
         self._head = _head_of(source)
+        self._runs: dict[int, int] = {}  # the visitors who began the runs of the process, by the runs' numbers
+        self._tell_job = self._send  # one object, by which jobs are followed
         self._comments = read_comments(store, source.room_id)
         self._gallery = actions.gallery_of(source)
         self.presence = RoomPresence(self._show_presence)
@@ -165,6 +177,24 @@ class OpenRoom:
             return
         show_notice(guest.screen, "In the gallery", f"This plan is in the gallery of {self.source.project}.", [["open", "Show it", place]])
 
+    def work(self, message: Mapping[str, Any]) -> None:
+        """Submit a run as a job, or ask for one to be ended; on a thread, for the queue is in the store."""
+        threading.Thread(target=self._work, args=(message,), daemon=True, name="job").start()
+
+    def _work(self, message: Mapping[str, Any]) -> None:
+        number = message.get("cancel", message.get("job"))
+        guest = self._guests.get(message["visitor"] if "run" in message else self._runs.get(number, 0))
+        if guest is None:
+            return
+        try:
+            if "run" in message:
+                self._runs[number] = guest.number
+                self._actions.run(self.source, guest, message, self._tell_job)
+            else:
+                self._actions.cancel(guest, number, self._tell_job)
+        except WorkbenchError as error:
+            self._tell_job({"job": number, "problem": {"message": error.message, "ways_out": list(error.ways_out)}})
+
     def see(self, visitor: int, view: Mapping[str, Any]) -> None:
         """What a visitor sees now; whoever follows them sees it too."""
         if self.presence.update(visitor, tab=view["tab"], selected=view["selected"]) is not None:
@@ -175,6 +205,8 @@ class OpenRoom:
     def ended(self, connection: RoomConnection) -> None:
         """The process died: another one replays the log, and says what happened."""
         reason = self._stopped or self._reason(connection)
+        self._actions.forget_jobs(self._tell_job)
+        self._runs.clear()
         with self._lock:
             now, self._connection, self._stopped = time.monotonic(), None, ""
             self._deaths = [*(each for each in self._deaths if now - each < WITHIN), now]

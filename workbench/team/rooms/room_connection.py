@@ -42,6 +42,9 @@ class RoomListener(Protocol):
     def save(self, visitor: int, message: Mapping[str, Any]) -> None:
         """Put a plan into the gallery."""
 
+    def work(self, message: Mapping[str, Any]) -> None:
+        """Submit a run as a job, or ask for one to be ended."""
+
     def see(self, visitor: int, view: Mapping[str, Any]) -> None:
         """What a visitor sees now."""
 
@@ -73,6 +76,8 @@ class RoomConnection(ProcessConnection):
             self._listener.see(message["visitor"], message["view"])
         elif "save" in message:
             self._listener.save(message["visitor"], message)
+        elif "run" in message or "cancel" in message:
+            self._listener.work(message)
         elif "enter" in message or "leave" in message:
             self._places.handle(message)
 

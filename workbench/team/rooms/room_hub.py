@@ -11,6 +11,7 @@ from workbench.team.access import MissingError, NotSignedInError, Principal, Pro
 from workbench.team.rooms.open_room import OpenRoom
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_jobs import RoomJobs
 from workbench.team.rooms.room_records import read_room, role_of
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.stored_room_actions import StoredRoomActions
@@ -68,6 +69,10 @@ class RoomHub:
             room = self._rooms.get(room_id)
         if room is not None:
             await asyncio.to_thread(room.show_comments)
+
+    def use_jobs(self, jobs: RoomJobs) -> None:
+        """Runs on boards are jobs of this queue."""
+        self._actions.jobs = jobs
 
     def end_program(self, program_id: str) -> None:
         """End the rooms about a registered program, which runs no more."""

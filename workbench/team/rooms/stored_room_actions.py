@@ -20,6 +20,7 @@ from workbench.team.actions.held_roles import role_in_project
 from workbench.team.actions.plans import keep_plan
 from workbench.team.rooms.planners import described_plan
 from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_jobs import RoomJobs, Tell
 from workbench.team.rooms.room_records import RoomSource
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredRoom, User
@@ -29,20 +30,44 @@ MOST_NAME = 80  # characters of a plan's name
 
 
 class StoredRoomActions:
-    """`RoomActions` of a store; `address` is the server as people reach it."""
+    """`RoomActions` of a store; `address` is the server as people reach it. `jobs` is set once there is a queue."""
 
     def __init__(self, store: Store, address: str) -> None:
         self._store, self._address = store, address
+        self.jobs: RoomJobs | None = None
 
     def save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
         """Store a plan that a room's process describes; the address of its gallery. Raises `WorkbenchError` for a person who may not."""
         require(guest.role, ProjectRole.EDITOR, "put a plan into the gallery")
-        described = described_plan(message["save"])
+        self._keep(source, guest, message["save"], str(message["name"]))
+        return self.gallery_of(source)
+
+    def run(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any], tell: Tell) -> None:
+        """Submit a run of a plan, which goes into the gallery: its figures will stand there. Raises `WorkbenchError` for a person who may
+        not."""
+        require(guest.role, ProjectRole.RUNNER, "run a plan")
+        if self.jobs is None:
+            raise WorkbenchError("This server runs no jobs.", ["ask its administrator"])
+        digest = self._keep(source, guest, message["run"], str(message["name"]))
+        self.jobs.submit(source, guest, digest, int(message["steps"]), int(message["job"]), tell)
+
+    def cancel(self, guest: RoomGuest, number: int, tell: Tell) -> None:
+        """Ask for a job of a room to be ended."""
+        if self.jobs is not None:
+            self.jobs.cancel(guest, number, tell)
+
+    def forget_jobs(self, tell: Tell) -> None:
+        """The room's process has ended."""
+        if self.jobs is not None:
+            self.jobs.forget(tell)
+
+    def _keep(self, source: RoomSource, guest: RoomGuest, record: Mapping[str, Any], name: str) -> str:
+        described = described_plan(record)
         _verify(described, source)
         with self._store.write() as session:
             keep_plan(session, described)
-            _add_entry(session, source, guest, described.digest, str(message["name"])[:MOST_NAME])
-        return self.gallery_of(source)
+            _add_entry(session, source, guest, described.digest, name[:MOST_NAME])
+        return described.digest
 
     def branch(self, source: RoomSource, guest: RoomGuest) -> str:
         """A room of the person's own with a copy of the log; its address. Raises `ForbiddenError` for a viewer of the project."""

@@ -1,0 +1,109 @@
+"""Runs of a room's board as jobs of the team: the server submits them, and passes on what happens to them.
+
+Sent to the server: `{"run": {...}, "name", "steps", "job": n, "visitor": v}` with the plan's description, and `{"cancel": n}`. Received:
+`{"job": n, "state", "ahead", "events": [...]}`, the events of `reports.event_file`; `problem` says why a job was not submitted.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.plan.plan import Plan
+from workbench.reports.measurement import Measurement
+from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, RunEvent, RunListener, StepDone, Waiting
+from workbench.team.planning.describe_plan import describe_plan, description_record
+from workbench.widgets.run.runner import RunHandle
+
+Send = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(slots=True)
+class _RunningJob:
+    on_event: RunListener
+    measurement: Measurement | None = None
+    is_over: bool = False
+
+
+class TeamJobs:
+    """The jobs of one room, whoever submitted them. `tell` is called on the thread that reads the server's messages."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self._lock = send, threading.Lock()
+        self._jobs: dict[int, _RunningJob] = {}
+        self._number = 0
+
+    def start(self, plan: Plan, steps: int, on_event: RunListener, visitor: int) -> RunHandle:
+        """Submit a run for the person with this visitor's number. Raises `DocumentError` for a plan that has no document."""
+        described = description_record(describe_plan(plan, plan.report()))
+        with self._lock:
+            self._number += 1
+            number = self._number
+            self._jobs[number] = _RunningJob(on_event)
+        self._send({"run": described, "name": plan.name, "steps": steps, "job": number, "visitor": visitor})
+        return _JobHandle(lambda: self._send({"cancel": number}))
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Handle the server's message about a job."""
+        with self._lock:
+            job = self._jobs.get(message["job"])
+        if job is None or job.is_over:
+            return
+        if problem := message.get("problem"):
+            self._end(message["job"], job, Failed(problem["message"], tuple(problem["ways_out"])))
+            return
+        if message["state"] == "queued":
+            job.on_event(Waiting(message.get("ahead", 0)))
+        for event in message["events"]:
+            self._handle_event(message["job"], job, event)
+        if message["state"] in _ENDED and not job.is_over:
+            self._end(message["job"], job, _ended(message["state"], job))
+
+    def _handle_event(self, number: int, job: _RunningJob, event: Mapping[str, Any]) -> None:
+        if event["kind"] == "progress":
+            job.on_event(_progress(event))
+        elif event["kind"] == "measured":
+            job.measurement = measurement_of(event["figures"])
+        elif event["kind"] == "failed":
+            self._end(number, job, Failed(event["message"], tuple(event["ways_out"])))
+
+    def _end(self, number: int, job: _RunningJob, event: RunEvent) -> None:
+        job.is_over = True
+        with self._lock:
+            self._jobs.pop(number, None)
+        job.on_event(event)
+
+
+_ENDED = ("done", "failed", "cancelled")
+
+
+class _JobHandle:
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+
+    def cancel(self) -> None:
+        """Ask the server to end the job."""
+        self._cancel()
+
+
+def measurement_of(figures: Mapping[str, Any]) -> Measurement:
+    """A measurement from what a job wrote of it (`documents.measurement_record`); single shards, tasks and the trace stay in the job's
+    folder."""
+    compiled = {(tuple(each["axes"]), each["kind"]): each["payload"] for each in figures["compiled"]}
+    same = ("device_kind", "devices", "processes", "compile_seconds", "compiled_peak", "device_peak", "predicted_seconds", "max_error")
+    values: dict[str, Any] = {name: figures[name] for name in same} | {name: tuple(figures[name]) for name in ("step_seconds", "losses")}
+    return Measurement(**values, shards=(), compiled=compiled)
+
+
+def _progress(event: Mapping[str, Any]) -> RunEvent:
+    if "step" in event:
+        return StepDone(event["step"], event["of"], event["seconds"], event.get("loss"))
+    return Progress(event["stage"], event.get("fraction", 0.0), event.get("seconds"))
+
+
+def _ended(state: str, job: _RunningJob) -> RunEvent:
+    if state == "cancelled":
+        return Cancelled()
+    if state == "done" and job.measurement is not None:
+        return RunDone(job.measurement)
+    return Failed("The job ended without a result.", ("look at its page for what it printed",))
