@@ -15,8 +15,8 @@ from workbench.team.accounts.people import disable_user, set_role
 from workbench.team.accounts.tokens import issue_token, revoke_token
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
-from workbench.team.actions.perform import Context, perform
 from workbench.team.actions.new_projects import add_project
+from workbench.team.actions.perform import Context, perform
 from workbench.team.planning.describe_plan import describe_plan
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, RegisteredProgram, StoredFigures, StoredJob, User
@@ -113,6 +113,9 @@ class RoomsAlone:
 
     async def access_changed(self, room_id: str) -> None:
         self.changed.append(room_id)
+
+    async def comments_changed(self, room_id: str) -> None:
+        self.changed.append(f"comments of {room_id}")
 
 
 def parts_of_server(store: Store) -> dict[str, Any]:

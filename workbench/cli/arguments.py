@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from workbench.cli.plan_arguments import DEFAULT_MESH
+from workbench.cli.example_plan import DEFAULT_MESH
 
 TERMS = """\
 words used here:

@@ -19,6 +19,7 @@ from workbench.cli.arguments import (
 )
 from workbench.cli.fleet_parser import add_fleet
 from workbench.cli.search_parser import add_search
+from workbench.cli.team_parser import add_team_commands
 
 _EPILOG = f"""\
 {TERMS}
@@ -35,6 +36,7 @@ examples:
   workbench search my.plan.json --devices 256 --hardware "TPU v5p" --within 60s
                                                             the best way to lay its program out over them, proved where time allows
   workbench export my.plan.json -o my_plan.py               the same plan as a JAX script; as a page to mail, -o my_plan.html
+  workbench push my.plan.json --project vision              put it into the gallery of a team's server
 """
 
 
@@ -65,6 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
         _calibrate,
         _models,
         _hardware,
+        add_team_commands,
     ):
         add(added)
     return parser

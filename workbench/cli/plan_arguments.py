@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from workbench.cli.example_plan import DEFAULT_MESH, DEFAULT_MODEL
 from workbench.core.program import Reference
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Progress, RunEvent
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from workbench.core.pipeline_spec import PipelineSpec
     from workbench.hardware.hardware import Hardware
 
-DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
 ATTACHED = "attached"
 """What `--hardware` calls the devices of this machine."""
 

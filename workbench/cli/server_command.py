@@ -1,0 +1,182 @@
+"""`workbench login`, `push`, `pull`, `submit` and `jobs`: a team's server from the command line."""
+
+import argparse
+import getpass
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import WorkbenchError
+from workbench.units import format_seconds, parse_bytes
+
+if TYPE_CHECKING:
+    from workbench.team_client.client import SubmittedJob, TeamClient
+
+_DIGEST = 64  # characters
+_LARGEST = 1 << 20  # characters of a plan document
+
+
+def login(options: argparse.Namespace) -> None:
+    """Keep the address and the token, once the server has taken the token."""
+    from workbench.team_client import connect
+    from workbench.team_client.saved_logins import ServerLogin, clean_address, save_login
+
+    url = clean_address(options.url)
+    token = options.token or _ask_token(url)
+    with connect(url, token) as team:
+        person = team.me()
+    path = save_login(ServerLogin(url, token))
+    print(f"You are {person['display']} (`{person['name']}`) at {url}; the token is in {path}.")
+
+
+def logout(options: argparse.Namespace) -> None:
+    from workbench.team_client.saved_logins import clean_address, find_login, forget_login
+
+    url = clean_address(options.url) if options.url else find_login().url
+    kept = forget_login(url)
+    print(f"The token for {url} is kept no more; the page of your account ends it." if kept else f"There was no token for {url}.")
+
+
+def push(options: argparse.Namespace) -> None:
+    with _team(options) as team:
+        entry = team.push(_read_plan(options.plan), options.project, name=options.name, note=options.note)
+    print(json.dumps(asdict(entry), indent=1) if options.json else entry.page)
+
+
+def pull(options: argparse.Namespace) -> None:
+    with _team(options) as team:
+        text = team.document(options.plan)
+    if not options.output:
+        print(text, end="")
+        return
+    try:
+        Path(options.output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WorkbenchError(f"`{options.output}` cannot be written: {error.strerror}.", ["give another file"]) from None
+
+
+def submit(options: argparse.Namespace) -> None:
+    with _team(options) as team:
+        job = team.submit(_plan_of(team, options), options.project, **_wanted(options))
+        if not options.follow:
+            print(json.dumps(asdict(job.get()), indent=1) if options.json else f"{job.id}\n{job.page}")
+            return
+        print(f"job {job.id}, {job.page}", file=sys.stderr, flush=True)
+        _follow(job, options.json)
+
+
+def jobs(options: argparse.Namespace) -> None:
+    with _team(options) as team:
+        found = team.jobs(options.project, **({"state": options.state} if options.state else {}))
+    if options.json:
+        print(json.dumps([asdict(each) for each in found], indent=1))
+        return
+    for each in found:
+        print(f"{each.id}  {each.state:<9}  {each.kind:<7}  {each.engine:<10}  {each.author:<16}  {each.digest[:12]}")
+    if not found:
+        print("There are none.", file=sys.stderr)
+
+
+def follow(options: argparse.Namespace) -> None:
+    with _team(options) as team:
+        _follow(team.job(options.job), options.json)
+
+
+def cancel(options: argparse.Namespace) -> None:
+    with _team(options) as team:
+        job = team.job(options.job).cancel()
+    print(f"Job {job.id} had ended: it is {job.state}." if job.has_ended else f"Job {job.id} is asked to end.")
+
+
+@contextmanager
+def _team(options: argparse.Namespace) -> Iterator["TeamClient"]:
+    from workbench.team_client import connect
+
+    with connect(options.server, options.token) as team:
+        yield team
+
+
+def _ask_token(url: str) -> str:
+    """From a person at a terminal, unseen; from a pipe, its first line."""
+    if sys.stdin.isatty():
+        print(f"Make a token on the page of your account: {url}/account", file=sys.stderr)
+        return getpass.getpass("Token: ").strip()
+    return sys.stdin.readline().strip()
+
+
+def _read_plan(name: str) -> str:
+    """The text of a plan file. What is in it, the server says. Raises `WorkbenchError`."""
+    try:
+        with sys.stdin if name == "-" else Path(name).open(encoding="utf-8") as file:
+            text = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise WorkbenchError(f"`{name}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
+    except UnicodeDecodeError:
+        raise WorkbenchError(f"`{name}` is no plan document: it is not text in UTF-8.", ["choose a *.plan.json"]) from None
+    if len(text) > _LARGEST:
+        raise WorkbenchError(f"`{name}` is no plan document: it has more than {_LARGEST:,} characters.", ["choose a *.plan.json"])
+    return text
+
+
+def _plan_of(team: "TeamClient", options: argparse.Namespace) -> Any:
+    """The plan to submit: a file, which is pushed, else what the server calls one."""
+    name = options.plan
+    is_named_there = name.isalnum() and name.islower() and len(name) in (16, _DIGEST) and not Path(name).exists()
+    return name if is_named_there else team.push(_read_plan(name), options.project)
+
+
+def _wanted(options: argparse.Namespace) -> dict[str, Any]:
+    memory = None
+    if options.memory is not None and (memory := parse_bytes(options.memory)) is None:
+        raise WorkbenchError(f'"{options.memory}" is no amount of memory.', ['write "8 GiB", or a number of bytes'])
+    same = {name: getattr(options, name) for name in ("engine", "steps", "hosts", "processes", "minutes")}
+    pairs = {"options": _pairs(options.option, options.parser), "environment": _pairs(options.env, options.parser)}
+    rest = {"check": options.check or None, "memory": memory, **{name: found or None for name, found in pairs.items()}}
+    return {**same, "kind": "compile" if options.compile else "run", **rest}
+
+
+def _pairs(texts: list[str], parser: argparse.ArgumentParser) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [text for text, (name, equals, _) in zip(texts, pairs, strict=True) if not (name and equals)]:
+        parser.error(f"{wrong[0]} is not NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _follow(job: "SubmittedJob", as_json: bool) -> None:
+    """Print a line per stage and about ten over the steps, on standard error; then what came out. Raises `WorkbenchError` if it failed."""
+    stage, events = "", job.events()
+    for event in events:
+        stage = _print_event(event, stage)
+    ended = job.get()
+    if as_json:
+        print(json.dumps(asdict(ended), indent=1))
+    if ended.state == "failed":
+        raise WorkbenchError(f"Job {job.id} failed. {ended.problem}".strip(), [f"see {job.page}"])
+    if not as_json:
+        print(f"job {job.id} is {ended.state}")
+
+
+def _print_event(event: Mapping[str, Any], stage: str) -> str:
+    """Print what an event says, if it is worth a line; the stage that the job is in now."""
+    step, of, now = event.get("step"), event.get("of"), event.get("stage") or stage
+    if event["kind"] == "progress" and step and of:
+        if step in (1, of) or step % max(1, of // 10) == 0:
+            loss = "" if event.get("loss") is None else f", loss {event['loss']:.4f}"
+            _say(f"step {step} of {of}{_seconds(event)}{loss}")
+    elif event["kind"] == "progress" and now != stage:
+        _say(f"{now} ...")
+    elif event["kind"] == "started":
+        _say("started")
+    return now
+
+
+def _seconds(event: Mapping[str, Any]) -> str:
+    return "" if event.get("seconds") is None else f": {format_seconds(event['seconds'])}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,212 @@
+"""`workbench team`: for whoever runs a team's server. These commands work on its database, whether or not it is served."""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import WorkbenchError
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from workbench.team.config import TeamConfig
+    from workbench.team.store.store import Store
+    from workbench.team.store.tables import User
+
+FOLDER_VARIABLE, FOLDER = "WORKBENCH_TEAM", "workbench-team"
+_DAY = 86_400.0
+
+
+def init(options: argparse.Namespace) -> None:
+    """Make the folder and `team.toml`, and the tables of the database. What is there already stays."""
+    data = _folder(options)
+    with _server_packages():
+        from workbench.team.config import FILE, LISTEN
+    given = {"listen": options.listen or LISTEN, "address": options.address, "database": options.database}
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not (data / FILE).exists():
+            lines = [f"{name} = {json.dumps(value)}" for name, value in given.items() if value]
+            (data / FILE).write_text("\n".join([*lines, "", "[sign_in]", "local = true", ""]), encoding="utf-8")
+    except OSError as error:
+        raise WorkbenchError(f"{data} cannot be made: {error.strerror}.", ["give another folder with --data"]) from None
+    with _opened(options, make=True) as (store, config):
+        print(f"{data / FILE} says how it is set up; the database is {_without_password(store, config)}.")
+    print("Next:\n  workbench team user add NAME --admin\n  workbench team serve")
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Serve until interrupted, or ended with SIGTERM."""
+    with _opened(options, make=True):
+        pass  # its tables are of this version now
+    with _server_packages():
+        from workbench.team.serve import serve
+    config = _config(options)
+    serve(config, on_ready=lambda _: print(f"The team's server is at {config.public_address}", flush=True))
+
+
+def add_person(options: argparse.Namespace) -> None:
+    with _opened(options) as (store, config):
+        from workbench.team.accounts.invitations import NewInvitation, invite
+        from workbench.team.accounts.people import add_user, note
+
+        with store.write() as session:
+            user = add_user(session, options.name, options.display, options.email, admin=options.admin)
+            secret = invite(session, NewInvitation(user_id=user.id, admin=options.admin))
+            note(session, "team.user.add", None, user.name, admin=options.admin)
+        print(f"`{user.name}` chooses a password here, within a week:\n{config.public_address}/invite/{secret}")
+
+
+def list_people(options: argparse.Namespace) -> None:
+    with _opened(options) as (store, _):
+        from sqlalchemy import select
+
+        from workbench.team.store.tables import User
+
+        with store.read() as session:
+            people = session.scalars(select(User).order_by(User.name)).all()
+    if options.json:
+        keys = ("name", "display", "email", "admin", "active", "created")
+        print(json.dumps([{key: getattr(each, key) for key in keys} for each in people], indent=1))
+        return
+    for each in people:
+        kind = "disabled" if not each.active else "administrator" if each.admin else ""
+        print(f"{each.name:<24} {each.display:<32} {kind}".rstrip())
+
+
+def disable_person(options: argparse.Namespace) -> None:
+    with _person(options) as (session, user, _):
+        from workbench.team.accounts.people import disable_user
+
+        ended = disable_user(session, user)
+        print(f"`{user.name}` is disabled; {len(ended)} login{'s' * (len(ended) != 1)} ended.")
+
+
+def enable_person(options: argparse.Namespace) -> None:
+    with _person(options) as (_, user, _config):
+        from workbench.team.accounts.people import enable_user
+
+        enable_user(user)
+        print(f"`{user.name}` may sign in again.")
+
+
+def new_password(options: argparse.Namespace) -> None:
+    with _person(options) as (session, user, config):
+        from workbench.team.accounts.invitations import NewInvitation, invite
+
+        secret = invite(session, NewInvitation(user_id=user.id))
+        print(f"`{user.name}` chooses a new password here, within a week:\n{config.public_address}/invite/{secret}")
+
+
+def make_token(options: argparse.Namespace) -> None:
+    with _person(options) as (session, user, _):
+        from workbench.team.accounts.tokens import issue_token
+
+        scopes = tuple(each.strip() for each in options.scopes.split(",") if each.strip())
+        expires = time.time() + options.days * _DAY if options.days else None
+        print(issue_token(session, user.id, options.about, scopes, expires).secret)
+
+
+def make_backup(options: argparse.Namespace) -> None:
+    with _opened(options) as (store, config):
+        from workbench.team.store.backup import backup
+
+        made = backup(store, config.data, Path(options.file))
+        print(f"{options.file} holds {sum(made.rows.values()):,} rows and {made.files:,} files.")
+
+
+def restore_backup(options: argparse.Namespace) -> None:
+    with _opened(options, empty=True) as (store, config):
+        from workbench.team.store.backup import restore
+
+        made = restore(Path(options.file), store, config.data)
+        when = time.strftime("%F %T", time.localtime(made.made))
+        print(f"{sum(made.rows.values()):,} rows and {made.files:,} files are back; they are of {when}.")
+
+
+def move_store(options: argparse.Namespace) -> None:
+    with _opened(options) as (store, _):
+        from workbench.team.config import FILE
+        from workbench.team.store.move import move
+        from workbench.team.store.store import Store
+
+        target = Store.open(options.target)
+        try:
+            counts = move(store, target)
+        finally:
+            target.close()
+        print(f"{sum(counts.values()):,} rows of {len(counts)} tables are there, too. Now set `database` in {FILE}.")
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    return Path(options.data or os.environ.get(FOLDER_VARIABLE) or FOLDER).absolute()
+
+
+def _config(options: argparse.Namespace) -> "TeamConfig":
+    with _server_packages():
+        from workbench.team.config import TeamConfig
+    given = {name: getattr(options, name, None) for name in ("listen", "address", "database")}
+    return TeamConfig.read(_folder(options), **given)
+
+
+@contextmanager
+def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = False) -> Iterator[tuple["Store", "TeamConfig"]]:
+    """The store of the server's folder, with its tables; those that are missing are made, or must be missing. Raises `WorkbenchError`."""
+    config = _config(options)
+    with _server_packages():
+        from sqlalchemy.exc import SQLAlchemyError
+
+        from workbench.team.store import migrate
+        from workbench.team.store.store import Store
+    if not make and not empty and not config.data.is_dir():
+        raise WorkbenchError(
+            f"There is no server's data in {config.data}.", ["workbench team init", "name another folder: workbench team --data DIR"]
+        )
+    config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    store = Store.open(config.store_address)
+    try:
+        if make:
+            migrate.upgrade(store)
+        elif not empty and migrate.current(store) != migrate.newest():
+            raise WorkbenchError(
+                f"The database of {config.data} is not of this version of the workbench.", ["workbench team init brings it there"]
+            )
+        yield store, config
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise WorkbenchError(f"The database does not answer: {reason[:300]}.", ["is it running?", "is its address right?"]) from None
+    finally:
+        store.close()
+
+
+@contextmanager
+def _person(options: argparse.Namespace) -> Iterator[tuple["Session", "User", "TeamConfig"]]:
+    """A person to change; the audit says by which command. Raises `WorkbenchError` for a name that nobody has."""
+    with _opened(options) as (store, config):
+        from workbench.team.accounts.people import find_user, note
+
+        with store.write() as session:
+            user = find_user(session, options.name)
+            if user is None:
+                raise WorkbenchError(f"There is nobody called `{options.name[:80]}`.", ["workbench team user list"])
+            yield session, user, config
+            note(session, f"team.{options.command.__name__}", None, user.name)
+
+
+@contextmanager
+def _server_packages() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"The server needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[team]"']
+        ) from None
+
+
+def _without_password(store: "Store", config: "TeamConfig") -> Any:
+    return config.data / "team.db" if not config.database else store.engine.url.render_as_string(hide_password=True)
