@@ -13,10 +13,10 @@ from workbench.units import format_bytes, format_seconds
 
 BYTES = tuple(1024.0**each for each in range(6))
 SECONDS = (1e-6, 1e-3, 1.0)
-_WIDTH, _HEIGHT = 560.0, 340.0  # of the whole picture, in its own units
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 16.0, 30.0, 46.0
-_PLACES = ((0, -11), (12, 4), (-12, 4), (0, 20), (11, -9), (-11, -9), (11, 16), (-11, 16))  # of a name, around its point
-_NAME = 15.0  # pixels that a name takes, about
+_WIDTH, _HEIGHT = 400.0, 280.0  # of the whole picture, in its own units
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 12.0, 24.0, 40.0
+_PLACES = ((0, -8), (10, 4), (-10, 4), (0, 16), (9, -7), (-9, -7), (9, 13), (-9, 13))  # of a name, around its point
+_NAME = 12.0  # pixels that a name takes, about
 _CHART = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}{}</svg>')
 _CURVE = Markup('<svg class="chart" viewBox="0 0 400 64" role="img" aria-label="{}"><path class="curve" d="M{}"/></svg>')
 
@@ -122,20 +122,22 @@ def _across_axis(axis: ChartAxis, scale: ChartScale) -> Iterator[Markup]:
     for value in scale.ticks(axis.units):
         x = _pixel(scale(value))
         yield Markup('<path class="tick-line" d="M{} {}V{}"/>').format(x, _TOP, bottom)
-        yield Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(x, bottom + 18, _tick_text(value, axis))
+        yield Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(x, bottom + 15, _tick_text(value, axis))
     yield Markup('<path class="axis-line" d="M{} {}H{}"/>').format(_LEFT, bottom, _WIDTH - _RIGHT)
     name = axis.name + (" (logarithmic)" if scale.is_log else "")
-    yield Markup('<text class="axis-name" x="{}" y="{}" text-anchor="end">{} →</text>').format(_WIDTH - _RIGHT, _HEIGHT - 6, name)
+    yield Markup('<text class="axis-name" x="{}" y="{}" text-anchor="end">{} →</text>').format(_WIDTH - _RIGHT, _HEIGHT - 4, name)
 
 
 def _up_axis(axis: ChartAxis, scale: ChartScale) -> Iterator[Markup]:
     for value in scale.ticks(axis.units):
         y = _pixel(scale(value))
         yield Markup('<path class="tick-line" d="M{} {}H{}"/>').format(_LEFT, y, _WIDTH - _RIGHT)
-        yield Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(_LEFT - 8, _pixel(scale(value) + 4), _tick_text(value, axis))
+        yield Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(
+            _LEFT - 8, _pixel(scale(value) + 3.5), _tick_text(value, axis)
+        )
     yield Markup('<path class="axis-line" d="M{} {}V{}"/>').format(_LEFT, _TOP, _HEIGHT - _BOTTOM)
     name = axis.name + (" (logarithmic)" if scale.is_log else "")
-    yield Markup('<text class="axis-name" x="0" y="14">↑ {}</text>').format(name)
+    yield Markup('<text class="axis-name" x="0" y="11">↑ {}</text>').format(name)
 
 
 def _tick_text(value: float, axis: ChartAxis) -> str:
@@ -154,10 +156,10 @@ def _mark(point: ChartPoint, x: float, y: float, on_front: bool) -> Markup:
     """A disc on the front, a ring behind it, a cross where it does not fit."""
     title = Markup("<title>{} {}</title>").format(point.letter, point.name)
     if not point.fits:
-        cross = f"M{_pixel(x - 5)} {_pixel(y - 5)}l10 10m0 -10l-10 10"
+        cross = f"M{_pixel(x - 4)} {_pixel(y - 4)}l8 8m0 -8l-8 8"
         return Markup('<path class="no-fit" d="{}">{}</path>').format(cross, title)
     look = "on-front" if on_front else "off-front"
-    return Markup('<circle class="{}" cx="{}" cy="{}" r="6">{}</circle>').format(look, _pixel(x), _pixel(y), title)
+    return Markup('<circle class="{}" cx="{}" cy="{}" r="4.5">{}</circle>').format(look, _pixel(x), _pixel(y), title)
 
 
 def _names(points: Sequence[ChartPoint], across: ChartScale, up: ChartScale) -> Iterator[Markup]:
