@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.core.public_error_text import describe_error
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, RunEvent, RunListener, StepDone, Waiting
@@ -52,12 +53,21 @@ class TeamJobs:
         if problem := message.get("problem"):
             self._end(message["job"], job, Failed(problem["message"], tuple(problem["ways_out"])))
             return
-        if message["state"] == "queued":
+        try:
+            self._follow(message["job"], job, message["state"], message)
+        except (LookupError, TypeError, ValueError) as error:  # a job runs somebody's program, which may write what it likes
+            text = f"What the job wrote of its run cannot be read: {describe_error(error)}"
+            self._end(message["job"], job, Failed(text, ("look at the job's page for what it printed",)))
+
+    def _follow(self, number: int, job: _RunningJob, state: str, message: Mapping[str, Any]) -> None:
+        if state == "queued":
             job.on_event(Waiting(message.get("ahead", 0)))
+        elif state == "running" and not message["events"]:
+            job.on_event(Progress("starting"))
         for event in message["events"]:
-            self._handle_event(message["job"], job, event)
-        if message["state"] in _ENDED and not job.is_over:
-            self._end(message["job"], job, _ended(message["state"], job))
+            self._handle_event(number, job, event)
+        if state in _ENDED and not job.is_over:
+            self._end(number, job, _ended(state, job))
 
     def _handle_event(self, number: int, job: _RunningJob, event: Mapping[str, Any]) -> None:
         if event["kind"] == "progress":
@@ -96,9 +106,9 @@ def measurement_of(figures: Mapping[str, Any]) -> Measurement:
 
 
 def _progress(event: Mapping[str, Any]) -> RunEvent:
-    if "step" in event:
+    if event.get("step") is not None:
         return StepDone(event["step"], event["of"], event["seconds"], event.get("loss"))
-    return Progress(event["stage"], event.get("fraction", 0.0), event.get("seconds"))
+    return Progress(event["stage"], event.get("fraction") or 0.0, event.get("seconds"))
 
 
 def _ended(state: str, job: _RunningJob) -> RunEvent:

@@ -81,6 +81,11 @@ class RoomSession(Session):
         return bool(self._history.undone.get(self._acting.user_id))
 
     @property
+    def undoable(self) -> Edit | None:
+        mine = self._history.last_edit_of(self._acting.user_id)
+        return None if mine is None else self._nodes[mine].edit
+
+    @property
     def undone(self) -> Edit | None:
         return self._nodes[self._history.undone[self._acting.user_id][-1]].edit if self.can_redo else None
 
@@ -90,13 +95,9 @@ class RoomSession(Session):
         report = self._foresee_for_person(edit)
         number = len(self._nodes)
         record, added = RoomLogRecord("edit", self._acting.user_id, {}), [AddedEdit(self._now, edit, self._acting.user_id)]
-        self._store_report(number, report)
         self.edit_under_way = edit
         try:
-            shown = self._move_to(record, added, number, report.plan)
-        except BaseException:
-            self._forget_report(number)
-            raise
+            shown = self._move_to(record, added, number, report)
         finally:
             self.edit_under_way = None
         self._foreseen = None
@@ -205,20 +206,23 @@ class RoomSession(Session):
         self._take_over(history)
         self._notify()
 
-    def _move_to(self, record: RoomLogRecord, added: Sequence[AddedEdit], head: int, plan: Plan | None = None) -> Report:
-        """Go to a plan, with these edits added to the history, as one entry of the log: all of it, or nothing. `plan` is the same as the
-        edits make, if it is known."""
+    def _move_to(self, record: RoomLogRecord, added: Sequence[AddedEdit], head: int, known: Report | None = None) -> Report:
+        """Go to a plan, with these edits added to the history, as one entry of the log: all of it, or nothing. `known` is the report of the
+        plan that they make, if there is one."""
         body = {**record.body, "added": [each.as_record() for each in added], "head": head}
         whole, before = RoomLogRecord(record.kind, record.author, body), self._history
         history = before.extended(whole, added, head)
-        if plan is not None:
-            history = replace(history, nodes=(*history.nodes[:head], replace(history.nodes[head], plan=plan)))
+        if known is not None:
+            history = replace(history, nodes=(*history.nodes[:head], replace(history.nodes[head], plan=known.plan)))
+            self._store_report(head, known)
         self._take_over(history)
         try:
             self.report_of(head)  # analysed before it is kept: one that cannot be is no plan of the history
             self._keep(whole, history.nodes[head].plan)
         except BaseException:
             self._take_over(before)
+            if head >= len(before.nodes):
+                self._forget_report(head)  # the next plan of that number is another
             raise
         return self._move(head)
 
