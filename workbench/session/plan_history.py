@@ -129,6 +129,11 @@ class Session:
         return tuple(edit for number in self._path(self._now) if (edit := self._nodes[number].edit) is not None)
 
     @property
+    def undoable(self) -> Edit | None:
+        """The edit that `undo` would take back."""
+        return self.node.edit
+
+    @property
     def undone(self) -> Edit | None:
         """The edit that `redo` would make again."""
         return self._nodes[self._redo_children[self._now]].edit if self.can_redo else None

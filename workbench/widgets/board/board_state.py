@@ -57,6 +57,8 @@ class SessionView(Protocol):
     @property
     def edits(self) -> tuple[Any, ...]: ...
     @property
+    def undoable(self) -> Any: ...
+    @property
     def undone(self) -> Any: ...
     @property
     def can_undo(self) -> bool: ...
@@ -92,7 +94,7 @@ def board_state(
         "devices": count_text(plan.mesh.size, "device"),
         "count": device_count(plan),
         "layout": str(plan.layout) or "everything replicated",
-        "undo": f"Undo {session.edits[-1]}" if session.can_undo else None,
+        "undo": f"Undo {session.undoable}" if session.can_undo else None,
         "redo": f"Redo {session.undone}" if session.can_redo else None,
         "hardware": hardware_state(plan, refusal.asked if refusal else None),
         "figures": figure_states(figures(report) if now is None else now, before),
