@@ -145,8 +145,7 @@ class Dispatcher:
             options=dict(request.options),
         )
         self._verify_program(spec)
-        ids = {"project_id": request.project_id, "author_id": request.author_id, "room_id": request.room_id}
-        return self.put(spec, request.engine, **ids)
+        return self.put(spec, request.engine, project_id=request.project_id, author_id=request.author_id, room_id=request.room_id)
 
     def _verify_program(self, spec: JobSpec) -> None:
         if spec.program and (self._confine is None or self._program_folder is None):

@@ -102,8 +102,8 @@ class EngineLane:
                 self._follow(each, was_asked_to_end=rows[each.job_id].cancel_asked is not None)
             else:
                 del self._followed[each.job_id]
-        while not self._stopped.is_set() and (row := claim(self._store, self.engine.name, self.limits)) is not None:
-            self._submit(row)
+        while not self._stopped.is_set() and (claimed := claim(self._store, self.engine.name, self.limits)) is not None:
+            self._submit(claimed)
 
     def _attach(self) -> None:
         """Follow the jobs that a server before this one has submitted; what it did not come to submit is submitted now."""
