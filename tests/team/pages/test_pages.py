@@ -1,0 +1,156 @@
+"""Every page, for everybody: who is in the project sees it, who is not does not learn that it is there."""
+
+import pytest
+
+from tests.support.team_pages import ADMIN_PAGES, project_pages, read_page
+from tests.support.team_world import ROLES
+
+PAGES = ("/", "/account")
+
+
+@pytest.fixture(scope="module")
+def clients(running, world):
+    made = {name: running.client(cookie) for name, cookie in world.cookies.items()} | {"nobody": running.client()}
+    yield made
+    for each in made.values():
+        each.close()
+
+
+@pytest.mark.parametrize("name", [*ROLES, "root"])
+def test_who_is_in_the_project_sees_all_of_its_pages(clients, world, name):
+    for what, path in project_pages(world).items():
+        answer = clients[name].get(path)
+        assert answer.status_code == 200, (what, answer.text)
+        page = read_page(answer.text)
+        assert page.scripts_within == [], what
+        assert len(page.of("main")) == len(page.of("h1")) == 1, what
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
+
+
+def test_others_do_not_learn_that_a_page_is_there(clients, world):
+    for what, path in project_pages(world).items():
+        answer = clients["sam"].get(path)
+        assert answer.status_code == 404, what
+        assert answer.text.count("or you may not see it") == 1
+        to_sign_in = clients["nobody"].get(path)
+        assert to_sign_in.status_code == 302
+        assert to_sign_in.headers["Location"].startswith("/login?next=%2Fp%2Fvision")
+
+
+@pytest.mark.parametrize("path", ADMIN_PAGES)
+def test_pages_of_the_server_are_for_administrators(clients, path):
+    assert clients["root"].get(path).status_code == 200
+    assert clients["ada"].get(path).status_code == 403
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_everybody_has_a_first_page_and_an_account(clients, path):
+    for name in (*ROLES, "sam", "root"):
+        assert clients[name].get(path).status_code == 200
+
+
+def test_only_what_somebody_may_do_is_offered(clients, world):
+    def offered(name, what):
+        return {each.rpartition("/")[2] for each in read_page(clients[name].get(project_pages(world)[what]).text).forms} - {"logout"}
+
+    assert offered("vic", "gallery") == offered("vic", "plan") == offered("vic", "people") - {"leave"} == set()
+    assert offered("ed", "plan") == {"fork", "open"}  # it is Rosa's
+    assert offered("rosa", "plan") == {"fork", "open", "new", "change", "withdraw"}
+    assert offered("ed", "programs") == offered("ed", "hardware") == set()
+    assert offered("ada", "programs") == {"approve", "withdraw", "git", "wheel"}
+    assert offered("ada", "people") == {"role", "remove", "add", "invite", "room", "plan", "end", "change", "archive"}
+    assert offered("vic", "jobs") == set()
+    assert offered("rosa", "jobs") == {"cancel"}
+
+
+def test_the_gallery_says_how_well_each_number_is_known(clients, world):
+    text = read_page(clients["vic"].get("/p/vision/").text).text
+    assert "6 of 6 plans" in text
+    assert "1.02 ms measured" in text  # of a run, though a compiler said 910 µs
+    assert "83.9 MiB compiled" in text
+    assert "26.1 µs predicted" in text
+    assert "✕ does not fit Ed" in text
+    assert "forked from Two axes, 4 by 2" in text
+    assert "run by Rosa ; run by Ada , which failed" in text
+
+
+def test_filters_are_in_the_address(clients):
+    text = read_page(clients["vic"].get("/p/vision/?author=ed&fits=no").text).text
+    assert "1 of 6 plans by: ed" in text
+    assert "Whole everywhere" in text
+    page = read_page(clients["vic"].get("/p/vision/?author=ed&fits=no").text)
+    assert {"/p/vision/?author=ed", "/p/vision/?fits=no"} <= {each.get("href") for each in page.of("a")}
+    ordered = clients["vic"].get("/p/vision/?sort=peak&tier=compiled").text
+    assert ordered.index("Two axes, 2 by 4</a>") < ordered.index("Two axes, 4 by 2</a>") < ordered.index("Whole everywhere</a>")
+    assert "Tensor parallel</a>" not in ordered  # nobody compiled it
+
+
+def test_a_plan_has_a_page_that_the_api_leads_to(clients, world):
+    entry = world.things["vision"]["entries"][2]
+    assert clients["vic"].get(f"/p/vision/?plan={entry}").headers["Location"] == f"/p/vision/plans/{entry}"
+    assert clients["sam"].get(f"/p/other/plans/{entry}").status_code == 404
+
+
+def test_a_thumbnail_is_a_picture_that_can_do_nothing(clients, world):
+    answer = clients["vic"].get(f"/p/vision/plans/{world.things['vision']['entries'][2]}/thumbnail.svg")
+    assert answer.headers["Content-Type"] == "image/svg+xml"
+    assert answer.headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+    assert answer.text.startswith("<svg")
+
+
+def test_ticked_plans_lead_to_one_address_that_can_be_sent_around(clients, world):
+    first, second = world.things["vision"]["entries"][:2]
+    assert (
+        clients["vic"].get(f"/p/vision/compare?plans={first}&plans={second}").headers["Location"]
+        == f"/p/vision/compare?plans={first},{second}"
+    )
+    alone = clients["vic"].get(f"/p/vision/compare?plans={first}")
+    assert alone.status_code == 400
+    assert "1 plans are asked for; 2 to 10 can be compared." in alone.text
+
+
+def test_a_comparison_shows_what_differs_and_marks_the_best_in_words(clients, world):
+    paths = project_pages(world)
+    text = read_page(clients["vic"].get(paths["comparison"]).text).text
+    assert "Time of a step, measured 1.02 ms +34 %" in text
+    assert "760 µs ✓ best 790 µs +3.9 %" in text
+    assert "Measured step 12 % slower than predicted" in text
+    assert "Program two_layer" not in text  # all are of it
+    assert "Program two_layer two_layer" in read_page(clients["vic"].get(paths["whole comparison"]).text).text
+
+
+def test_jobs_can_be_asked_again(clients, world):
+    found = clients["vic"].get("/p/vision/jobs/live").json()
+    assert found["over"] is False
+    assert "step 14 of 20, 760 µs, loss 1.286" in found["html"]
+    jobs = world.things["vision"]["jobs"]
+    assert clients["vic"].get(f"/p/vision/jobs/{jobs['done']}/live").json()["over"] is True
+    assert clients["sam"].get(f"/p/vision/jobs/{jobs['done']}/live").status_code == 404
+
+
+def test_a_job_has_its_figures_with_prices(clients, world):
+    text = read_page(clients["vic"].get(project_pages(world)["job that is done"]).text).text
+    assert "Time of a step 760 µs measured 735 µs was predicted" in text
+    assert "Price of 1,000 steps $0.0015 measured" in text
+    assert "Equals the unsharded step yes" in text
+
+
+def test_a_link_to_a_plan_is_read_by_anybody(clients, world):
+    answer = clients["nobody"].get(f"/share/{world.things['vision']['plan_secret']}")
+    assert answer.status_code == 200
+    assert "&#34;format&#34;: &#34;sharding-workbench.plan&#34;" in answer.text
+    assert clients["nobody"].get("/share/nosuchsecret").status_code == 404
+
+
+def test_the_level_of_the_sandbox_is_said_aloud(clients):
+    assert "Programs of the team: separate process" in clients["vic"].get("/").text
+    status = clients["root"].get("/admin/status").text
+    assert "Programs are not sandboxed" in status
+    assert "Why not better: there is no bubblewrap here." in status
+
+
+def test_files_of_the_pages_are_asked_for_again_and_are_no_pages(clients):
+    answer = clients["nobody"].get("/team-static/pages.css")
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"] == "no-cache"
+    assert clients["nobody"].get("/team-static/../page_routes.py").status_code in (403, 404)
