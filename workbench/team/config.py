@@ -75,6 +75,14 @@ class TeamConfig:
         return self.listen.removeprefix("unix:") if self.listen.startswith("unix:") else None
 
     @property
+    def behind_proxy(self) -> bool:
+        """Whether nobody but a proxy on this machine can connect: at a socket, or at the loopback address of a server that people reach by
+        another name."""
+        if self.unix_socket:
+            return True
+        return _is_loopback(self.port[0]) and not _is_loopback(urlsplit(self.public_address).hostname or "")
+
+    @property
     def port(self) -> tuple[str, int]:
         """The host and the port that it listens at. Raises `WorkbenchError` for what is neither."""
         host, _, port = self.listen.rpartition(":")
@@ -110,3 +118,7 @@ def _read_secret(file: Path) -> str:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise WorkbenchError(f"The database's password in {file} cannot be read: {error}.", ["write it into that file"]) from None
+
+
+def _is_loopback(host: str) -> bool:
+    return host.strip("[]").lower() in ("localhost", "127.0.0.1", "::1")

@@ -3,16 +3,17 @@
 import asyncio
 import json
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import panel as pn
 import pytest
 from bokeh.util.token import generate_jwt_token, generate_session_id, get_token_payload
-from panel.io.server import get_server
+from panel.io.server import WSHandler, get_server
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.httputil import HTTPHeaders
-from tornado.websocket import websocket_connect
+from tornado.iostream import StreamClosedError
+from tornado.websocket import WebSocketClosedError, websocket_connect
 
 from tests.support.servers import free_port
 from tests.support.team_server import add_person, make_services, sign_in
@@ -199,5 +200,33 @@ def test_what_a_page_learns_of_its_visitor_is_a_person_and_no_cookie(tmp_path):
         with pages.services.store.read() as session:
             assert payload["workbench_person"] == find_user(session, "ada").id
         assert (cookies, headers.get("Cookie", "")) == ({}, "")
+
+    run(tmp_path, work)
+
+
+def test_whoever_does_not_answer_the_closing_frame_is_heard_no_more(tmp_path, monkeypatch):
+    heard = []
+    receive = WSHandler.on_message
+
+    async def on_message(self, fragment):
+        heard.append(fragment)
+        await receive(self, fragment)
+
+    monkeypatch.setattr(WSHandler, "on_message", on_message)
+
+    async def work(pages, ada, _bob):
+        socket = await pages.open(ada, await pages.token(ada))
+        await socket.write_message("{}")
+        await until(lambda: heard)
+        monkeypatch.setattr(socket.protocol, "_handle_message", lambda _opcode, _data: None)  # it reads nothing from now on
+        with pages.services.store.write() as session:
+            pages.services.revocations.announce(revoke_login(session, digest_of(ada)))
+        before = len(heard)
+        with suppress(WebSocketClosedError, StreamClosedError):
+            async with asyncio.timeout(20):
+                while True:
+                    await socket.write_message("{}")
+                    await asyncio.sleep(0.01)
+        assert len(heard) == before
 
     run(tmp_path, work)

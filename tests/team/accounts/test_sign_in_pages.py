@@ -1,18 +1,18 @@
 """Signing in and out and invitations, as a browser does them, and as an attacker would."""
 
 import re
-from dataclasses import replace
 
 import httpx
 import pytest
 from sqlalchemy import update
 
-from tests.support.team_server import PASSWORD, add_person, sign_in, team_server
+from tests.support.team_server import PASSWORD, add_person, sign_in, stopped_clock, team_server, use_ways
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.invitations import InvitationError, NewInvitation, accept_as, forget_old, invite
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.people import find_user, set_role
+from workbench.team.accounts.rate_limit import BY_NAME, AttemptLimit
 from workbench.team.store.store import digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, Invitation, Member, Project
 from workbench.team.web.addresses import local_path
@@ -123,6 +123,7 @@ def test_wrong_names_and_passwords_get_the_same_answer(server):
 
 def test_guessing_is_slowed_down_in_words_with_seconds(tmp_path):
     with team_server(tmp_path) as server:
+        use_ways(server, by_name=AttemptLimit(BY_NAME, stopped_clock))
         add_person(server.services.store, "ada", password=PASSWORD)
         with server.client() as visitor:
             answers = [post_login(visitor, "wrong wrong wrong") for _ in range(7)]
@@ -258,7 +259,7 @@ def test_of_two_at_once_one_finds_an_invitation_used(server):
 
 def test_a_server_without_passwords_has_no_such_door(tmp_path):
     with team_server(tmp_path) as server:
-        object.__setattr__(server.services, "sign_in", replace(server.services.sign_in, local=None))
+        use_ways(server, local=None)
         with server.client() as visitor:
             assert 'type="password"' not in visitor.get("/login").text
             assert post_login(visitor).status_code == 404

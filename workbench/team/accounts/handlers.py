@@ -109,7 +109,8 @@ class LoginHandler(AccountHandler):
     async def _verify(self, name: str, password: str) -> str:
         """The id of the person. Raises `WrongPasswordError`, and `TooManyAttemptsError`."""
         address, typed = address_key(self.request.remote_ip or ""), name.lower()[:LONGEST_NAME]
-        self.ways.by_address.begin(address)
+        if address:  # of an unknown one nothing can be counted
+            self.ways.by_address.begin(address)
         self.ways.by_name.begin(typed)
         user_id = await self.ways.hashing.run(partial(self.local.verify, name, password))
         self.ways.by_name.succeed(typed)

@@ -115,7 +115,7 @@ def note(session: Session, action: str, user_id: str | None, subject: str = "", 
 def printable(text: str) -> str:
     """A text without control characters, which no database of ours is given: PostgreSQL refuses some.
 
-    >>> printable("Ada\x00  Lovelace\u202e")
+    >>> printable("Ada" + chr(0) + "  Lovelace" + chr(8238))
     'Ada Lovelace'
     """
     return " ".join("".join(each for each in text if each.isprintable()).split())

@@ -6,13 +6,17 @@ twice a second about the logins for which something is open.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
-from workbench.team.accounts.logins import live_digests
-from workbench.team.store.store import Store
+from workbench.team.accounts.invitations import forget_old
+from workbench.team.accounts.logins import forget_ended, live_digests
+from workbench.team.store.store import Store, now
 
 POLLED_EVERY = 0.5
 """Seconds between two questions to the store."""
+TIDIED_EVERY, KEPT = 3600.0, 30 * 86_400.0
+"""Seconds between two times that logins and invitations are deleted which ended, and for how long they are kept."""
 
 Close = Callable[[], None]
 _log = logging.getLogger(__name__)
@@ -61,11 +65,20 @@ class Revocations:
         with self._store.read() as session:
             return live_digests(session, digests)
 
+    def _tidy(self) -> None:
+        with self._store.write() as session:
+            forget_ended(session, now() - KEPT)
+            forget_old(session, now() - KEPT)
+
     async def _poll(self) -> None:
+        tidied = time.monotonic() - TIDIED_EVERY
         while True:
             await asyncio.sleep(POLLED_EVERY)
             try:
                 await self.check()
+                if time.monotonic() > tidied + TIDIED_EVERY:
+                    tidied = time.monotonic()
+                    await asyncio.to_thread(self._tidy)
             except Exception:  # noqa: BLE001 - it goes on asking, whatever failed
                 _log.exception("The store did not say which logins have ended; it is asked again in %s s.", POLLED_EVERY)
 

@@ -23,7 +23,7 @@ from workbench.team.accounts.tokens import principal_of_token
 from workbench.team.actions.input_errors import ConflictError, UnavailableError
 from workbench.team.store.store import new_id
 from workbench.team.web.page_templates import page_environment
-from workbench.team.web.security import page_headers, verify_origin
+from workbench.team.web.security import forwarded_address, page_headers, verify_origin
 from workbench.team.web.services import TeamServices
 
 BEARER = "bearer"
@@ -77,6 +77,8 @@ class TeamHandler(RequestHandler):
 
     async def prepare(self) -> None:
         """Refuse foreign requests, and find the person behind this one."""
+        if self.server.behind_proxy:
+            self.request.remote_ip = forwarded_address(self.request.headers.get("X-Forwarded-For", ""))
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == BEARER:
             self.principal = await asyncio.to_thread(principal_of_token, self.server.store, token.strip())

@@ -135,6 +135,8 @@ class TeamServices:
     """How far programs are walled off here: `team.sandbox.levels.SandboxAbility`; `None` where none of the team's own runs."""
     origins: tuple[str, ...] = ()
     """Further origins, `https://other.example.org`, under which people reach it."""
+    behind_proxy: bool = False
+    """Whether only a proxy can connect, which then says in `X-Forwarded-For` for whom."""
     open_metrics: bool = False
     """Whether `/metrics` answers anybody, and not administrators alone."""
 
