@@ -80,10 +80,9 @@ def test_submit_follows_a_job_to_its_end(signed_in, capsys, monkeypatch):
     async def run_at_once(self, request):
         job = await submit(self, request)
         events = [{"kind": "started"}, {"kind": "progress", "stage": "compiling"}]
-        events += [{"kind": "progress", "stage": "running", "step": step, "of": 20, "loss": 2.5, "seconds": 0.01} for step in range(1, 21)]
-        self.reported[job] = [
-            {**each, "seq": number + 1, "time": 1.0} for number, each in enumerate([*events, {"kind": "done", "seconds": 3.0}])
-        ]
+        step = {"kind": "progress", "stage": "running", "of": 20, "loss": 2.5, "seconds": 0.01}
+        events += [{**step, "step": number} for number in range(1, 21)] + [{"kind": "done", "seconds": 3.0}]
+        self.reported[job] = [{**each, "seq": number + 1, "time": 1.0} for number, each in enumerate(events)]
         with self.store.write() as session:
             session.get_one(StoredJob, job).state = state
             session.get_one(StoredJob, job).problem = "Out of memory." if state == "failed" else ""
@@ -216,29 +215,34 @@ def test_a_folder_that_is_none_and_a_database_that_does_not_answer(tmp_path, cap
 
 
 @pytest.mark.cold
-def test_the_served_team_answers_a_token_and_ends_with_sigterm(tmp_path):
-    """The whole way: init, a person, a token, the server as a process of its own, which has not imported JAX."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "WORKBENCH_TEAM": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(tmp_path)}
-
-    def run(*words):
-        done = subprocess.run([sys.executable, "-m", "workbench.cli", *words], env=environment, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    run("team", "init", "--listen", "127.0.0.1:0")
-    run("team", "user", "add", "ada")
-    token = run("team", "token", "ada").strip()
-    code = (
-        "import sys; from workbench.cli.main import main; main(['team', 'serve', '--listen', '127.0.0.1:%d']); print('jax' in sys.modules)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code % (port := free_port())], env=environment, stdout=subprocess.PIPE, text=True)
-    try:
+def test_the_served_team_answers_a_token_and_ends_with_sigterm(data, capsys):
+    """The server as a process of its own, which has not imported JAX."""
+    assert main(["team", "user", "add", "ada"]) == 0
+    capsys.readouterr()
+    assert main(["team", "token", "ada"]) == 0
+    token = capsys.readouterr().out.strip()
+    command = [
+        sys.executable,
+        "-m",
+        "workbench.cli",
+        "team",
+        "--data",
+        str(data),
+        "serve",
+        "--listen",
+        f"127.0.0.1:{(port := free_port())}",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [*command, "--address", f"http://localhost:{port}"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout.readline() == f"The team's server is at http://localhost:{port}\n"
-        answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers={"Authorization": f"Bearer {token}"})
+        answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers={"Authorization": f"Bearer {token}"}, timeout=60)
         assert answer.json()["projects"][0]["project"] == "ada"
-    finally:
+        if (maps := Path(f"/proc/{process.pid}/maps")).exists():
+            assert "jaxlib" not in maps.read_text()
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=30)
-    assert rest.splitlines()[-1] == "False"
+        assert process.wait(60) in (0, -signal.SIGTERM)
 
 
 def free_port():
