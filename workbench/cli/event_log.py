@@ -31,7 +31,7 @@ TERMINATED = 128 + signal.SIGTERM
 """The exit code of a process that was asked to end."""
 
 _LEFT_OUT = {
-    "measured": ("shards", "trace", "tasks", "why_untraced"),
+    "measured": ("trace", "tasks", "why_untraced"),
     "compiled": ("kernels", "collectives", "alive_at_peak", "rematerialised", "stages"),
 }
 """What is long, and only the process that measured it needs."""

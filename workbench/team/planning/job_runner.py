@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.core.public_error_text import describe_error
 from workbench.plan.plan import Plan
-from workbench.reports.measurement import Measurement
+from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, RunEvent, RunListener, StepDone, Waiting
 from workbench.team.planning.describe_plan import describe_plan, description_record
 from workbench.widgets.run.runner import RunHandle
@@ -97,12 +97,12 @@ class _JobHandle:
 
 
 def measurement_of(figures: Mapping[str, Any]) -> Measurement:
-    """A measurement from what a job wrote of it (`documents.measurement_record`); single shards, tasks and the trace stay in the job's
-    folder."""
+    """A measurement from what a job wrote of it (`documents.measurement_record`), which leaves out tasks and the trace."""
     compiled = {(tuple(each["axes"]), each["kind"]): each["payload"] for each in figures["compiled"]}
     same = ("device_kind", "devices", "processes", "compile_seconds", "compiled_peak", "device_peak", "predicted_seconds", "max_error")
     values: dict[str, Any] = {name: figures[name] for name in same} | {name: tuple(figures[name]) for name in ("step_seconds", "losses")}
-    return Measurement(**values, shards=(), compiled=compiled)
+    shards = tuple(ShardCheck(each["path"], tuple(each["predicted"]), tuple(each["actual"])) for each in figures["shards"])
+    return Measurement(**values, shards=shards, compiled=compiled)
 
 
 def _progress(event: Mapping[str, Any]) -> RunEvent:

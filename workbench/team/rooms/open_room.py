@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import Principal, ProjectRole
+from workbench.team.jobs.queue import ENDED
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence
 from workbench.team.rooms.room_comments import read_comments
@@ -72,7 +73,7 @@ class OpenRoom:
         self._number = 0
         self._head = _head_of(source)
         self._runs: dict[int, int] = {}  # the visitors who began the runs of the process, by the runs' numbers
-        self._tell_job = self._send  # one object, by which jobs are followed
+        self._tell_job: Tell = self._pass_on_job  # one object, by which jobs are followed
         self._comments = read_comments(store, source.room_id)
         self._gallery = actions.gallery_of(source)
         self.presence = RoomPresence(self._show_presence)
@@ -194,6 +195,13 @@ class OpenRoom:
                 self._actions.cancel(guest, number, self._tell_job)
         except WorkbenchError as error:
             self._tell_job({"job": number, "problem": {"message": error.message, "ways_out": list(error.ways_out)}})
+
+    def _pass_on_job(self, message: Mapping[str, Any]) -> None:
+        """What happened to a job goes to the process, and its end into what people did."""
+        self._send(message)
+        guest = self._guests.get(self._runs.get(message["job"], 0))
+        if guest is not None and message.get("state") in ENDED:
+            self.presence.say(guest.principal.user_id, f"run {message['state']}; its figures are in the gallery")
 
     def see(self, visitor: int, view: Mapping[str, Any]) -> None:
         """What a visitor sees now; whoever follows them sees it too."""
