@@ -81,8 +81,9 @@ class FormHandler(PageHandler):
         return await self.perform(action, Inputs(found, {}, body))
 
     async def get(self, **path: str) -> None:
-        """Somebody loads the address of a form again: its page."""
-        self.redirect_to(fill(self.form.back, path))
+        """Somebody loads the address of a form again: the page that it leads to, or the project's first."""
+        back = fill(self.form.back, path)
+        self.redirect_to(back if "{" not in back else fill("/p/{project}/", path) if "project" in path else "/")
 
     def fields(self) -> dict[str, list[str]]:
         """What was typed. Raises `HTTPError` for too much."""
