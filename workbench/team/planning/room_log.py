@@ -11,6 +11,7 @@ A node's number is its place: the first plan is 0. So a log is replayed without 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from reprlib import repr as short_repr
 from typing import Any
 
 from workbench.core.program import Program
@@ -46,7 +47,8 @@ class AddedEdit:
     @classmethod
     def from_record(cls, record: Mapping[str, Any], allow: Sequence[str], known: Program | None) -> "AddedEdit":
         """The edit of a record. Raises `WorkbenchError` for one that cannot be read."""
-        return cls(record["parent"], parse_edit(record["edit"], allow=tuple(allow), known=known), record["author"])
+        edit = parse_edit(record["edit"], allow=tuple(allow), known=known)
+        return cls(record["parent"], edit, _verify_text(record["author"], "author"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +74,29 @@ class RoomHistory:
                 return self.extended(record, added, body["head"])
             return self.marked(record)
         except (LookupError, TypeError, ValueError) as error:
-            raise DocumentError(f"It is damaged: {error!r}.", ["restore a backup of the team's store"]) from None
+            raise DocumentError(f"It is damaged: {short_repr(error)}.", ["restore a backup of the team's store"]) from None
 
     def extended(self, record: RoomLogRecord, added: Sequence["AddedEdit"], head: int) -> "RoomHistory":
         """The history with plans added, and another one present. Raises the `WorkbenchError` of an edit that would be illegal."""
         nodes, authors = list(self.nodes), list(self.authors)
         for each in added:
-            plan = nodes[each.parent].plan.apply(each.edit)
+            plan = _find(nodes, each.parent).plan.apply(each.edit)
             nodes.append(HistoryNode(len(nodes), plan, each.parent, each.edit))
             authors.append(each.author)
-        return RoomHistory(tuple(nodes), tuple(authors), nodes[head].number, self._undone_after(record))
+        return RoomHistory(tuple(nodes), tuple(authors), _find(nodes, head).number, self._undone_after(record))
 
     def marked(self, record: RoomLogRecord) -> "RoomHistory":
         """The history with a plan named or pinned."""
-        node = self.nodes[record.body["node"]]
-        changed = replace(node, name=record.body["name"]) if record.kind == "name" else replace(node, pinned=record.body["pinned"])
+        node, value = _find(self.nodes, record.body["node"]), record.body[{"name": "name", "pin": "pinned"}[record.kind]]
+        changed = replace(node, name=_verify_text(value, "name")) if record.kind == "name" else replace(node, pinned=bool(value))
         return replace(self, nodes=(*self.nodes[: node.number], changed, *self.nodes[node.number + 1 :]))
 
     def _undone_after(self, record: RoomLogRecord) -> Mapping[str, tuple[int, ...]]:
         mine = self.undone.get(record.author, ())
         if record.kind == "undo":
-            mine = (*mine, record.body["undone"])
+            mine = (*mine, _find(self.nodes, record.body["undone"], first=1).number)
         elif record.kind == "redo":
-            mine = tuple(each for each in mine if each != record.body["redone"])
+            mine = tuple(each for each in mine if each != _find(self.nodes, record.body["redone"], first=1).number)
         elif record.kind == "edit":
             mine = ()  # as everywhere: who edits after an undo does not redo
         return {**self.undone, record.author: mine}
@@ -120,3 +122,16 @@ def replay(first: Plan, records: Sequence[RoomLogRecord], allow: Sequence[str] =
         except WorkbenchError as error:
             raise DocumentError(f"Entry {place:,} of the room's log cannot be replayed: {error.message}", error.ways_out) from None
     return history
+
+
+def _find(nodes: Sequence[HistoryNode], number: Any, first: int = 0) -> HistoryNode:
+    """The plan of a number that a log names, from `first` on. Raises `LookupError`: a list would take a negative one."""
+    if type(number) is not int or not first <= number < len(nodes):
+        raise LookupError(number)
+    return nodes[number]
+
+
+def _verify_text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(name)
+    return value

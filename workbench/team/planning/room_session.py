@@ -170,8 +170,10 @@ class RoomSession(Session):
     def words_of(self, record: RoomLogRecord) -> str:
         """What an entry of the log did, for colleagues: `d_ff → model`, or `took back d_ff → model`."""
         nodes, body = self._history.nodes, record.body
-        if record.kind in ("name", "pin"):
-            return f"named a plan {body['name']}" if record.kind == "name" else f"{'' if body['pinned'] else 'un'}pinned a plan"
+        if record.kind == "name":
+            return f"named plan {body['node']} {body['name']}" if body["name"] else f"took the name of plan {body['node']} away"
+        if record.kind == "pin":
+            return f"{'' if body['pinned'] else 'un'}pinned plan {body['node']}"
         if record.kind == "go":
             return f"went to {nodes[body['head']].name or 'plan ' + str(body['head'])}"
         if record.kind == "edit":
