@@ -40,6 +40,7 @@ class TeamConfig:
     database: str = ""
     database_password_file: str = ""
     origins: tuple[str, ...] = ()
+    proxied: bool = False
     open_metrics: bool = False
     idle_seconds: float = 600.0
     sign_in: Mapping[str, Any] = field(default_factory=lambda: {"local": True})
@@ -77,8 +78,8 @@ class TeamConfig:
     @property
     def behind_proxy(self) -> bool:
         """Whether nobody but a proxy on this machine can connect: at a socket, or at the loopback address of a server that people reach by
-        another name."""
-        if self.unix_socket:
+        another name, or where the set-up says so (`proxied`), as in a container."""
+        if self.unix_socket or self.proxied:
             return True
         return _is_loopback(self.port[0]) and not _is_loopback(urlsplit(self.public_address).hostname or "")
 
