@@ -313,3 +313,10 @@ def test_a_class_name_occurs_once():
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(str(file.relative_to(HOUSE)))
     assert not {name: files for name, files in found.items() if len(files) > 1}
+
+
+def test_the_server_of_a_team_imports_neither_jax_nor_the_planner():
+    loaded = loaded_after("import workbench.team.serve")
+    assert "workbench.team.rooms.open_room" in loaded
+    assert not loaded & {"jax", "jaxlib", "optax", "cloudpickle"}
+    assert not {name for name in loaded if re.match(r"workbench\.(plan|propagation|tracing|models|documents|engine|team\.planning)\b", name)}

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
@@ -11,6 +11,7 @@ from workbench.team.access import Principal, ProjectRole
 from workbench.team.jobs.queue import ENDED
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence
+from workbench.team.rooms.room_actions import RoomActions
 from workbench.team.rooms.room_comments import read_comments
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
@@ -28,31 +29,6 @@ MOST_DEATHS, WITHIN = 3, 60.0
 
 _STOPPED = "Somebody stopped what it was at"
 _TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
-
-
-class RoomActions(Protocol):
-    """What people do in a room that concerns more than it. Each raises `WorkbenchError` for somebody who may not."""
-
-    def save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
-        """Put a plan into the gallery; the address of where it is."""
-
-    def branch(self, source: RoomSource, guest: RoomGuest) -> str:
-        """A room of the person's own with this history; its address."""
-
-    def run(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any], tell: Tell) -> None:
-        """Submit a run of a plan as a job, and `tell` what happens to it."""
-
-    def cancel(self, guest: RoomGuest, number: int, tell: Tell) -> None:
-        """Ask for a job of this room to be ended."""
-
-    def forget_jobs(self, tell: Tell) -> None:
-        """Tell of jobs no more."""
-
-    def gallery_of(self, source: RoomSource) -> str:
-        """The address of the project's gallery."""
-
-    def comments_of(self, source: RoomSource) -> str:
-        """The path under which comments are written."""
 
 
 class OpenRoom:
