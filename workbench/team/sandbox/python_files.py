@@ -15,13 +15,21 @@ _HOUSE = Path(__file__).resolve().parents[2]
 
 def python_files() -> tuple[str, ...]:
     """Absolute paths of folders and files, none within another: to be shown read-only at the same place."""
-    found = [*_of_interpreter(), *SYSTEM_FILES, *_without_links(ALIASES), str(_HOUSE)]
+    found = [*_of_interpreter(), *_other_packages(), *SYSTEM_FILES, *_without_links(ALIASES), str(_HOUSE)]
     return tuple(_outermost(Path(each) for each in found if Path(each).exists()))
 
 
 def import_path(*code: Path) -> str:
-    """What PYTHONPATH says in a sandbox: the workbench first, so that no program stands in for it, then the program's own folders."""
-    return ":".join([str(_HOUSE.parent), *(str(each) for each in code)])
+    """What PYTHONPATH says in a sandbox: the workbench first, so that no program stands in for it, then the program's own folders, and
+    packages that are installed elsewhere than in Python's environment."""
+    return ":".join([str(_HOUSE.parent), *(str(each) for each in code), *_other_packages()])
+
+
+def _other_packages() -> list[str]:
+    """Folders of installed packages that a `.pth` file or a user's home brought along. Other folders of the path are not shown: a checkout
+    that is installed for editing, say."""
+    found = [each for each in sys.path if Path(each).name in ("site-packages", "dist-packages")]
+    return [each for each in found if not Path(each).is_relative_to(sys.prefix) and not Path(each).is_relative_to(sys.base_prefix)]
 
 
 def _of_interpreter() -> Iterator[str]:
