@@ -20,6 +20,7 @@ from tests.support.team_jobs import (
     wait_until,
 )
 from workbench.team.jobs.dispatcher import Dispatcher
+from workbench.team.jobs.engine import EngineUnavailableError
 from workbench.team.jobs.here import Here
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.queue import JobLimits
@@ -187,6 +188,41 @@ def test_a_job_that_nobody_knows_any_more_ends_with_a_sentence(store, tmp_path):
         wait_until(lambda: states_of(store)[job_id] == "failed")
         assert second.read_events(job_id)[-1].kind == "failed"
     assert "does not know the job any more" in job_of(store, job_id).problem
+
+
+class LateEngine(Here):
+    """An engine that does not answer the first two times."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def submit(self, spec, folder):
+        self.asked += 1
+        if self.asked <= 2:
+            raise EngineUnavailableError("It does not answer.", ["try again"])
+        return super().submit(spec, folder)
+
+
+def test_an_engine_that_does_not_answer_is_asked_again(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("workbench.team.jobs.lane.SUBMIT_AGAIN", 0.05)
+    with dispatching(Dispatcher(store, tmp_path / "jobs", [LateEngine()], command=tiny_command)) as dispatcher:
+        job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
+        wait_until(lambda: states_of(store)[job_id] == "done")
+    assert dispatcher.lanes["here"].engine.asked == 3
+
+
+@pytest.mark.parametrize("ending", ["failed", "cancelled"])
+def test_an_engine_that_never_answers_is_given_up(ending, store, tmp_path, monkeypatch):
+    monkeypatch.setattr("workbench.team.jobs.lane.SUBMIT_AGAIN", 0.05)
+    monkeypatch.setattr("workbench.team.jobs.lane.GIVE_UP", 0.2 if ending == "failed" else 300.0)
+    monkeypatch.setattr(LateEngine, "submit", lambda *_: (_ for _ in ()).throw(EngineUnavailableError("It does not answer.", ["wait"])))
+    with dispatching(Dispatcher(store, tmp_path / "jobs", [LateEngine()], command=tiny_command)) as dispatcher:
+        job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
+        if ending == "cancelled":
+            wait_until(lambda: states_of(store)[job_id] == "starting")
+            dispatcher.end(job_id)
+        wait_until(lambda: states_of(store)[job_id] == ending)
+    assert ("It does not answer." in job_of(store, job_id).problem) is (ending == "failed")
 
 
 def test_a_listener_that_fails_ends_nothing(store, tmp_path, caplog):

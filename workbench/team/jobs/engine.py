@@ -10,7 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from workbench.team.jobs.spec import JobSpec
+from workbench.team.jobs.spec import JobError, JobSpec
+
+
+class EngineUnavailableError(JobError):
+    """An engine that does not answer, or not yet: the same may be asked again."""
 
 
 class NativeState(StrEnum):

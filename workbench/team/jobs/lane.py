@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.team.jobs.engine import JobEngine, NativeState
+from workbench.team.jobs.engine import EngineUnavailableError, JobEngine, NativeState
 from workbench.team.jobs.events import EventReader, JobEvent
 from workbench.team.jobs.job_folder import EVENTS, SPEC, STARTED, add_ending, read_exit
 from workbench.team.jobs.job_result import LOST, JobProgress
@@ -22,6 +22,7 @@ from workbench.team.store.store import Store
 from workbench.team.store.tables import StoredJob
 
 TICK, IDLE = 0.1, 1.0  # seconds between two turns, with jobs and without
+SUBMIT_AGAIN, GIVE_UP = 2.0, 300.0  # seconds until an engine that did not answer is asked again, and for how long it is
 CANCEL_AGAIN = 10.0  # seconds after which an engine is asked again to end a job
 _LOG = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class EngineLane:
         self.engine, self.limits = engine, limits
         self._store, self._data, self._write_folder, self._tell = store, data, write_folder, tell
         self._followed: dict[str, _Followed] = {}
+        self._unanswered: dict[str, tuple[float, float]] = {}  # jobs not yet submitted: when that was tried first, and last
         self._woken, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"jobs of {engine.name}")
         self.reattached = 0
@@ -89,7 +91,7 @@ class EngineLane:
             except Exception:  # noqa: BLE001 - a store that is locked, a disk that is full: the next turn may do
                 self.is_well = False
                 _LOG.exception("The jobs of %s could not be looked at.", self.engine.name)
-            self._woken.wait(TICK if self._followed else IDLE)
+            self._woken.wait(TICK if self._followed or self._unanswered else IDLE)
 
     def turn(self) -> None:
         """What there is to do now."""
@@ -97,6 +99,8 @@ class EngineLane:
         for job_id, row in rows.items():
             if row.cancel_asked is not None and job_id in self._followed:
                 self._cancel(self._followed[job_id])
+            elif job_id in self._unanswered:
+                self._submit_again(row)
         for each in list(self._followed.values()):
             if each.job_id in rows:
                 self._follow(each, was_asked_to_end=rows[each.job_id].cancel_asked is not None)
@@ -104,6 +108,13 @@ class EngineLane:
                 del self._followed[each.job_id]
         while not self._stopped.is_set() and (claimed := claim(self._store, self.engine.name, self.limits)) is not None:
             self._submit(claimed)
+
+    def _submit_again(self, row: StoredJob) -> None:
+        """A job that the engine did not answer about; it may have it all the same, and then runs once."""
+        if row.cancel_asked is not None:
+            self._finish(row.id, JobResult("cancelled", {}), ())
+        elif time.monotonic() - self._unanswered[row.id][1] > SUBMIT_AGAIN:
+            self._submit(row)
 
     def _attach(self) -> None:
         """Follow the jobs that a server before this one has submitted; what it did not come to submit is submitted now."""
@@ -126,6 +137,12 @@ class EngineLane:
             spec = parse_spec(row.spec)
             folder = self._write_folder(row.id, spec, self.engine)
             native = self.engine.submit(spec, folder)
+        except EngineUnavailableError as error:
+            first = self._unanswered.get(row.id, (time.monotonic(),))[0]
+            self._unanswered[row.id] = first, time.monotonic()
+            if time.monotonic() - first > GIVE_UP:
+                self._finish(row.id, JobResult("failed", {}, str(error)), ())
+            return
         except JobError as error:
             self._finish(row.id, JobResult("failed", {}, str(error)), ())
             return
@@ -136,6 +153,7 @@ class EngineLane:
 
     def _add(self, job_id: str, folder: Path, spec: JobSpec, native: str) -> None:
         mark_running(self._store, job_id, native)
+        self._unanswered.pop(job_id, None)
         self._followed[job_id] = _Followed(job_id, folder, spec, native, EventReader(folder / EVENTS), asked_at=time.monotonic())
         self._notify(job_id, (), "running")
 
@@ -187,6 +205,7 @@ class EngineLane:
 
     def _finish(self, job_id: str, result: JobResult, events: Sequence[JobEvent]) -> None:
         self._followed.pop(job_id, None)
+        self._unanswered.pop(job_id, None)
         if finish(self._store, job_id, result):
             self._notify(job_id, events, result.state)
 

@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.engine import EngineDescription, NativeState
+from workbench.team.jobs.engine import EngineDescription, EngineUnavailableError, NativeState
 from workbench.team.jobs.here import free_port, supervisor_command
 from workbench.team.jobs.job_folder import python_path
 from workbench.team.jobs.spec import JobError, JobSpec, own_port
@@ -91,7 +91,7 @@ class Ray:
             if "does not exist" in str(error) or "404" in str(error):
                 return None
             self._client = None
-            raise JobError(f"Ray does not answer: {_first_line(error)}", ["look at the cluster"]) from error
+            raise EngineUnavailableError(f"Ray does not answer: {_first_line(error)}", ["look at the cluster"]) from error
 
     def _open(self) -> Any:
         if self._client is None:
@@ -103,7 +103,7 @@ class Ray:
                 self._client = JobSubmissionClient(self._address)
             except Exception as error:  # as above
                 ways_out = ["start one: `ray start --head`", "give the address of its dashboard"]
-                raise JobError(f"No Ray cluster answers at {self._address}: {_first_line(error)}", ways_out) from error
+                raise EngineUnavailableError(f"No Ray cluster answers at {self._address}: {_first_line(error)}", ways_out) from error
         return self._client
 
 

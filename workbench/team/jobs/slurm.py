@@ -16,7 +16,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.engine import EngineDescription, NativeState
+from workbench.team.jobs.engine import EngineDescription, EngineUnavailableError, NativeState
 from workbench.team.jobs.here import supervisor_command
 from workbench.team.jobs.job_folder import python_path, read_started, write_whole
 from workbench.team.jobs.process_identity import start_mark
@@ -36,6 +36,7 @@ TIME_LIMIT = 30.0  # seconds for one of Slurm's commands
 SPARE = 3  # minutes that Slurm gives a job beyond its limit
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SUSPENDED")
 _RUNNING = ("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED")
+_BUSY = ("Unable to contact slurm controller", "Socket timed out", "Resource temporarily unavailable")
 _NATIVE = "native"  # the file with the id, beside the job
 _WHOLE = ("gpus_per_node", "cpus_per_task")
 
@@ -58,7 +59,8 @@ class Slurm:
         try:
             job = executor._submit_command(shlex.join(supervisor_command(folder)))  # noqa: SLF001 - the one way without a pickle
         except Exception as error:  # submitit's own errors, and whatever sbatch says
-            raise JobError(f"Slurm does not take the job: {_last_line(error)}", ["look at the job's options", "ask `sinfo`"]) from error
+            kind = EngineUnavailableError if any(each in str(error) for each in _BUSY) else JobError
+            raise kind(f"Slurm does not take the job: {_last_line(error)}", ["look at the job's options", "ask `sinfo`"]) from error
         native = f"{job.job_id}:{start_mark(int(job.job_id))}" if self._executor == "local" else str(job.job_id)
         write_whole(folder / _NATIVE, native.encode())
         return native
