@@ -4,10 +4,17 @@ from alembic import context
 
 from workbench.team.store.tables import Base
 
-context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
-    render_as_batch=True,  # SQLite changes a table by copying it
-    transactional_ddl=False,  # the transaction is the caller's
-)
-context.run_migrations()
+
+def run() -> None:
+    """Carry out what alembic was asked to."""
+    context.configure(
+        connection=context.config.attributes["connection"],
+        target_metadata=Base.metadata,
+        render_as_batch=True,  # SQLite changes a table by copying it
+        transactional_ddl=False,  # the transaction is the caller's
+    )
+    context.run_migrations()
+
+
+if __name__ == "env_py":  # alembic's name for this file
+    run()
