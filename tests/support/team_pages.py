@@ -1,12 +1,22 @@
 """The addresses of a filled team's pages, and what an HTML page holds."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from typing import TypeVar
 
 from tests.support.team_world import TeamWorld
 
 ADMIN_PAGES = ("/admin", "/admin/limits", "/admin/audit", "/admin/status")
 EVENT_ATTRIBUTES = "on"
+Answer = TypeVar("Answer")
+
+
+def in_thread(work: Callable[..., Answer], *arguments: object) -> Answer:
+    """What `work` gives in a thread of its own: an event loop cannot run in one where Playwright's does."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(work, *arguments).result(60)
 
 
 def project_pages(world: TeamWorld) -> dict[str, str]:

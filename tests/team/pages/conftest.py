@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.team_pages import in_thread
 from tests.support.team_server import RunningServer, new_store, team_server
 from tests.support.team_store import HOSTILE, fill_team
 from tests.support.team_world import TeamWorld, parts_of_server, people_world
@@ -20,7 +21,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
 
 @pytest.fixture(scope="module")
 def world(running: RunningServer) -> TeamWorld:
-    return fill_team(people_world(running.services.store, running.services))
+    return in_thread(lambda: fill_team(people_world(running.services.store, running.services)))
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +31,12 @@ def hostile_running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 
 @pytest.fixture(scope="module")
 def hostile_world(hostile_running: RunningServer) -> TeamWorld:
-    return fill_team(people_world(hostile_running.services.store, hostile_running.services), HOSTILE)
+    return in_thread(lambda: fill_team(people_world(hostile_running.services.store, hostile_running.services), HOSTILE))
 
 
 def _serve(factory: pytest.TempPathFactory, name: str) -> Iterator[RunningServer]:
     folder = factory.mktemp(name)
     store = new_store(folder)
-    with team_server(folder, page_routes(), store=store, sandbox=PLAIN, **parts_of_server(store)) as server:
-        yield server
+    serving = team_server(folder, page_routes(), store=store, sandbox=PLAIN, **parts_of_server(store))
+    yield serving.__enter__()
+    in_thread(serving.__exit__, None, None, None)

@@ -1,0 +1,37 @@
+"""Messages that travel in a cookie: whole, for one person, and of this server alone."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.team.pages.said_messages import SaidMessage, read_said, write_said
+
+KEY = b"k" * 32
+words = st.text(max_size=200)
+
+
+@given(words, st.lists(words, max_size=4), st.dictionaries(st.sampled_from(["name", "note"]), words))
+def test_what_is_said_is_read_again(text, ways_out, fields):
+    said = SaidMessage("bad", text, tuple(ways_out), "/p/x/rooms/new", fields)
+    cookie = write_said(said, KEY, "ada")
+    found = read_said(cookie, KEY, "ada")
+    assert len(cookie) < 4000
+    assert found is not None or cookie == ""
+    assert found is None or (found.text, found.ways_out, found.form) == (text, tuple(ways_out), "/p/x/rooms/new")
+    assert found is None or found.fields in (fields, {})
+
+
+@given(words)
+def test_nobody_else_can_make_a_page_say_something(text):
+    cookie = write_said(SaidMessage("good", text), KEY, "ada")
+    body, _, signature = cookie.partition(".")
+    assert read_said(cookie, KEY, "ben") is None
+    assert read_said(cookie, b"x" * 32, "ada") is None
+    assert read_said(f"{body}A.{signature}", KEY, "ada") is None
+    assert read_said(text, KEY, "ada") is None
+
+
+def test_passwords_stay_behind():
+    cookie = write_said(SaidMessage("bad", "no", form="/account/password", fields={"old_password": "x", "name": "y"}), KEY, "ada")
+    found = read_said(cookie, KEY, "ada")
+    assert found is not None
+    assert found.fields == {"name": "y"}
