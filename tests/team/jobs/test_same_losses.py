@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 import workbench.team.jobs.events as events_module
+from tests.support.slurm_cluster import is_installed, running_slurm
 from tests.support.team_jobs import DIGEST, wait_until
 from workbench.models import build
 from workbench.plan.plan import Plan
@@ -148,3 +149,16 @@ def test_open_mpi_gives_the_losses_of_this_machine_to_the_bit(here, document, tm
 @pytest.mark.nightly
 def test_ray_gives_the_losses_of_this_machine_to_the_bit(here, document, tmp_path):
     assert by_ray(document, tmp_path / "ray") == here
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not is_installed(), reason="Slurm is not installed, or not to be started")
+def test_slurm_gives_the_losses_of_this_machine_to_the_bit(here, document, tmp_path, monkeypatch):
+    folder = Path("/tmp") / f"slurm{os.getpid()}"  # sockets take a short path
+    folder.mkdir(mode=0o755)
+    try:
+        with running_slurm(folder) as configuration:
+            monkeypatch.setenv("SLURM_CONF", str(configuration))
+            assert run_by(Slurm(), document, tmp_path / "slurm") == here
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

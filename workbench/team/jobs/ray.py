@@ -53,9 +53,8 @@ class Ray:
         except Exception as error:
             if "already exists" in str(error) or "same submission_id" in str(error):
                 return native
-            raise JobError(
-                f"Ray does not take the job: {_first_line(error)}", ["look at the cluster", "look at the job's options"]
-            ) from error
+            kind = EngineUnavailableError if "try again later" in str(error) or isinstance(error, OSError) else JobError
+            raise kind(f"Ray does not take the job: {_first_line(error)}", ["look at the cluster", "look at the job's options"]) from error
         return native
 
     def recover(self, spec: JobSpec, folder: Path) -> str | None:  # noqa: ARG002 - of the family
