@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,12 +43,11 @@ def init(options: argparse.Namespace) -> None:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve until interrupted, or ended with SIGTERM."""
-    with _opened(options, make=True):
-        pass  # its tables are of this version now
+    with _opened(options, make=True) as (store, config):  # its tables are of this version now
+        hint = _hint_of_first_person(store, options)
     with _server_packages():
         from workbench.team.serve import serve
-    config = _config(options)
-    serve(config, on_ready=lambda _: print(f"The team's server is at {config.public_address}", flush=True))
+    serve(config, on_ready=lambda _: print(f"The team's server is at {config.public_address}{hint}", flush=True))
 
 
 def add_person(options: argparse.Namespace) -> None:
@@ -141,6 +141,19 @@ def move_store(options: argparse.Namespace) -> None:
         finally:
             target.close()
         print(f"{sum(counts.values()):,} rows of {len(counts)} tables are there, too. Now set `database` in {FILE}.")
+
+
+def _hint_of_first_person(store: "Store", options: argparse.Namespace) -> str:
+    """What to do where nobody has an account; empty otherwise."""
+    from sqlalchemy import select
+
+    from workbench.team.store.tables import User
+
+    with store.read() as session:
+        if session.scalars(select(User.id).limit(1)).first() is not None:
+            return ""
+    place = f" --data {shlex.quote(options.data)}" if options.data else ""
+    return f"\nNobody has an account yet. In another terminal: workbench team{place} user add NAME --admin"
 
 
 def _folder(options: argparse.Namespace) -> Path:
