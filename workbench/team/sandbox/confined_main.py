@@ -1,7 +1,8 @@
 """Runs a job of a registered program in a sandbox: `python -m workbench.team.sandbox.confined_main FOLDER PROGRAM SECONDS -- COMMAND ...`.
 
 The supervisor of a job starts it, here or on a machine of a cluster, so it finds out for itself what sandbox there is. The command may
-write into the job's folder alone, and has no network. SIGTERM ends it.
+read the job's plan and write into its file of events, which exists, and nothing else of the folder: how it ended others write there. It has
+no network. SIGTERM ends it.
 """
 
 import os
@@ -48,10 +49,11 @@ def main(arguments: list[str]) -> int:
 
 
 def confined_command(folder: Path, program: Path, seconds: float, command: list[str]) -> SandboxedCommand:
-    """The command of a job, which reads the program's files and writes into the job's folder."""
+    """The command of a job, which reads the program's files and its plan, and writes events."""
     limits = ResourceLimits(memory=16_384 * MIB, deadline=seconds, file_size=1024 * MIB, open_files=1024)
     environment = {"PYTHONPATH": import_path(program)}
-    return SandboxedCommand(tuple(command), limits, readable=(program,), writable=(folder,), environment=environment)
+    readable, writable = (program, folder / "plan.json"), (folder / "events.jsonl",)
+    return SandboxedCommand(tuple(command), limits, readable=readable, writable=writable, environment=environment)
 
 
 if __name__ == "__main__":
