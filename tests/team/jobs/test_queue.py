@@ -176,9 +176,12 @@ def many_jobs(store, folder, count):
     draw = random.Random(7)
     authors = [each for each in PEOPLE for _ in range(count // 5)]
     draw.shuffle(authors)
-    ids = [dispatcher.put(tiny_spec(), "here", project_id=draw.choice(["alpha", "beta"]), author_id=each) for each in authors]
+    ids = [
+        dispatcher.put(tiny_spec(steps=draw.randint(1, 20)), "here", project_id=draw.choice(["alpha", "beta"]), author_id=each)
+        for each in authors
+    ]
     with in_a_process(SERVER, str(folder)) as server:
-        wait_until(lambda: sum(state == "done" for state in states_of(store).values()) >= count // 3)
+        wait_until(lambda: is_amid(states_of(store), count), 300.0)
         server.kill()
     under_way = {job_id for job_id, state in states_of(store).items() if state == "running"}
     waiting = [job_id for job_id, state in states_of(store).items() if state == "queued"]
@@ -188,6 +191,12 @@ def many_jobs(store, folder, count):
             dispatcher.end(each)
         wait_until(lambda: not set(states_of(store).values()) & {"queued", "starting", "running"}, 300.0)
     return dispatcher, ids, under_way, cancelled
+
+
+def is_amid(states, count):
+    """Whether a third has ended, and several run."""
+    found = Counter(states.values())
+    return found["done"] >= count // 3 and found["running"] >= 3
 
 
 def verify_many_jobs(store, folder, count):

@@ -22,7 +22,7 @@ LOST = "The engine does not know the job any more, and it left no word of its en
 
 
 @dataclass
-class JobProgress:
+class ReportedProgress:
     """What a job has reported so far."""
 
     started: JobEvent | None = None

@@ -15,7 +15,7 @@ from pathlib import Path
 from workbench.team.jobs.engine import EngineUnavailableError, JobEngine, NativeState
 from workbench.team.jobs.events import EventReader, JobEvent
 from workbench.team.jobs.job_folder import EVENTS, SPEC, STARTED, add_ending, read_exit
-from workbench.team.jobs.job_result import LOST, JobProgress
+from workbench.team.jobs.job_result import LOST, ReportedProgress
 from workbench.team.jobs.queue import JobLimits, JobResult, active_jobs, claim, finish, mark_running
 from workbench.team.jobs.spec import JobError, JobSpec, parse_spec
 from workbench.team.store.store import Store
@@ -40,7 +40,7 @@ class _Followed:
     spec: JobSpec
     native: str
     reader: EventReader
-    progress: JobProgress = field(default_factory=JobProgress)
+    progress: ReportedProgress = field(default_factory=ReportedProgress)
     asked_at: float = 0.0  # when the engine was last asked about it
     cancelled_at: float | None = None
     gone_since: float | None = None
