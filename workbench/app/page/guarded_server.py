@@ -89,7 +89,7 @@ def guard_server(
     application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
     keep_routes(application, (*HANDLERS, *kept, RootHandler) if framed else (*HANDLERS, *kept))
     application.add_transform(partial(_SecurityHeaderTransform, framed=framed))  # it is called, once per request
-    server._http.request_callback = Gate(application, allowed, judge)  # noqa: SLF001
+    server._http.request_callback = RequestGate(application, allowed, judge)  # noqa: SLF001
 
 
 def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:
@@ -122,7 +122,7 @@ def _set_security_headers(headers: HTTPHeaders, page: str, *, framed: bool) -> N
         headers.setdefault(name, value)  # a handler of one's own may have stricter ones
 
 
-class Gate(HTTPServerConnectionDelegate):
+class RequestGate(HTTPServerConnectionDelegate):
     """Checks each request, and passes the accepted ones to the application."""
 
     def __init__(self, application: HTTPServerConnectionDelegate, allowed: Hosts | None, judge: Judge = judge_request) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
-import workbench
+from workbench import __version__
 from workbench.team.access import ForbiddenError, MissingError, ProjectRole, require
 from workbench.team.actions.action import PERSON, Action, Call, member
 from workbench.team.actions.entry_records import ENTRY, entry_records
@@ -79,7 +79,7 @@ def keep_plan(session: DatabaseSession, described: DescribedPlan) -> None:
         session.add(plan)
         session.flush()
     for tier, values in described.figures.items():
-        own = {"digest": described.digest, "tier": tier, "version": workbench.__version__, "job_id": None, "created": now()}
+        own = {"digest": described.digest, "tier": tier, "version": __version__, "job_id": None, "created": now()}
         session.merge(StoredFigures(**own, values=dict(values), thumbnail=described.thumbnail))
     session.flush()
 

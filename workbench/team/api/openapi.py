@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import workbench
+from workbench import __version__
 from workbench.team.actions.action import Action
 from workbench.team.actions.schemas import ERROR, Schema
 
@@ -34,7 +34,7 @@ def openapi_document(actions: Iterable[Action], address: str) -> dict[str, Any]:
         paths.setdefault(action.path, {})[action.method.lower()] = _operation(action)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Sharding workbench, team server", "version": workbench.__version__, "description": _ABOUT},
+        "info": {"title": "Sharding workbench, team server", "version": __version__, "description": _ABOUT},
         "servers": [{"url": address.rstrip("/") + ROOT}],
         "security": [{"token": []}, {"login": []}],
         "tags": [{"name": each} for each in dict.fromkeys(noun_of(action) for action in actions)],
