@@ -1,0 +1,76 @@
+"""A job of a registered program: the command line that its supervisor starts, in a sandbox."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.team_sandbox import ability_here
+from workbench.team.sandbox.levels import SandboxLevel
+
+JOB = """
+import json, pathlib, sys
+plan, events, outside = sys.argv[1:]
+found = {"plan": pathlib.Path(plan).read_text()}
+for name, path in (("outside", outside), ("spec", str(pathlib.Path(plan).with_name("spec.json")))):
+    try:
+        pathlib.Path(path).write_text("mine")
+        found[name] = "written"
+    except OSError as error:
+        found[name] = type(error).__name__
+with open(events, "a") as file:
+    file.write(json.dumps(found))
+import program
+print(program.NAME)
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A job's folder, a program's files, and a file that is neither's."""
+    folder, program = tmp_path / "job", tmp_path / "tree"
+    folder.mkdir()
+    program.mkdir()
+    (program / "program.py").write_text("NAME = 'of the team'")
+    (folder / "plan.json").write_text("a plan")
+    (folder / "spec.json").write_text("{}")
+    (folder / "events.jsonl").touch()
+    return folder, program, tmp_path / "outside"
+
+
+def confined(folder, program, *command):
+    arguments = [sys.executable, "-P", "-m", "workbench.team.sandbox.confined_main", str(folder), str(program), "60", "--", *command]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_it_reads_its_plan_and_writes_its_events_and_nothing_else(job):
+    if ability_here().level is not SandboxLevel.SANDBOXED:
+        pytest.skip(ability_here().reason)
+    folder, program, outside = job
+    done = confined(folder, program, sys.executable, "-c", JOB, str(folder / "plan.json"), str(folder / "events.jsonl"), str(outside))
+    assert (done.returncode, done.stdout) == (0, "of the team\n"), done.stderr
+    found = json.loads((folder / "events.jsonl").read_text())
+    assert found["plan"] == "a plan"
+    assert found["outside"] != "written"
+    assert not outside.exists()
+    assert (folder / "spec.json").read_text() == "{}"
+
+
+def test_how_it_ended_is_said_after_what_it_wrote(job):
+    if ability_here().level is not SandboxLevel.SANDBOXED:
+        pytest.skip(ability_here().reason)
+    folder, program, _ = job
+    done = confined(folder, program, sys.executable, "-c", "import sys; print('half', file=sys.stderr); sys.exit(3)")
+    assert done.returncode == 1
+    assert done.stderr.startswith("half")
+    assert "3" in done.stderr
+
+
+def test_without_a_sandbox_it_is_refused(job, monkeypatch):
+    from workbench.team.sandbox import confined_main
+    from workbench.team.sandbox.levels import SandboxAbility
+
+    monkeypatch.setattr(confined_main, "probe", lambda: SandboxAbility(SandboxLevel.SEPARATE_PROCESS, "There is none."))
+    folder, program, _ = job
+    assert confined_main.main([str(folder), str(program), "60", "--", sys.executable, "-c", "pass"]) == confined_main.REFUSED
