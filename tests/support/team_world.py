@@ -104,12 +104,13 @@ class RoomsAlone:
     """Says which rooms were asked again."""
 
     changed: list[str] = field(default_factory=list)
+    present: list[str] = field(default_factory=list)
 
     def count(self) -> int:
         return 0
 
     def people_in(self, _room_id: str) -> list[str]:
-        return ["Ada"]
+        return self.present
 
     async def access_changed(self, room_id: str) -> None:
         self.changed.append(room_id)
@@ -206,7 +207,7 @@ def add_things(world: TeamWorld) -> TeamWorld:
         comment = world.do("comments.add", owner, {"node": 0, "text": "why?"}, room=room["id"])
         link = world.do("shares.of_room", owner, {"role": "editor"}, room=room["id"])
         plan_link = world.do("shares.of_entry", owner, {}, entry=entry["id"])
-        world.do("hardware.set", owner, {"hardware": "TPU v5e 4x4", "dollars_per_device_hour": 1.2}, project=slug, hardware="pod")
+        world.do("hardware.set", owner, {"hardware": "TPU v5e 4x4", "dollars_per_device_hour": 0.9}, project=slug, hardware="pod")
         job, program = _add_rows(world, slug, owner, entry["digest"], room["id"])
         things |= {"entry": entry["id"], "second": second["id"], "digest": entry["digest"], "room": room["id"], "comment": comment["id"]}
         things |= {"share": link["id"], "job": job, "program": program, "hardware": "pod"}
