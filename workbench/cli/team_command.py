@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from workbench.team.config import TeamConfig
     from workbench.team.store.store import Store
     from workbench.team.store.tables import User
@@ -64,12 +62,10 @@ def add_person(options: argparse.Namespace) -> None:
 
 def list_people(options: argparse.Namespace) -> None:
     with _opened(options) as (store, _):
-        from sqlalchemy import select
-
         from workbench.team.store.tables import User
 
         with store.read() as session:
-            people = session.scalars(select(User).order_by(User.name)).all()
+            people = session.query(User).order_by(User.name).all()
     if options.json:
         keys = ("name", "display", "email", "admin", "active", "created")
         print(json.dumps([{key: getattr(each, key) for key in keys} for each in people], indent=1))
@@ -172,9 +168,8 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
     """The store of the server's folder, with its tables; those that are missing are made, or must be missing. Raises `WorkbenchError`."""
     config = _config(options)
     with _server_packages():
-        from sqlalchemy.exc import SQLAlchemyError
-
         from workbench.team.store import migrate
+        from workbench.team.store.database_errors import explain_database_errors
         from workbench.team.store.store import Store
     if not make and not empty and not config.data.is_dir():
         raise WorkbenchError(
@@ -183,23 +178,20 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = Store.open(config.store_address)
     try:
-        if make:
-            migrate.upgrade(store)
-        elif not empty and migrate.current(store) != migrate.newest():
-            raise WorkbenchError(
-                f"The database of {config.data} is not of this version of the workbench.", ["workbench team init brings it there"]
-            )
-        yield store, config
-    except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise WorkbenchError(f"The database does not answer: {reason[:300]}.", ["is it running?", "is its address right?"]) from None
+        with explain_database_errors():
+            if make:
+                migrate.upgrade(store)
+            elif not empty and migrate.current(store) != migrate.newest():
+                message = f"The database of {config.data} is not of this version of the workbench."
+                raise WorkbenchError(message, ["workbench team init brings it there"])
+            yield store, config
     finally:
         store.close()
 
 
 @contextmanager
-def _person(options: argparse.Namespace) -> Iterator[tuple["Session", "User", "TeamConfig"]]:
-    """A person to change; the audit says by which command. Raises `WorkbenchError` for a name that nobody has."""
+def _person(options: argparse.Namespace) -> Iterator[tuple[Any, "User", "TeamConfig"]]:
+    """A session of the database and a person to change; the audit says by which command. Raises `WorkbenchError` for a name that nobody has."""
     with _opened(options) as (store, config):
         from workbench.team.accounts.people import find_user, note
 
