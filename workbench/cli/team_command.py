@@ -191,7 +191,7 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
 
 @contextmanager
 def _person(options: argparse.Namespace) -> Iterator[tuple[Any, "User", "TeamConfig"]]:
-    """A session of the database and a person to change; the audit says by which command. Raises `WorkbenchError` for a name that nobody has."""
+    """A session of the database, and a person to change; the audit has the command. Raises `WorkbenchError` for a name that nobody has."""
     with _opened(options) as (store, config):
         from workbench.team.accounts.people import find_user, note
 
