@@ -27,6 +27,7 @@ from workbench.errors import WorkbenchError, unknown_name
 FILE = "team.toml"
 PORT = 5007
 LISTEN = f"127.0.0.1:{PORT}"
+_HERE = ("127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - what a browser of this machine calls localhost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +61,13 @@ class TeamConfig:
 
     @property
     def public_address(self) -> str:
-        """How people reach it, without a slash at its end."""
+        """How people reach it, without a slash at its end; from this machine, where nothing is said."""
         if self.address:
             return self.address.rstrip("/")
-        return "http://localhost" if self.unix_socket else f"http://{self.listen.replace('127.0.0.1', 'localhost')}"
+        if self.unix_socket:
+            return "http://localhost"
+        host, port = self.port
+        return f"http://{'localhost' if host in _HERE else f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def prefix(self) -> str:
