@@ -6,8 +6,12 @@ that missed one asks for the whole.
 """
 
 import json
+import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+from workbench.widgets.board.shared_states import SharedList
+from workbench.widgets.board.shared_states import json_text as _text
 
 WHOLE = "told"
 """The entry of a state that counts how often a page asked for it again (`Answers.revision`): it then gets all of it."""
@@ -36,34 +40,63 @@ def _find_others(before: list[Any], after: list[Any]) -> Any:
     return [after] if 2 * len(others) > len(after) else others or None
 
 
+class _Entry(NamedTuple):
+    """An entry of a state that was sent: its text, and the list if other windows are sent the same one."""
+
+    text: str
+    shared: SharedList | None
+
+
+_Entries = dict[str, _Entry]
+_NOTHING: tuple[int, _Entries] = (0, {})
+
+
 class SentParts:
-    """The parts as they were last sent to one window: the number of each, its text without that, and what the text says."""
+    """The parts as they were last sent to one window: the number of each, and its entries as they were, each with its text."""
 
     def __init__(self) -> None:
-        self._sent: dict[str, tuple[int, str, dict[str, Any]]] = {}
+        self._sent: dict[str, tuple[int, _Entries]] = {}
 
     def begin(self, part: str, state: Mapping[str, Any]) -> str:
         """The whole part as text, with its number."""
-        edition, _, _ = self._sent.get(part, (0, "", {}))
-        return self._keep(part, edition + 1, _text(state))
+        edition, _ = self._sent.get(part, _NOTHING)
+        return self._keep(part, edition + 1, _entries(state))
 
     def next(self, part: str, state: Mapping[str, Any]) -> dict[str, str]:
         """The parameters that tell a window of a new state: what changed as `changes`, or the whole part where it is wanted, or no longer
         than that; none where nothing has changed."""
-        edition, sent, before = self._sent.get(part, (0, "", {}))
-        if (text := _text(state)) == sent:
+        edition, before = self._sent.get(part, _NOTHING)
+        after = _entries(state)
+        if before.keys() != after.keys() or before.get(WHOLE) != after.get(WHOLE):
+            return {part: self._keep(part, edition + 1, after)}
+        changes = [f"{_text(key)}:{change}" for key, each in after.items() if (change := _change_text(before[key], each)) is not None]
+        if not changes:
             return {}
-        whole = self._keep(part, edition + 1, text)
-        if before.get(WHOLE) != state.get(WHOLE):
-            return {part: whole}
-        changed = _text({"part": part, "of": edition, "by": find_changes(before, self._sent[part][2])})
+        whole = self._keep(part, edition + 1, after)
+        changed = f'{{"part":{_text(part)},"of":{edition},"by":{{{",".join(changes)},"edition":[{edition + 1}]}}}}'
         return {"changes": changed} if len(changed) < len(whole) else {part: whole}
 
-    def _keep(self, part: str, edition: int, text: str) -> str:
-        whole = f'{text.removesuffix("}")},"edition":{edition}}}'
-        self._sent[part] = edition, text, json.loads(whole)
-        return whole
+    def _keep(self, part: str, edition: int, entries: _Entries) -> str:
+        self._sent[part] = edition, entries
+        return f'{{{"".join(f"{_text(key)}:{each.text}," for key, each in entries.items())}"edition":{edition}}}'
 
 
-def _text(state: Mapping[str, Any]) -> str:
-    return json.dumps(state, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def _entries(state: Mapping[str, Any]) -> _Entries:
+    return {key: _Entry(_text(value), value if isinstance(value, SharedList) else None) for key, value in state.items()}
+
+
+def _change_text(before: _Entry, after: _Entry) -> str | None:
+    """The change from one entry to another as text; between two shared ones it is found once for all windows."""
+    if before.text is after.text or before.text == after.text:
+        return None
+    if before.shared is None or after.shared is None:
+        return _find_text(before, after)
+    known = after.shared.change
+    if known is None or known[0]() is not before.shared:
+        known = after.shared.change = weakref.ref(before.shared), _find_text(before, after)
+    return known[1]
+
+
+def _find_text(before: _Entry, after: _Entry) -> str | None:
+    change = find_changes(json.loads(before.text), json.loads(after.text))
+    return None if change is None else _text(change)

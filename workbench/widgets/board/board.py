@@ -26,6 +26,7 @@ from workbench.widgets.board.precompute_drops import foresee
 from workbench.widgets.board.previous_figures import FigureHistory
 from workbench.widgets.board.publishing import Publish, Publisher
 from workbench.widgets.board.recipes_panel import RecipesPanel
+from workbench.widgets.board.shared_states import shared_states
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.deferring import Defer, at_once
@@ -63,7 +64,7 @@ class Board:
     ) -> None:
         self.session, self._host = session, host or Host()
         self._history, self._files = HistoryPanel(session), Files(session, self._host, self._measured)
-        self._recipes = RecipesPanel(session)
+        self._recipes, self._shared = RecipesPanel(session), shared_states(session)
         self._publisher = Publisher(publish, {"board": self.state, "table": self._table, "live": self._live})
         self._show = self._publisher.show
         self._sight, self._figures, self._answers = Sight(session), FigureHistory(), Answers()
@@ -199,9 +200,10 @@ class Board:
             comparison_state=self._figures.comparison_state,
             settling_state=self._settler.settling_state if self._settler else None,
             found=self._find.badge,
+            shared=self._shared,
         )
-        shown["hardware"]["attached"] = self._calibration.state()
         about = {
+            "hardware": {**shown["hardware"], "attached": self._calibration.state()},
             "revision": self.session.revision,
             "answer": self._answers.last,
             "told": self._answers.revision,
@@ -340,6 +342,6 @@ class Board:
 
     def _table(self, is_asked: Callable[[str], bool] | None = None) -> dict[str, Any]:
         about = (self._jobs.live, self._figures.comparison_state, self._background, self._find.blocks)
-        shown = table_part(self.session.report, self._sight, *about, is_asked or self._sight.is_asked)
+        shown = table_part(self.session.report, self._sight, *about, is_asked or self._sight.is_asked, self._shared)
         recipes = self._recipes.state(axis_colours(self.session.plan))
         return {**shown, "recipes": recipes, "seq": self._answers.last["seq"], "told": self._answers.revision}

@@ -24,6 +24,7 @@ from workbench.widgets.board.figure_record import Figure
 from workbench.widgets.board.hardware_picker import hardware_state
 from workbench.widgets.board.key_figures import figure_states, figures
 from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name
+from workbench.widgets.board.shared_states import SharedList, SharedStates
 from workbench.widgets.board.tier_marks import settling_record
 
 COLOURS = 6  # the palette of style.css; axes take it in order
@@ -85,9 +86,12 @@ def board_state(
     comparison_state: ComparisonState | None = None,
     settling_state: SettlingState | None = None,
     found: str = "",
+    shared: SharedStates | None = None,
 ) -> dict[str, Any]:
-    """Key figures, zones and tabs of a session; JSON only, no infinities. `found` is the badge of the search."""
-    plan, report = session.plan, session.report
+    """Key figures, zones and tabs of a session; JSON only, no infinities. `found` is the badge of the search, `shared` what other boards of
+    the session have made."""
+    plan, report, shared = session.plan, session.report, shared or SharedStates()
+    asked = refusal.asked if refusal else None
     return {
         "name": plan.name,
         "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
@@ -96,11 +100,11 @@ def board_state(
         "layout": str(plan.layout) or "everything replicated",
         "undo": f"Undo {session.undoable}" if session.can_undo else None,
         "redo": f"Redo {session.undone}" if session.can_redo else None,
-        "hardware": hardware_state(plan, refusal.asked if refusal else None),
+        "hardware": shared.get(plan, ("hardware", asked), lambda: hardware_state(plan, asked)),
         "figures": figure_states(figures(report) if now is None else now, before),
         "standing": settling_record(settling_state, report),
         "alarms": [_alarm(note) for note in report.notes if note.kind in ALARM_KINDS],
-        "zones": list(_zones(plan)),
+        "zones": shared.get(plan, "zones", lambda: SharedList(list(_zones(plan)))),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
         "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",

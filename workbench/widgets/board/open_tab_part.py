@@ -8,6 +8,7 @@ from workbench.reports.report import Report
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.board.comparison_state import ComparisonState
+from workbench.widgets.board.shared_states import SharedList, SharedStates
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.tabs.blocks import Paint
@@ -15,6 +16,9 @@ from workbench.widgets.tabs.question_answers import why
 from workbench.widgets.tabs.shown_stage import shown_stage
 from workbench.widgets.tabs.source_context import source_state
 from workbench.widgets.tabs.tabs import Facts, FindBlocks, failed_state, table_state
+
+SHARED_TABS = ("tensors", "devices", "communication", "memory", "step", "timeline", "pipeline", "graph", "values", "notes")
+"""Tabs that follow from a report and what is opened in them alone. The others show what is asked and tried on one board."""
 
 _log = logging.getLogger(__name__)
 
@@ -27,9 +31,11 @@ def table_part(
     background: BackgroundQueries,
     find_blocks: FindBlocks,
     is_asked: Callable[[str], bool],
+    shared: SharedStates,
 ) -> dict[str, Any]:
     """The open tab of a report; a view that fails becomes an error message. `find_blocks` makes the tab of the search;
-    `is_asked` tells by its name whether the text of a picture is wanted, and the SVG behind its charts."""
+    `is_asked` tells by its name whether the text of a picture is wanted, and the SVG behind its charts. `shared` is what other boards of
+    the session have made."""
     ran = live.of(report.plan)
     trace = ran.measurement.trace if ran and ran.measurement else None
     tasks = ran.measurement.tasks if ran and ran.measurement else ()
@@ -48,12 +54,25 @@ def table_part(
         find_blocks=find_blocks,
     )
     try:
-        shown = table_state(facts, sight.tab, sight.search)
+        shown = _shown(facts, sight, shared)
     except Exception as error:  # noqa: BLE001 - a view that fails becomes an error message
         _log.exception("The view %r failed", sight.tab)
         shown = failed_state(sight.tab, error)
     source = _source(report, sight)
     return {**shown, "source": source, "why": _answer(report, sight, live, Paint(colours), background)}
+
+
+def _shown(facts: Facts, sight: Sight, shared: SharedStates) -> dict[str, Any]:
+    """The open tab, made once for all boards on which it is the same; what one board has compiled or run is its own."""
+    is_own = facts.comparison_state or facts.trace or facts.tasks or facts.trial
+    if is_own or sight.tab not in SHARED_TABS or facts.is_asked != sight.is_asked:
+        return table_state(facts, sight.tab, sight.search)
+    name = ("table", sight.tab, sight.search, sight.selected, sight.toggled, sight.views, sight.asked)
+    return shared.get(facts.report, name, lambda: _with_shared_blocks(table_state(facts, sight.tab, sight.search)))
+
+
+def _with_shared_blocks(state: dict[str, Any]) -> dict[str, Any]:
+    return {**state, "blocks": SharedList(state["blocks"])}
 
 
 def _source(report: Report, sight: Sight) -> dict[str, Any] | None:
