@@ -1,23 +1,8 @@
 """All actions, in the order in which the API lists them. Whatever is to hold for each of them is tested over this tuple."""
 
-from workbench.team.actions import (
-    audit,
-    comments,
-    comparison,
-    hardware,
-    jobs,
-    me,
-    members,
-    people,
-    plans,
-    programs,
-    projects,
-    rooms,
-    server_settings,
-    shares,
-    tokens,
-)
+from workbench.team.actions import comments, comparison, hardware, jobs, plans, programs, projects, rooms, server_settings, shares
 from workbench.team.actions.action import Action
+from workbench.team.actions.persons import audit, me, members, people, tokens
 
 ALL_ACTIONS: tuple[Action, ...] = (
     *me.ACTIONS,

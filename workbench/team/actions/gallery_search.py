@@ -8,7 +8,7 @@ from sqlalchemy import Select, String, case, cast, func, or_, select
 from workbench.team.actions.action import Call
 from workbench.team.actions.entry_records import TIERS, entry_records
 from workbench.team.actions.pages_of_lists import list_page
-from workbench.team.actions.people import escape_like
+from workbench.team.actions.persons.people import escape_like
 from workbench.team.actions.schemas import FLAG, NAME, PAGE, Schema, one_of, text
 from workbench.team.store.tables import GalleryEntry, StoredFigures, StoredPlan, User
 

@@ -8,12 +8,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, Principal
 from workbench.team.actions.action import Action, Call, Found, Inputs
 from workbench.team.actions.check_inputs import check_inputs
 from workbench.team.actions.held_roles import find, verify_active
+from workbench.team.actions.input_errors import ConflictError
 from workbench.team.store.store import now
 from workbench.team.store.tables import AuditEntry
 
@@ -37,11 +39,18 @@ async def perform(action: Action, context: Context, inputs: Inputs) -> Any:
     asked (a planner, an engine); nothing has changed then.
     """
     _verify_scope(action, context.principal)
+    try:
+        return await _perform(action, context, inputs)
+    except IntegrityError:  # two at once did what only one may: the names of a project's programs, say, are unique
+        raise ConflictError("Somebody did the same at the same moment, or the name is taken.", ["look again, and try again"]) from None
+
+
+async def _perform(action: Action, context: Context, inputs: Inputs) -> Any:
     if not action.changes and action.prepare is None:
         return await asyncio.to_thread(_carry_out, action, context, inputs, None)
     first = await asyncio.to_thread(_authorise_first, action, context, inputs)
     prepared = await action.prepare(first) if action.prepare is not None else None
-    answer = await asyncio.to_thread(_carry_out, action, context, inputs, prepared)
+    answer = await asyncio.to_thread(_carry_out_again, action, context, inputs, prepared)
     if action.afterwards is not None:
         await action.afterwards(first, answer)
     return answer
@@ -51,6 +60,14 @@ def _authorise_first(action: Action, context: Context, inputs: Inputs) -> Call:
     """The call, authorised and with checked inputs; its session is closed and serves no more questions."""
     with context.services.store.read() as session:
         return _authorised(session, action, context, inputs, None)
+
+
+def _carry_out_again(action: Action, context: Context, inputs: Inputs, prepared: Any) -> Any:
+    """Carry it out; once more if somebody stored the same at the same moment, such as the same plan: now it is there."""
+    try:
+        return _carry_out(action, context, inputs, prepared)
+    except IntegrityError:
+        return _carry_out(action, context, inputs, prepared)
 
 
 def _carry_out(action: Action, context: Context, inputs: Inputs, prepared: Any) -> Any:

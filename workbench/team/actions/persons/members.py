@@ -7,8 +7,8 @@ from sqlalchemy import select
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.actions.action import Action, Call, member
 from workbench.team.actions.input_errors import ConflictError
-from workbench.team.actions.me import verify_owner_remains
 from workbench.team.actions.people_records import user_of_name
+from workbench.team.actions.persons.me import verify_owner_remains
 from workbench.team.actions.schemas import FLAG, NOTHING, ROLE, TEXT, TIME, list_of, record
 from workbench.team.store.store import now
 from workbench.team.store.tables import Member, User
