@@ -1,6 +1,7 @@
 """The server's side of a process that it started: JSON messages both ways, and how long it has been busy with the last one."""
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -15,6 +16,8 @@ from typing import Any
 ENDING = 5.0  # seconds that a process has to end by itself
 
 Message = Mapping[str, Any]
+
+_log = logging.getLogger(__name__)
 
 
 class ProcessConnection:
@@ -90,7 +93,8 @@ class ProcessConnection:
                 self._receive(json.loads(self._connection.recv_bytes(self._most_bytes)))
         except (EOFError, OSError):
             pass
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no message of ours
+        except Exception:  # noqa: BLE001 - whatever came or failed: nobody hears this process any more
+            _log.exception("A process is ended, for what it sent could not be handled")
             self.kill()
         self._connection.close()
         self._outbox.put(None)

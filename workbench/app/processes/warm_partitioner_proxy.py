@@ -34,6 +34,7 @@ class RemoteWorker:
         self._pending: dict[int, Future[Partitioned]] = {}
         self._answers: SimpleQueue[tuple[int, str]] = SimpleQueue()
         self._number = 0
+        self._ended = ""
 
     def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
         """As `WarmWorker.ask`."""
@@ -41,6 +42,9 @@ class RemoteWorker:
         with self._lock:
             if not self._number:
                 threading.Thread(target=self._give_out, daemon=True, name="partitioner").start()
+            if self._ended:
+                answer.set_exception(_ended_error(self._ended))
+                return answer
             self._number += 1
             number = self._number
             self._pending[number] = answer
@@ -60,6 +64,14 @@ class RemoteWorker:
     def tell(self, number: int, answer: str) -> None:
         """Handle the server's message. Returns at once."""
         self._answers.put((number, answer))
+
+    def give_up(self, reason: str) -> None:
+        """Nobody answers any more: neither what is pending, nor what is asked later."""
+        with self._lock:
+            self._ended, pending, self._pending = reason, list(self._pending.values()), {}
+        for each in pending:
+            if each.set_running_or_notify_cancel():
+                each.set_exception(_ended_error(reason))
 
     def _give_out(self) -> None:
         while True:
@@ -111,3 +123,7 @@ def _outcome(done: Future[Partitioned]) -> tuple[Any, ...]:
         return "refused", error.message, error.ways_out
     except CancelledError:
         return "refused", "The question to XLA's partitioner was cancelled.", ()
+
+
+def _ended_error(reason: str) -> PartitionError:
+    return PartitionError(reason)

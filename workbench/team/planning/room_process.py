@@ -41,6 +41,7 @@ from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session
+from workbench.team.access import ProjectRole
 from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
 from workbench.team.planning.job_runner import TeamJobs
 from workbench.team.planning.room_log import RoomLogRecord, replay
@@ -118,6 +119,7 @@ class RoomProcess:
             while True:
                 message = json.loads(broker.recv_bytes())
                 worker.tell(message["partition"], message["answer"])
+        worker.give_up("The process that asks XLA's partitioner ended: figures stay planned until the room is opened anew.")
 
     def _handle_message(self, message: Message) -> None:
         try:
@@ -174,7 +176,7 @@ class RoomProcess:
             del self._visits[visitor]
             visit.close()
         elif "role" in message:
-            visit.person = RoomPerson(visit.person.user_id, visit.person.display, visit.person.role.__class__(message["role"]))
+            visit.person = RoomPerson(visit.person.user_id, visit.person.display, ProjectRole(message["role"]))
         elif message.get("again"):
             visit.show_again()
         else:
@@ -188,15 +190,14 @@ class RoomProcess:
     def _keep(self, record: RoomLogRecord, plan: Plan) -> None:
         """The server stores the entry before it passes on anything that is sent after it."""
         assert self._session is not None
-        self._seq += 1
-        self._send(
-            {
-                "log": {"seq": self._seq, "kind": record.kind, "author": record.author, "body": record.body},
-                "says": self._session.words_of(record),
-                "digest": digest_of(dump_plan(plan)),
-                "conflicts": self._conflicts(record),
-            }
-        )
+        message = {
+            "log": {"seq": self._seq + 1, "kind": record.kind, "author": record.author, "body": record.body},
+            "says": self._session.words_of(record),
+            "digest": digest_of(dump_plan(plan)),
+            "conflicts": self._conflicts(record),
+        }
+        self._seq += 1  # not before: a plan without a document raises, and its number is the next one's
+        self._send(message)
 
     def _conflicts(self, record: RoomLogRecord) -> list[dict[str, Any]]:
         """Whose edits of the same statement this edit replaces, without having seen them."""
@@ -208,6 +209,7 @@ class RoomProcess:
 
     def _save(self, visitor: int, plan: Plan) -> str:
         assert self._session is not None
+        self._visits[visitor].person.verify(ProjectRole.EDITOR, "put a plan into the gallery")
         self._send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
         return "the gallery"
 

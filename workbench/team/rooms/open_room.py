@@ -3,21 +3,23 @@
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from typing import Any
 
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
-from workbench.team.access import Principal, ProjectRole
-from workbench.team.jobs.queue import ENDED
+from workbench.team.access import ForbiddenError, Principal, ProjectRole, require
+from workbench.team.rooms.asked_of_server import branch_off, save_plan
+from workbench.team.rooms.following import gestures_of_following, leader_for
 from workbench.team.rooms.planners import Planners
-from workbench.team.rooms.presence import RoomPresence
+from workbench.team.rooms.presence import RoomPresence, held_dimension
 from workbench.team.rooms.room_actions import RoomActions
 from workbench.team.rooms.room_comments import read_comments
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
-from workbench.team.rooms.room_jobs import Tell
-from workbench.team.rooms.room_notices import show_failure, show_notice, tell_conflict
+from workbench.team.rooms.room_notices import problem_text, show_failure, show_notice, tell_conflict
 from workbench.team.rooms.room_records import RoomSource, append_entry, read_room, verify_entry
+from workbench.team.rooms.room_runs import RoomRuns
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.untrusted_process import verify_shown
 from workbench.team.store.store import Store
@@ -29,6 +31,7 @@ MOST_DEATHS, WITHIN = 3, 60.0
 
 _STOPPED = "Somebody stopped what it was at"
 _TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
+_TAKEN_BACK = "This room is not yours to see any more: your role was taken back, or the room was closed."
 
 
 class OpenRoom:
@@ -43,25 +46,32 @@ class OpenRoom:
         self._store, self._planners, self._queue, self._actions, self._time_limit = store, planners, queue, actions, time_limit
         self._lock = threading.RLock()
         self._guests: dict[int, RoomGuest] = {}
+        self._editors: set[str] = set()  # ids of those who may have edited while the present process ran; some have left
+        self._last_word = ""
         self._connection: RoomConnection | None = None
         self._deaths: list[float] = []
         self._stopped = ""
         self._number = 0
-        self._head = _head_of(source)
-        self._runs: dict[int, int] = {}  # the visitors who began the runs of the process, by the runs' numbers
-        self._tell_job: Tell = self._pass_on_job  # one object, by which jobs are followed
+        self._head = source.head
         self._comments = read_comments(store, source.room_id)
         self._gallery = actions.gallery_of(source)
         self.presence = RoomPresence(self._show_presence)
+        self._runs = RoomRuns(source, actions, self._guests.get, self._send, self.presence.say)
         self._begin("")
 
-    def enter(self, principal: Principal, role: ProjectRole, screen: RoomScreen) -> int:
-        """Somebody opens the page; the number of the visitor."""
+    def enter(self, principal: Principal, role: ProjectRole, screen: RoomScreen) -> int | None:
+        """Somebody opens the page; the number of the visitor. None if the room was ended meanwhile, for nobody was in it."""
         with self._lock:
+            if self.is_closed and not self._last_word:
+                return None
             self._number += 1
             guest = RoomGuest(self._number, principal, role, screen)
             self._guests[guest.number], self.left_at = guest, None
+            if self.is_closed:
+                show_failure(screen, self._last_word)
+                return guest.number
             screen.hear = lambda message: self._hear(guest, message)
+            self._note_editor(guest)
             self.presence.enter(guest.number, principal.user_id, principal.display, str(role))
             self._send(guest.entering())
             return guest.number
@@ -89,9 +99,10 @@ class OpenRoom:
             if role is None:
                 guest.screen.hear = _to_nobody
                 self.leave(number)
-                show_failure(guest.screen, "This room is not yours to see any more: your role was taken back, or the room was closed.")
+                show_failure(guest.screen, _TAKEN_BACK)
                 return
             guest.role = role
+            self._note_editor(guest)
             self.presence.update(number, role=str(role))
             self._send({"role": int(role), "visitor": number})
 
@@ -105,7 +116,9 @@ class OpenRoom:
         for guest in self.guests():
             if guest.screen.is_watched():
                 self.presence.touch(guest.number)
-        seconds = self._connection.busy_for() if self._connection else 0.0
+        self.presence.note_time()
+        connection = self._connection
+        seconds = connection.busy_for() if connection else 0.0
         if seconds > LIMIT:
             self._stop(_TOO_SLOW)
             return
@@ -115,7 +128,7 @@ class OpenRoom:
     def close(self, text: str = "") -> None:
         """End the process; with a text every page shows that in place of the board."""
         with self._lock:
-            self.is_closed = True
+            self.is_closed, self._last_word = True, text
             if self._connection:
                 self._connection.close()
             for guest in self._guests.values():
@@ -126,7 +139,7 @@ class OpenRoom:
     def keep(self, message: Mapping[str, Any]) -> None:
         """Store an entry of the log, and tell the room of it."""
         entry = message["log"]
-        verify_entry(entry, {guest.principal.user_id for guest in self.guests() if guest.role >= ProjectRole.EDITOR})
+        verify_entry(entry, self._editors)
         append_entry(self._store, self.source.room_id, entry, message["digest"])
         self._head = entry["body"].get("head", self._head)
         self.presence.say(entry["author"], message["says"])
@@ -144,66 +157,50 @@ class OpenRoom:
 
     def save(self, visitor: int, message: Mapping[str, Any]) -> None:
         """Put a plan into the gallery."""
-        guest = self._guests.get(visitor)
-        if guest is None:
-            return
-        try:
-            place = self._actions.save(self.source, guest, message)
-        except WorkbenchError as error:
-            show_notice(guest.screen, "This plan was not put into the gallery", str(error))
-            return
-        show_notice(guest.screen, "In the gallery", f"This plan is in the gallery of {self.source.project}.", [["open", "Show it", place]])
+        if (guest := self._guests.get(visitor)) is not None:
+            save_plan(self._actions, self.source, guest, message)
 
     def work(self, message: Mapping[str, Any]) -> None:
-        """Submit a run as a job, or ask for one to be ended; on a thread, for the queue is in the store."""
-        threading.Thread(target=self._work, args=(message,), daemon=True, name="job").start()
-
-    def _work(self, message: Mapping[str, Any]) -> None:
-        number = message.get("cancel", message.get("job"))
-        guest = self._guests.get(message["visitor"] if "run" in message else self._runs.get(number, 0))
-        if guest is None:
-            return
-        try:
-            if "run" in message:
-                self._runs[number] = guest.number
-                self._actions.run(self.source, guest, message, self._tell_job)
-            else:
-                self._actions.cancel(guest, number, self._tell_job)
-        except WorkbenchError as error:
-            self._tell_job({"job": number, "problem": {"message": error.message, "ways_out": list(error.ways_out)}})
-
-    def _pass_on_job(self, message: Mapping[str, Any]) -> None:
-        """What happened to a job goes to the process, and its end into what people did."""
-        self._send(message)
-        guest = self._guests.get(self._runs.get(message["job"], 0))
-        if guest is not None and message.get("state") in ENDED:
-            self.presence.say(guest.principal.user_id, f"run {message['state']}; its figures are in the gallery")
+        """Submit a run as a job, or ask for one to be ended."""
+        self._runs.handle(message)
 
     def see(self, visitor: int, view: Mapping[str, Any]) -> None:
         """What a visitor sees now; whoever follows them sees it too."""
-        if self.presence.update(visitor, tab=view["tab"], selected=view["selected"]) is not None:
+        if self.presence.update(visitor, tab=str(view["tab"])[:80], selected=str(view["selected"])[:2000]) is not None:
             for person in self.presence.people():
                 if person.following == visitor:
                     self._lead(person.visitor, visitor)
 
     def ended(self, connection: RoomConnection) -> None:
         """The process died: another one replays the log, and says what happened."""
-        reason = self._stopped or self._reason(connection)
-        self._actions.forget_jobs(self._tell_job)
-        self._runs.clear()
+        reason, lost = self._stopped or self._reason(connection), "so what was done last may not have been done"
+        if connection.failure is not None:
+            lost = "so it was not done"
+        self._runs.forget()
         with self._lock:
-            now, self._connection, self._stopped = time.monotonic(), None, ""
-            self._deaths = [*(each for each in self._deaths if now - each < WITHIN), now]
+            self._connection = None
+            deaths = self._note_death(connection)
             if self.is_closed:
                 return
-            if len(self._deaths) >= MOST_DEATHS or not self._guests:
-                self.close(f"{reason}, and so it did {MOST_DEATHS} times within {WITHIN:.0f} s. Reload the page to try once more.")
+            if deaths >= MOST_DEATHS:
+                self.close(f"{reason}; that happened {MOST_DEATHS} times within {WITHIN:.0f} s. Reload the page to try once more.")
                 return
-        self._begin(reason)
+            if not self._guests:
+                self.close()
+                return
+        self._begin(f"{reason}, {lost}. Everything before it is here.")
+
+    def _note_death(self, connection: RoomConnection) -> int:
+        """How often it died lately: what somebody stopped is not counted, and what never opened is not forgotten."""
+        now, was_open = time.monotonic(), connection.opened.done() and not connection.opened.cancelled()
+        if self._stopped != _STOPPED:
+            self._deaths = [*(each for each in self._deaths if now - each < WITHIN or not was_open), now]
+        self._stopped = ""
+        return len(self._deaths)
 
     def _reason(self, connection: RoomConnection) -> str:
         if connection.failure is not None:
-            return "What was done last could not be stored, so it was not done"
+            return "What was done last could not be stored"
         return connection.planner.reason(connection.pid)
 
     def _begin(self, died: str) -> None:
@@ -214,12 +211,19 @@ class OpenRoom:
         try:
             source = read_room(self._store, self.source.room_id)
             connection = RoomConnection(self._planners.connect(source.program), self._queue, self)
-        except WorkbenchError as error:
-            self.close(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever failed, the people wait for a word
+            self.close(problem_text(error))
             return
         room = {"document": source.document, "name": source.name, "log": source.log, "time_limit": self._time_limit}
         connection.send({"room": room})
-        problem = connection.opened.result()
+        try:
+            problem = connection.opened.result(LIMIT)
+        except CancelledError:  # it died, and `ended` begins another
+            return
+        except TimeoutError:
+            self.close(f"Opening this room took longer than {LIMIT:.0f} s and was stopped. Reload the page to try once more.")
+            connection.kill()
+            return
         if problem is not None:
             connection.close()
             self.close(str(WorkbenchError(problem["message"], problem["ways_out"])))
@@ -228,43 +232,38 @@ class OpenRoom:
 
     def _connect_guests(self, connection: RoomConnection, died: str) -> None:
         with self._lock:
-            if self.is_closed:
+            if self.is_closed or connection.is_closed:  # it died in this moment, and `ended` begins another
                 connection.close()
                 return
-            self._connection = connection
+            self._connection, self._editors = connection, set()
             for guest in self._guests.values():
+                self._note_editor(guest)
                 connection.send(guest.entering())
                 if died:
-                    text = f"{died}, so what was done last may not have been done. Everything before it is here."
-                    show_notice(guest.screen, "The room was started again", text)
+                    show_notice(guest.screen, "The room was started again", died)
+
+    def _note_editor(self, guest: RoomGuest) -> None:
+        """What somebody did is still under way when they leave, or may edit no more."""
+        if guest.role >= ProjectRole.EDITOR:
+            self._editors.add(guest.principal.user_id)
 
     def _hear(self, guest: RoomGuest, message: Mapping[str, Any]) -> None:
         heard = message.get("heard", {})
         if heard.get("kind") == "stop":
-            self._stop(_STOPPED)
+            self._stop_for(guest)
         elif heard.get("kind") == "follow":
             self._follow(guest.number, heard.get("visitor"))
         elif heard.get("kind") == "branch":
-            self._branch(guest)
+            branch_off(self._actions, self.source, guest)
         elif heard.get("kind") == "go":
             self._send({"gesture": {"verb": "go", "number": heard.get("node")}, "visitor": guest.number})
         elif "gesture" in message or "heard" in message:
             self.presence.touch(guest.number)
-            self.presence.update(guest.number, hand=_held_dimension(message.get("gesture", {})))
+            self.presence.hold(guest.number, held_dimension(message.get("gesture", {})))
             self._send({**message, "visitor": guest.number})
 
-    def _branch(self, guest: RoomGuest) -> None:
-        try:
-            place = self._actions.branch(self.source, guest)
-        except WorkbenchError as error:
-            show_notice(guest.screen, "This room has no branch yet", str(error))
-            return
-        text = "It begins with this room's history, and what you do there changes nothing here."
-        show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]])
-
     def _follow(self, visitor: int, leader: object) -> None:
-        known = {person.visitor for person in self.presence.people()} - {visitor}
-        chosen = leader if isinstance(leader, int) and leader in known else 0
+        chosen = leader_for(self.presence, visitor, leader)
         self.presence.update(visitor, following=chosen)
         if chosen:
             self._lead(visitor, chosen)
@@ -272,12 +271,9 @@ class OpenRoom:
     def _lead(self, follower: int, leader: int) -> None:
         """Open what the leader sees on the follower's board."""
         mine, theirs = self.presence.person(follower), self.presence.person(leader)
-        if mine is None or theirs is None:
-            return
-        if theirs.tab and mine.tab != theirs.tab:
-            self._send({"gesture": {"verb": "open", "tab": theirs.tab}, "visitor": follower})
-        if mine.selected != theirs.selected:
-            self._send({"gesture": {"verb": "select", "path": theirs.selected or mine.selected}, "visitor": follower})
+        if mine is not None and theirs is not None:
+            for gesture in gestures_of_following(mine, theirs):
+                self._send({"gesture": gesture, "visitor": follower})
 
     def _show_presence(self) -> None:
         shared = {**self.presence.state(), "name": self.source.name, "project": self.source.project, "head": self._head}
@@ -292,21 +288,20 @@ class OpenRoom:
             if self._connection:
                 self._connection.send(message)  # else the guests enter when there is a process
 
+    def _stop_for(self, guest: RoomGuest) -> None:
+        """It stops for all: a viewer does not."""
+        try:
+            require(guest.role, ProjectRole.EDITOR, "stop what a room is at")
+        except ForbiddenError as error:
+            show_notice(guest.screen, "It goes on", str(error))
+        else:
+            self._stop(_STOPPED)
+
     def _stop(self, reason: str) -> None:
-        self._stopped = reason
-        if self._connection:
-            self._connection.kill()
-
-
-def _head_of(source: RoomSource) -> int:
-    """The number of the plan that is present at the end of a log."""
-    return next((each["body"]["head"] for each in reversed(source.log) if "head" in each["body"]), 0)
-
-
-def _held_dimension(gesture: Mapping[str, Any]) -> str:
-    """The dimension that a hand holds over a zone, before it lets go."""
-    held = gesture.get("dim") if gesture.get("ahead") else ""
-    return held[:80] if isinstance(held, str) else ""
+        with self._lock:
+            if self._connection:
+                self._stopped = reason
+                self._connection.kill()
 
 
 def _to_nobody(_message: Mapping[str, Any]) -> None:

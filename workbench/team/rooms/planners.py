@@ -3,7 +3,6 @@
 The server itself imports neither JAX nor anybody's code; it passes messages.
 """
 
-import asyncio
 import os
 import signal
 import socket
@@ -20,13 +19,11 @@ from workbench.app.processes.process_connection import ENDING
 from workbench.errors import WorkbenchError
 from workbench.team.programs.launch import sandboxed_planner_command
 from workbench.team.programs.registry import ProgramRegistry
-from workbench.team.rooms.room_connection import DescribeConnection, StartedPlanner
-from workbench.team.store.store import digest_of
+from workbench.team.rooms.document_describers import DocumentDescribers
+from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.store.tables import RegisteredProgram
 from workbench.team.web.services import DescribedPlan
 
-MOST_SECONDS = 60.0
-"""Seconds that describing a document may take."""
 _ROOM = "workbench.team.planning.room_process:serve_room"
 _BROKER = "workbench.team.planning.partition_broker"
 
@@ -41,8 +38,7 @@ class Planners:
         self._forking = ForkServer(_ROOM)
         self._broker = PartitionBroker()
         self._programs = programs
-        self._lock = threading.Lock()
-        self._describing: DescribeConnection | None = None
+        self._describers = DocumentDescribers(self.connect)
 
     def connect(self, program: RegisteredProgram | None) -> StartedPlanner:
         """A new process, for a room or a document about this program, `None` for the zoo. Raises `WorkbenchError` for a program that may
@@ -73,14 +69,11 @@ class Planners:
 
     async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
         """Validate a document, and say what the gallery keeps of it. Raises `WorkbenchError`."""
-        found = await asyncio.to_thread(self._describe, text, program)
-        return described_plan(found)
+        return described_plan(await self._describers.describe(text, program))
 
     def close(self) -> None:
         """End those that start others; a room's process ends with its connection."""
-        with self._lock:
-            if self._describing:
-                self._describing.close()
+        self._describers.close()
         self._broker.close()
         self._forking.close()
 
@@ -93,39 +86,30 @@ class Planners:
             return "Something killed the process of this room (SIGKILL), as Linux does when memory runs out"
         return f"The process of this room ended by {signal.Signals(-status).name}: the compiler that plans for it failed, or memory ran out"
 
-    def _describe(self, text: str, program: RegisteredProgram | None) -> Mapping[str, Any]:
-        if program is not None:
-            return self._describe_apart(text, program)
-        with self._lock:
-            if self._describing is None or self._describing.is_closed:
-                self._describing = DescribeConnection(self.connect(None))
-            describing = self._describing
-        return _wait(describing, text)
-
-    def _describe_apart(self, text: str, program: RegisteredProgram) -> Mapping[str, Any]:
-        describing = DescribeConnection(self.connect(program))
-        try:
-            return _verified(_wait(describing, text), program)
-        finally:
-            describing.close()
-
 
 class PartitionBroker:
     """The process that asks XLA's partitioner for all rooms of the zoo (`team.planning.partition_broker`)."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
-        self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
-            [sys.executable, "-P", "-m", _BROKER, str(theirs.fileno())], pass_fds=(theirs.fileno(),), env=environment
-        )
-        theirs.close()
         self._sending = threading.Lock()
+        self._begin()
 
     def attach(self, connection: socket.socket) -> None:
-        """Hand over its end of a connection to a room's process. Without a broker that room shows planned figures."""
+        """Hand over its end of a connection to a room's process. One that has ended is begun anew; without one a room shows planned
+        figures."""
         with connection, self._sending, suppress(OSError):
+            if self._process.poll() is not None:
+                self._control.close()
+                self._begin()
             socket.send_fds(self._control, [b"c"], [connection.fileno()])
+
+    def _begin(self) -> None:
+        self._control, theirs = socket.socketpair()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
+                [sys.executable, "-P", "-m", _BROKER, str(theirs.fileno())], pass_fds=(theirs.fileno(),), env=environment
+            )
 
     def close(self) -> None:
         """End it."""
@@ -134,25 +118,10 @@ class PartitionBroker:
         self._process.wait()
 
 
-def _verified(record: Mapping[str, Any], program: RegisteredProgram) -> Mapping[str, Any]:
-    """What a process says that runs somebody's code is believed of its own program alone."""
-    if record.get("target") != program.target or record.get("digest") != digest_of(str(record.get("document"))):
-        raise WorkbenchError(f"The program `{program.name}` describes another plan than its own.", ["ask an owner to look at it"])
-    return record
-
-
 def described_plan(record: Mapping[str, Any]) -> DescribedPlan:
-    """The description in a process's message."""
-    fields = {name: record[name] for name in DescribedPlan.__dataclass_fields__}
-    return DescribedPlan(**{**fields, "dims": tuple(fields["dims"])})
-
-
-def _wait(describing: DescribeConnection, text: str) -> Mapping[str, Any]:
-    answer = describing.ask(text)
+    """The description in a process's message. Raises `WorkbenchError` for what is none."""
     try:
-        return answer.result(MOST_SECONDS)
-    except TimeoutError:
-        describing.kill()
-        raise WorkbenchError(
-            f"Reading this document took longer than {MOST_SECONDS:.0f} s and was stopped.", ["plan a smaller program", "ask again later"]
-        ) from None
+        fields = {name: record[name] for name in DescribedPlan.__dataclass_fields__}
+        return DescribedPlan(**{**fields, "dims": tuple(fields["dims"])})
+    except (LookupError, TypeError):
+        raise WorkbenchError("The process that read this plan sent what describes none.", ["try once more"]) from None

@@ -11,6 +11,8 @@ LEAST_PAUSE = 0.1
 """Seconds between two messages about it."""
 GONE_AFTER = 5.0
 """Seconds after the last sign of a browser until somebody is shown no more."""
+HELD_FOR = 5.0
+"""Seconds after which a hand that was not heard of again holds nothing: a drag that is given up says nothing."""
 MOST_SAID = 30
 COLOURS = ("#3b5ed1", "#b3420e", "#0a7d57", "#a3309a", "#8a6100", "#00738a", "#c02654", "#5d5f00", "#5b3fc4", "#4f6d1f")
 """Of people, each readable under white text."""
@@ -31,6 +33,7 @@ class PresentPerson:
     hand: str = ""
     following: int = 0
     last_seen: float = 0.0
+    held_at: float = 0.0
 
     def as_state(self, now: float) -> dict[str, Any]:
         """As a page shows it."""
@@ -57,6 +60,7 @@ class RoomPresence:
         self._colours: dict[str, str] = {}
         self._said: deque[SaidEdit] = deque(maxlen=MOST_SAID)
         self._timer: threading.Timer | None = None
+        self._away: frozenset[int] = frozenset()
 
     def enter(self, visitor: int, user_id: str, display: str, role: str) -> PresentPerson:
         """Somebody opens the room's page."""
@@ -95,6 +99,23 @@ class RoomPresence:
         if person is not None and was_away:
             self.changed()
 
+    def hold(self, visitor: int, dim: str) -> None:
+        """A hand holds a dimension over a zone; none for an empty one."""
+        person = self.person(visitor)
+        if person is not None and (dim or person.hand):
+            self.update(visitor, hand=dim, held_at=time.monotonic())
+
+    def note_time(self) -> None:
+        """Called every second: hands that hold nothing any more, as far as is known, and people who have gone away."""
+        now = time.monotonic()
+        for person in self.people():
+            if person.hand and now - person.held_at > HELD_FOR:
+                self.update(person.visitor, hand="")
+        away = frozenset(person.visitor for person in self.people() if now - person.last_seen > GONE_AFTER)
+        if away != self._away:
+            self._away = away
+            self.changed()
+
     def say(self, user_id: str, text: str) -> None:
         """Somebody did something."""
         with self._lock:
@@ -131,3 +152,9 @@ class RoomPresence:
         with self._lock:
             self._timer = None
         self._publish()
+
+
+def held_dimension(gesture: Mapping[str, Any]) -> str:
+    """The dimension that a hand holds over a zone, before it lets go."""
+    held = gesture.get("dim") if gesture.get("ahead") else ""
+    return held[:80] if isinstance(held, str) else ""

@@ -53,7 +53,8 @@ class RoomListener(Protocol):
 
 
 class RoomConnection(ProcessConnection):
-    """`opened` is known once the log is replayed: `None`, or what went wrong. `failure` is why the log could not be stored."""
+    """`opened` is known once the log is replayed: `None`, or what went wrong; it is cancelled where the process ends before that. `failure`
+    is why the log could not be stored."""
 
     def __init__(self, planner: StartedPlanner, queue: JobQueue, listener: RoomListener) -> None:
         super().__init__(planner.connection, planner.end, MOST_BYTES)
@@ -83,8 +84,7 @@ class RoomConnection(ProcessConnection):
 
     def handle_end(self) -> None:
         self._places.leave_all()
-        if not self.opened.done():
-            self.opened.set_result({"message": "The process of this room ended before it was open.", "ways_out": ["reload the page"]})
+        self.opened.cancel()
         if not self.is_closed:
             self.is_closed = True
             self._listener.ended(self)

@@ -20,6 +20,7 @@ from workbench.team.store.store import Store
 IDLE_FOR, MOST_ROOMS = 600.0, 200
 """Seconds that a room without people keeps its process, and how many rooms are open at once."""
 LOOK = 1.0  # seconds between two checks of all rooms
+ROLES_LOOK = 10  # of these checks, between two of everybody's role: links expire
 RUN_LIMIT = 1800.0  # seconds of a run or compilation from a board
 
 _log = logging.getLogger(__name__)
@@ -53,8 +54,9 @@ class RoomHub:
         role = role_of(self._store, principal, room_id)
         if role is None:
             raise MissingError("room", room_id)
-        room = self._room(room_id)
-        return GuestPage(room, room.enter(principal, role, screen))
+        while (number := (room := self._room(room_id)).enter(principal, role, screen)) is None:
+            """That one was just ended: the next one is new."""
+        return GuestPage(room, number)
 
     async def access_changed(self, room_id: str) -> None:
         """Somebody's role in a room may be another now, or the room was closed."""
@@ -113,12 +115,16 @@ class RoomHub:
             return None
 
     def _watch(self) -> None:
+        looks = 0
         while not self._is_closed.wait(LOOK):
+            looks += 1
             with self._lock:
                 rooms = list(self._rooms.values())
             for room in rooms:
                 try:
                     room.look()
+                    if looks % ROLES_LOOK == 0:
+                        self._verify_roles(room)
                 except Exception:  # noqa: BLE001 - the other rooms are looked after in any case
                     _log.exception("A room could not be looked after.")
             self._end_idle()

@@ -1,10 +1,33 @@
 """What the people in a room are told, above their boards or in place of them."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.core.public_error_text import describe_error
+from workbench.errors import WorkbenchError
 from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_screen import RoomScreen
+
+_log = logging.getLogger(__name__)
+
+
+def problem_text(error: Exception) -> str:
+    """What went wrong, for people; what is not in their words also goes to the log."""
+    return str(_in_words(error))
+
+
+def as_problem(error: Exception) -> dict[str, Any]:
+    """The same for a room's process."""
+    shown = _in_words(error)
+    return {"message": shown.message, "ways_out": list(shown.ways_out)}
+
+
+def _in_words(error: Exception) -> WorkbenchError:
+    if isinstance(error, WorkbenchError):
+        return error
+    _log.error("Something failed in a room", exc_info=error)
+    return WorkbenchError(f"The server itself failed: {describe_error(error)[:300]}", ["try once more", "ask its administrator"])
 
 
 def show_notice(screen: RoomScreen, title: str, text: str, choices: Sequence[Sequence[str]] = ()) -> None:

@@ -32,6 +32,11 @@ class RoomSource:
     log: tuple[Mapping[str, Any], ...]
     program: RegisteredProgram | None
 
+    @property
+    def head(self) -> int:
+        """The number of the plan that is present at the end of the log."""
+        return next((each["body"]["head"] for each in reversed(self.log) if "head" in each["body"]), 0)
+
 
 def read_room(store: Store, room_id: str) -> RoomSource:
     """A room as the store has it. Raises `WorkbenchError` for one that is not there, was closed, or whose program may not run."""

@@ -1,0 +1,30 @@
+"""What somebody asks of the server from a room's page, with a notice of what came of it: the room goes on, whatever fails."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.team.rooms.room_actions import RoomActions
+from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_notices import problem_text, show_notice
+from workbench.team.rooms.room_records import RoomSource
+
+
+def save_plan(actions: RoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
+    """Put a plan that the room's process describes into the gallery."""
+    try:
+        place = actions.save(source, guest, message)
+    except Exception as error:  # noqa: BLE001
+        show_notice(guest.screen, "This plan was not put into the gallery", problem_text(error))
+        return
+    show_notice(guest.screen, "In the gallery", f"This plan is in the gallery of {source.project}.", [["open", "Show it", place]])
+
+
+def branch_off(actions: RoomActions, source: RoomSource, guest: RoomGuest) -> None:
+    """Make a room of the person's own with this room's history."""
+    try:
+        place = actions.branch(source, guest)
+    except Exception as error:  # noqa: BLE001
+        show_notice(guest.screen, "This room has no branch yet", problem_text(error))
+        return
+    text = "It begins with this room's history, and what you do there changes nothing here."
+    show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]])
