@@ -12,7 +12,7 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board import open_tab_part
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.open_tab_part import SHARED_TABS
-from workbench.widgets.board.shared_states import MOST_NAMES, MOST_SUBJECTS, SharedList, SharedStates, json_text, shared_states
+from workbench.widgets.shared_states import MOST_NAMES, MOST_SUBJECTS, SharedList, SharedStates, json_text, shared_states
 
 
 class Page:

@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from workbench.widgets.board.shared_states import SharedList
-from workbench.widgets.board.shared_states import json_text as _text
+from workbench.widgets.shared_states import SharedList
+from workbench.widgets.shared_states import json_text as _text
 
 WHOLE = "told"
 """The entry of a state that counts how often a page asked for it again (`Answers.revision`): it then gets all of it."""
@@ -40,14 +40,14 @@ def _find_others(before: list[Any], after: list[Any]) -> Any:
     return [after] if 2 * len(others) > len(after) else others or None
 
 
-class _Entry(NamedTuple):
+class _SentEntry(NamedTuple):
     """An entry of a state that was sent: its text, and the list if other windows are sent the same one."""
 
     text: str
     shared: SharedList | None
 
 
-_Entries = dict[str, _Entry]
+_Entries = dict[str, _SentEntry]
 _NOTHING: tuple[int, _Entries] = (0, {})
 
 
@@ -82,10 +82,10 @@ class SentParts:
 
 
 def _entries(state: Mapping[str, Any]) -> _Entries:
-    return {key: _Entry(_text(value), value if isinstance(value, SharedList) else None) for key, value in state.items()}
+    return {key: _SentEntry(_text(value), value if isinstance(value, SharedList) else None) for key, value in state.items()}
 
 
-def _change_text(before: _Entry, after: _Entry) -> str | None:
+def _change_text(before: _SentEntry, after: _SentEntry) -> str | None:
     """The change from one entry to another as text; between two shared ones it is found once for all windows."""
     if before.text is after.text or before.text == after.text:
         return None
@@ -97,6 +97,6 @@ def _change_text(before: _Entry, after: _Entry) -> str | None:
     return known[1]
 
 
-def _find_text(before: _Entry, after: _Entry) -> str | None:
+def _find_text(before: _SentEntry, after: _SentEntry) -> str | None:
     change = find_changes(json.loads(before.text), json.loads(after.text))
     return None if change is None else _text(change)

@@ -26,7 +26,6 @@ from workbench.widgets.board.precompute_drops import foresee
 from workbench.widgets.board.previous_figures import FigureHistory
 from workbench.widgets.board.publishing import Publish, Publisher
 from workbench.widgets.board.recipes_panel import RecipesPanel
-from workbench.widgets.board.shared_states import shared_states
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.deferring import Defer, at_once
@@ -43,6 +42,7 @@ from workbench.widgets.run.board_jobs import Ended, Jobs
 from workbench.widgets.run.calibration import Calibration
 from workbench.widgets.run.job_handlers import job_handlers
 from workbench.widgets.run.runner import Runner
+from workbench.widgets.shared_states import shared_states
 from workbench.widgets.tabs.history_tab import HistoryPanel
 from workbench.widgets.tabs.propagation import find_suggested_edit
 from workbench.widgets.tabs.resharding import try_edits

@@ -24,8 +24,8 @@ from workbench.widgets.board.figure_record import Figure
 from workbench.widgets.board.hardware_picker import hardware_state
 from workbench.widgets.board.key_figures import figure_states, figures
 from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name
-from workbench.widgets.board.shared_states import SharedList, SharedStates
 from workbench.widgets.board.tier_marks import settling_record
+from workbench.widgets.shared_states import SharedList, SharedStates
 
 COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (

@@ -8,9 +8,9 @@ from workbench.reports.report import Report
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.shared_states import SharedList, SharedStates
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.shared_states import SharedList, SharedStates
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.question_answers import why
 from workbench.widgets.tabs.shown_stage import shown_stage
