@@ -132,7 +132,7 @@ function render({ model, el }) {
   };
   const show = () => {
     /** @type {Room} */
-    const room = model.get("room");
+    const room = JSON.parse(model.get("room"));
     bar.hidden = !room.people;
     if (!room.people) return;
     const held = people.contains(

@@ -9,16 +9,18 @@ from bokeh.document import Document
 from panel.custom import AnyWidgetComponent
 
 from workbench.app.page.visitor_screen import Screen
+from workbench.app.page.window_channel import part_text
 
 
 class RoomBar(AnyWidgetComponent):  # type: ignore[misc]
-    """`room` is what `RoomPresence.state` gives, and which of the people is `you`; `asked` are the person's requests: `{"kind": "follow",
-    "visitor", "seq"}` and `{"kind": "branch", "seq"}`."""
+    """`room` is what `RoomPresence.state` gives, and which of the people is `you`, as a JSON text: Bokeh would visit each value of a
+    dictionary, on the event loop of all. `asked` are the person's requests: `{"kind": "follow", "visitor", "seq"}` and `{"kind": "branch",
+    "seq"}`."""
 
     _debounce = 1
     _esm = (Path(__file__).parent / "room_bar.js").read_text(encoding="utf-8")
 
-    room = param.Dict(default={})
+    room = param.String(default="{}")
     asked = param.Dict(default={})
 
     @classmethod
@@ -41,7 +43,7 @@ class RoomScreen(Screen):
         self.call(lambda: self._show_room(room))
 
     def _show_room(self, room: Mapping[str, Any]) -> None:
-        self._bar.room = dict(room)
+        self._bar.room = part_text(room)
         others = [each for each in room["people"] if each["visitor"] != room["you"] and not each["away"]]
         if self.board:
             colleagues = [{"name": each["display"], **{name: each[name] for name in ("colour", "selected", "hand")}} for each in others]
