@@ -42,7 +42,7 @@ def init(options: argparse.Namespace) -> None:
 def serve(options: argparse.Namespace) -> None:
     """Serve until interrupted, or ended with SIGTERM."""
     with _opened(options, make=True) as (store, config):  # its tables are of this version now
-        hint = _hint_of_first_person(store, options)
+        hint = _hint_of_first_person(store, options) if config.sign_in.get("local", True) else ""
     with _server_packages():
         from workbench.team.serve import serve
     serve(config, on_ready=lambda _: print(f"The team's server is at {config.public_address}{hint}", flush=True))
