@@ -1,5 +1,6 @@
 """Who is in a project, and with which role. There is always an owner who is active."""
 
+import asyncio
 from typing import Any
 
 from sqlalchemy import select
@@ -10,8 +11,8 @@ from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.people_records import user_of_name
 from workbench.team.actions.persons.me import verify_owner_remains
 from workbench.team.actions.schemas import FLAG, NOTHING, ROLE, TEXT, TIME, list_of, record
-from workbench.team.store.store import now
-from workbench.team.store.tables import Member, User
+from workbench.team.store.store import Store, now
+from workbench.team.store.tables import Member, StoredRoom, User
 
 _MEMBER = record({"name": TEXT, "display": TEXT, "role": ROLE, "since": TIME, "active": FLAG})
 
@@ -53,6 +54,18 @@ def _record(held: Member, user: User) -> dict[str, Any]:
     return {"name": user.name, "display": user.display, "role": held.role, "since": held.since, "active": user.active}
 
 
+async def _announce(call: Call, _answer: Any) -> None:
+    """Whoever is in a room of the project may do there from now on what the new role allows."""
+    if call.services.rooms is not None:
+        for room_id in await asyncio.to_thread(_open_rooms, call.services.store, call.project.id):
+            await call.services.rooms.access_changed(room_id)
+
+
+def _open_rooms(store: Store, project_id: str) -> list[str]:
+    with store.read() as session:
+        return list(session.scalars(select(StoredRoom.id).where(StoredRoom.project_id == project_id, StoredRoom.closed.is_(None))))
+
+
 _OWNER = member(ProjectRole.OWNER)
 
 ACTIONS = (
@@ -76,6 +89,7 @@ ACTIONS = (
         _MEMBER,
         _set,
         body=record({"role": ROLE}),
+        afterwards=_announce,
     ),
     Action(
         "members.remove",
@@ -86,5 +100,6 @@ ACTIONS = (
         "manage",
         NOTHING,
         _remove,
+        afterwards=_announce,
     ),
 )
