@@ -141,12 +141,10 @@ def move_store(options: argparse.Namespace) -> None:
 
 def _hint_of_first_person(store: "Store", options: argparse.Namespace) -> str:
     """What to do where nobody has an account; empty otherwise."""
-    from sqlalchemy import select
-
-    from workbench.team.store.tables import User
+    from workbench.team.accounts.people import count_users
 
     with store.read() as session:
-        if session.scalars(select(User.id).limit(1)).first() is not None:
+        if count_users(session):
             return ""
     place = f" --data {shlex.quote(options.data)}" if options.data else ""
     return f"\nNobody has an account yet. In another terminal: workbench team{place} user add NAME --admin"

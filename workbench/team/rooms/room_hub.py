@@ -115,15 +115,15 @@ class RoomHub:
             return None
 
     def _watch(self) -> None:
-        looks = 0
+        rounds = 0
         while not self._is_closed.wait(LOOK):
-            looks += 1
+            rounds += 1
             with self._lock:
                 rooms = list(self._rooms.values())
             for room in rooms:
                 try:
                     room.look()
-                    if looks % ROLES_LOOK == 0:
+                    if rounds % ROLES_LOOK == 0:
                         self._verify_roles(room)
                 except Exception:  # noqa: BLE001 - the other rooms are looked after in any case
                     _log.exception("A room could not be looked after.")
