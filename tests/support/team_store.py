@@ -81,6 +81,7 @@ def _add_rooms(world: TeamWorld, things: dict[str, Any], named: str) -> None:
         for who, name, place in (("ada", "Tuesday's review", 2), ("ed", "Less memory", 3), ("ed", "Long over", 0))
     ]
     things["rooms"] = [each["id"] for each in rooms]
+    world.services.rooms.present += [world.people["ada"], world.people["rosa"]]
     world.do("rooms.update", "ed", {"closed": True}, room=rooms[2]["id"])
     world.do("comments.add", "ed", {"node": 0, "text": f"Why the model axis?{named}"}, room=rooms[0]["id"])
     bodies = (

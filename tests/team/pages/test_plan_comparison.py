@@ -1,5 +1,6 @@
 """Plans beside each other, from what the action answers."""
 
+from workbench.team.pages.plan_cards import STEP_TIME, PlanCard
 from workbench.team.pages.plan_comparison import read_comparison
 
 
@@ -74,3 +75,15 @@ def test_pictures_have_the_letters_of_the_columns():
 def test_a_figure_of_nothing_has_no_place_on_a_scale():
     front = [{"digest": "a" * 64, "peak_bytes": 0.0, "step_seconds": 1.0, "tiers": [], "is_best": True}]
     assert read_comparison(answer(front=front)).memory_by_time == ()
+
+
+def test_a_run_on_a_processor_says_nothing_of_the_devices_that_a_plan_is_for():
+    own = {"id": "a", "name": "", "note": "", "digest": "", "target": "", "mesh": "", "devices": 4, "layout": "", "created": 0.0}
+    figures = {"planned": {"step_seconds": 1e-5}, "measured": {"step_seconds": 1e-2, "device_kind": "cpu"}}
+    card = PlanCard(**own, dims=(), author="", hardware="TPU v5e 2x2", figures=figures)
+    known = card.known(STEP_TIME)
+    assert known is not None
+    assert (known.value, known.tier) == (1e-5, "planned")
+    on_processor = PlanCard(**own, dims=(), author="", hardware="", figures=figures).known(STEP_TIME)
+    assert on_processor is not None
+    assert on_processor.tier == "measured"

@@ -132,6 +132,8 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
 def _measured(digests: Sequence[str], figures: Sequence[TierFigures]) -> Iterator[dict[str, Any]]:
     for digest, each in zip(digests, figures, strict=True):
         predicted, measured = _surest(each, "step_seconds", TIERS[:-1]), _surest(each, "step_seconds", TIERS[-1:])
+        if isinstance(own := each.get(TIERS[-1], {}).get("predicted_seconds"), int | float):
+            predicted = own, TIERS[-1]  # of the devices that it ran on, whatever the plan is for
         if predicted is not None and measured is not None:
             yield {"digest": digest, "predicted_seconds": predicted[0], "measured_seconds": measured[0]}
 

@@ -135,8 +135,11 @@ def _priced(rows: dict[str, StoredFigures], hardware: str, prices: dict[str, flo
 
 
 def _dollars(values: dict[str, Any], hardware: str, prices: dict[str, float]) -> dict[str, Any]:
+    """Not of a step that was measured on a processor in place of the devices that the plan is for."""
     seconds = values.get("step_seconds")
-    return {"dollars": dollars_of_steps(hardware, seconds, prices)} if isinstance(seconds, int | float) else {}
+    if values.get("device_kind") == "cpu" or not isinstance(seconds, int | float):
+        return {}
+    return {"dollars": dollars_of_steps(hardware, seconds, prices)}
 
 
 def _tried(session: DatabaseSession, entries: Iterable[GalleryEntry]) -> dict[tuple[str, str], list[dict[str, Any]]]:

@@ -52,7 +52,7 @@ _ROOM = record(
         "touched": TIME,
         "closed": or_none(TIME),
         "role": or_none(ROLE),
-        "people": list_of(TEXT),
+        "people": list_of(PERSON),
         "page": TEXT,
     }
 )
@@ -72,7 +72,7 @@ def room_records(call: Call, rooms: list[StoredRoom]) -> list[dict[str, Any]]:
     """Rooms as answers have them."""
     session, ids = call.session, [each.id for each in rooms]
     present = {each: call.services.rooms.people_in(each) if call.services.rooms is not None else () for each in ids}
-    people = people_by_id(session, (each.by for each in rooms))
+    people = people_by_id(session, (*(each.by for each in rooms), *(user for users in present.values() for user in users)))
     last = _last_of_logs(session, ids)
     slugs = project_slugs(session, (each.project_id for each in rooms))
     wanted = {each.program_id for each in rooms if each.program_id}
@@ -91,7 +91,7 @@ def room_records(call: Call, rooms: list[StoredRoom]) -> list[dict[str, Any]]:
             "touched": each.touched,
             "closed": each.closed,
             "role": str(call.found.role) if call.found.role else None,
-            "people": list(present[each.id]),
+            "people": [people[user] for user in present[each.id] if user in people],
             "page": call.services.url(f"/room/{each.id}"),
         }
         for each in rooms

@@ -27,7 +27,10 @@ class HomePage(PageHandler):
 
     async def _rooms(self, project: Any) -> list[Any]:
         found = await self.ask("rooms.list", {"limit": str(_MOST_ROWS)}, project=project["slug"])
-        return [{**each, "project_name": project["name"], "present": each["people"]} for each in found["items"]]
+        return [
+            {**each, "project_name": project["name"], "present": [person["display"] for person in each["people"]]}
+            for each in found["items"]
+        ]
 
     async def _jobs(self, project: Any) -> list[Any]:
         mine = {"author": self.require_principal().name, "limit": str(_MOST_ROWS)}

@@ -7,7 +7,7 @@ from typing import Any
 from workbench.team.jobs.job_result import figures_of
 from workbench.team.pages.home_page import plan_name
 from workbench.team.pages.page_words import write_bytes, write_dollars, write_seconds, write_span
-from workbench.team.pages.plan_cards import FIGURE_KINDS, PRICE, FigureKind, PlanCard
+from workbench.team.pages.plan_cards import FIGURE_KINDS, PRICE, STEP_TIME, FigureKind, PlanCard
 from workbench.team.pages.plan_charts import draw_curve
 from workbench.team.store.store import now
 
@@ -83,11 +83,17 @@ def job_figures(job: Record, events: Sequence[Record], card: PlanCard | None) ->
             values["dollars"] = price.value if (price := card.of_tier(PRICE, tier)) else None
         for kind in FIGURE_KINDS:
             if (value := _number(values.get(kind.key))) is not None and kind.name not in (each[0] for each in found):
-                found.append((kind.name, kind.write(value), tier, _predicted_text(kind, card)))
+                found.append((kind.name, kind.write(value), tier, _predicted_text(kind, card, values)))
     return found
 
 
-def _predicted_text(kind: FigureKind, card: PlanCard | None) -> str:
+def _predicted_text(kind: FigureKind, card: PlanCard | None, values: Record) -> str:
+    """What was predicted: for the devices that it ran on where that is known, which need not be those that the plan is for."""
+    own = _number(values.get("predicted_seconds"))
+    if kind is STEP_TIME and own is not None:
+        return f"{write_seconds(own)} was predicted for {values.get('device_kind') or 'them'}"
+    if values.get("device_kind") == "cpu":
+        return f"on {values['device_kind']}"
     before = next((figure for tier in ("partitioned", "planned") if card and (figure := card.of_tier(kind, tier))), None)
     return f"{before.text} was predicted" if before else ""
 
@@ -131,7 +137,7 @@ def figures_text(figures: Record) -> str:
     >>> figures_text({"step_seconds": 0.01, "peak_bytes": 1024, "fits": True, "kernels": [1]})
     'step_seconds 10.0 ms, peak_bytes 1.00 KiB, fits True'
     """
-    writers = {"seconds": write_seconds, "bytes": write_bytes, "dollars": write_dollars}
+    writers = {"seconds": write_seconds, "bytes": write_bytes, "peak": write_bytes, "dollars": write_dollars}
     plain = {key: value for key, value in figures.items() if isinstance(value, int | float | str)}
     return ", ".join(f"{key} {_written(key, value, writers)}" for key, value in plain.items())
 
@@ -149,7 +155,7 @@ def job_facts(job: Record) -> list[tuple[str, str]]:
     options = spec.get("options")
     asked += list(options.items()) if isinstance(options, Mapping) else []
     seconds, agree = _number(summary.get("compile_seconds")), summary.get("shards_agree")
-    asked += [("Ran on", summary.get("device_kind")), ("Compiled in", None if seconds is None else write_span(seconds))]
+    asked += [("Ran on", summary.get("device_kind")), ("Compiled in", None if seconds is None else write_seconds(seconds))]
     asked += [("Equals the unsharded step", None if agree is None else "yes" if agree else "no")]
     return [(str(name), f"{value:,.12g}" if _number(value) is not None else str(value)) for name, value in asked if value not in (None, "")]
 

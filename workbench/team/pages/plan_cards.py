@@ -72,8 +72,13 @@ class PlanCard:
         return cls(**{key: entry[key] for key in (*same, *more)}, **own)
 
     def known(self, kind: FigureKind) -> KnownFigure | None:
-        """The figure as the best tier that has it says it."""
-        return next((found for tier in reversed(TIERS) if (found := self.of_tier(kind, tier))), None)
+        """The figure as the best tier that has it says it; a run on a processor says nothing of the devices that a plan is for."""
+        tiers = (tier for tier in reversed(TIERS) if not self.ran_elsewhere(tier))
+        return next((found for tier in tiers if (found := self.of_tier(kind, tier))), None)
+
+    def ran_elsewhere(self, tier: str) -> bool:
+        """Whether a tier's figures are of this server's processor in place of the plan's own hardware."""
+        return bool(self.hardware) and self.figures.get(tier, {}).get("device_kind") == "cpu"
 
     def of_tier(self, kind: FigureKind, tier: str) -> KnownFigure | None:
         value: Any = self.figures.get(tier, {}).get(kind.key)

@@ -48,7 +48,7 @@ class Rooms(Protocol):
         """How many."""
 
     def people_in(self, room_id: str) -> Sequence[str]:
-        """The names, as others see them, of those who have the room open now."""
+        """The ids of the people who have a room open now."""
 
     async def comments_changed(self, room_id: str) -> None:
         """Somebody wrote a comment in a room, or took one away: show those who are in it."""
