@@ -4,8 +4,11 @@ With names it takes those alone: `python docs/screenshots.py graph memory`. It n
 """
 
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,14 @@ from workbench.documents.fleet_files import parse_fleet
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
+from workbench.team.access import ProjectRole
+from workbench.team.accounts.logins import issue_login
+from workbench.team.accounts.people import add_user, set_role
+from workbench.team.actions.new_projects import add_project
+from workbench.team.actions.plans import keep_plan
+from workbench.team.planning.describe_plan import describe_plan
+from workbench.team.store.store import Store, new_id, now
+from workbench.team.store.tables import StoredRoom
 
 WIDTH, HEIGHT = 1440, 1000
 COLOURS = 256  # of a palette: half the bytes, and no difference to be seen
@@ -149,17 +160,76 @@ def take(browser: Browser, start: Callable[[int], Server], views: Mapping[str, C
     running.stop()
 
 
+PEOPLE = ("ada", "Ada"), ("grace", "Grace")
+
+
+@contextmanager
+def served_rooms(port: int) -> Iterator[tuple[list[str], list[str]]]:
+    """The addresses of rooms of a team's server that runs meanwhile, one for each theme, and the cookies of the two who may enter."""
+    with tempfile.TemporaryDirectory() as data:
+        command = [sys.executable, "-m", "workbench.cli", "team", "--data", data, "serve", "--listen", f"127.0.0.1:{port}"]
+        with subprocess.Popen(command, cwd=ROOT) as server:  # noqa: S603 - this interpreter and this package
+            try:
+                wait_for(f"http://localhost:{port}/readyz")
+                store = Store.open(f"sqlite:///{data}/team.db")
+                rooms, cookies = add_rooms(store)
+                store.close()
+                yield [f"http://localhost:{port}/room/{room}" for room in rooms], cookies
+            finally:
+                server.terminate()
+
+
+def add_rooms(store: Store) -> tuple[list[str], list[str]]:
+    """Two rooms about the plan of the other pictures, and the logins of two people."""
+    rooms, planned = [new_id(), new_id()], plan()
+    described = describe_plan(planned, planned.report())
+    with store.write() as session:
+        people = [add_user(session, name, display) for name, display in PEOPLE]
+        project = add_project(session, "vision", "Vision", owner=people[0].id)
+        set_role(session, project.id, people[1].id, ProjectRole.EDITOR)
+        keep_plan(session, described)
+        session.flush()
+        shared = {"project_id": project.id, "by": people[0].id, "created": now(), "touched": now()}
+        session.add_all(StoredRoom(id=room, name="GPT-2 on sixteen chips", first=described.digest, **shared) for room in rooms)
+        return rooms, [issue_login(session, each.id, "local").secret for each in people]
+
+
+def take_room(browser: Browser) -> None:
+    """A room as one of two people has it, whose colleague edits the plan."""
+    with served_rooms(free_port()) as (addresses, cookies):
+        for theme, address in zip(("light", "dark"), addresses, strict=True):
+            pages = [enter(browser, address, cookie, theme) for cookie in cookies]
+            place(pages[1], "vocab", 2)
+            pages[0].wait_for_timeout(4000)  # what the partitioner says of the edit
+            print(shoot(pages[0], "room", lambda page: page.locator("body"), theme).name)
+            for page in pages:
+                page.context.close()
+
+
+def enter(browser: Browser, address: str, cookie: str, theme: Any) -> Page:
+    """The room's page of a person."""
+    context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=theme, reduced_motion="reduce")
+    context.add_cookies([{"name": "workbench", "value": cookie, "url": address}])
+    page = context.new_page()
+    page.goto(address)
+    page.locator(".wb .card").wait_for(timeout=60_000)
+    tab("tensors")(page)
+    return page
+
+
 def main(names: list[str]) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=system_chromium(), args=["--no-sandbox", "--disable-gpu"])
         for start, views in PAGES.items():
             if wanted := {name: view for name, view in views.items() if not names or name in names}:
                 take(browser, start, wanted)
+        if not names or "room" in names:
+            take_room(browser)
         browser.close()
 
 
 if __name__ == "__main__":
-    known = [name for views in PAGES.values() for name in views]
+    known = [*(name for views in PAGES.values() for name in views), "room"]
     unknown = [name for name in sys.argv[1:] if name not in known]
     if unknown:
         sys.exit(f"There is no view {unknown[0]}; there are {', '.join(known)}.")
