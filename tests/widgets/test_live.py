@@ -12,6 +12,7 @@ from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.edits import ShardDim
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone
+from workbench.widgets.board.board_host import Host
 from workbench.widgets.run.board_jobs import Jobs
 from workbench.widgets.run.curves import MOST_POINTS, curve
 from workbench.widgets.run.job_log import MOST_MESSAGES, append_message, log_state
@@ -197,3 +198,16 @@ def test_a_worker_that_is_killed_is_a_message_and_the_board_lives_on(session):
     assert "two-layer" in jobs.live.message
     assert "killed" in jobs.live.message.lower()
     assert jobs.live.log[-1].tone == "bad"
+
+
+def test_a_run_of_one_board_is_shown_on_another_of_the_session(session):
+    runner = HeldRunner()
+    other = Screen(session, runner=HeldRunner())
+    mine = Screen(session, runner=runner, host=Host(ran=other.board.show_run))
+    mine.send("run", steps="4")
+    runner.tell(RunDone(measurement(session.plan)))
+    assert mine.board.measurement is not None
+    assert other.board.measurement is mine.board.measurement
+    assert "measured" in json.dumps(other.shown["board"]["figures"])
+    other.send("run", steps="4")
+    assert other.board.measurement is mine.board.measurement  # a run of one's own that has begun does not hide it

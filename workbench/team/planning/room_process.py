@@ -51,8 +51,10 @@ from workbench.team.planning.room_visit import RoomVisit
 from workbench.team.planning.statements import common_statements
 from workbench.team.store.store import digest_of
 from workbench.tracing.jax_backends import force_cpu_backend
+from workbench.widgets.run.run_progress import RunProgress
 
 MOST_PARTITIONING = 10.0  # seconds that a document's description waits for XLA's partitioner
+MOST_RUNS = 8  # finished runs that people who come later see
 MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
 
 Message = Mapping[str, Any]
@@ -81,6 +83,7 @@ class RoomProcess:
         self._time_limit = 0.0
         self._seq = 0
         self._visits: dict[int, RoomVisit] = {}
+        self._runs: list[RunProgress] = []
         self._sending = threading.Lock()
 
     def serve(self) -> None:
@@ -140,7 +143,7 @@ class RoomProcess:
         try:
             first = parse_plan(room["document"], "The plan of this room", self._allow)
             records = [RoomLogRecord(each["kind"], each["author"], each["body"]) for each in room["log"]]
-            self._session = RoomSession.begin(replay(first, records, self._allow), self._keep)
+            self._session = RoomSession.begin(replay(first, records, self._allow), self._keep, self._inbox.put)
             self._seq = len(records)
         except WorkbenchError as error:
             self._send({"opened": _problem(error)})
@@ -163,12 +166,14 @@ class RoomProcess:
         start_job = partial(self._jobs.start, visitor=visitor)
         visit = RoomVisit(self._session, person, window, runner, start_job, self._inbox.put)
         try:
-            visit.open(lambda plan: self._save(visitor, plan), self._allow)
+            visit.open(lambda plan: self._save(visitor, plan), partial(self._share_run, visit), self._allow)
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
             visit.show_failure(error)
         self._visits[visitor] = visit
         if visit.board and self._settler:
             visit.board.share_settling(self._settler, self._partitioner)
+        for run in self._runs:
+            visit.show_run(run)
         self._tell_view(visitor, visit)
 
     def _handle_visitor(self, visitor: int, visit: RoomVisit, message: Message) -> None:
@@ -226,6 +231,13 @@ class RoomProcess:
             return {"problem": _problem(error)}
         except Exception as error:  # noqa: BLE001 - whoever asked must be answered
             return {"problem": _problem(WorkbenchError(f"The workbench itself failed: {describe_error(error)}"))}
+
+    def _share_run(self, visit: RoomVisit, run: RunProgress) -> None:
+        """What one person ran all in the room may see, those who come later too."""
+        self._runs = [*self._runs, run][-MOST_RUNS:]
+        for other in self._visits.values():
+            if other is not visit:
+                other.show_run(run)
 
     def _show_settling(self) -> None:
         for visit in self._visits.values():

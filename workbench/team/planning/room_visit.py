@@ -1,6 +1,7 @@
 """One person's board in a room: a view of their own on the session of all."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from workbench.app.page.visit import Visit, VisitContext
@@ -12,6 +13,7 @@ from workbench.team.planning.room_person import RoomPerson
 from workbench.team.planning.room_session import RoomSession
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.deferring import Defer
+from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.run.runner import Runner
 
 Message = Mapping[str, Any]
@@ -27,9 +29,15 @@ class RoomVisit(Visit):
         as_person: Defer = lambda work: defer(lambda: self._act(work))  # noqa: E731
         super().__init__(VisitContext(window, RoleRunner(runner, lambda: self.person, start_job), as_person))
 
-    def open(self, save: Callable[[Plan], str], allow: tuple[str, ...]) -> None:
-        """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is."""
-        self._act(lambda: self.show(lambda: self._session.plan, Host(save=save, allow=allow)))
+    def open(self, save: Callable[[Plan], str], ran: Callable[[RunProgress], None], allow: tuple[str, ...]) -> None:
+        """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is; `ran(run)` hears of each run that
+        this person has finished."""
+        self._act(lambda: self.show(lambda: self._session.plan, Host(save=save, ran=ran, allow=allow)))
+
+    def show_run(self, run: RunProgress) -> None:
+        """Show a run that a colleague has finished."""
+        if self.board:
+            self._act(partial(self.board.show_run, run))
 
     def hear(self, message: Message) -> None:
         """Handle a message of the person's page."""

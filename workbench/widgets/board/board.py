@@ -41,6 +41,7 @@ from workbench.widgets.run.background_compile import RestingCompiler
 from workbench.widgets.run.board_jobs import Ended, Jobs
 from workbench.widgets.run.calibration import Calibration
 from workbench.widgets.run.job_handlers import job_handlers
+from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.run.runner import Runner
 from workbench.widgets.shared_states import shared_states
 from workbench.widgets.tabs.history_tab import HistoryPanel
@@ -77,6 +78,7 @@ class Board:
         self._find = FindPanel(session, runner, self._later, self._show, lambda: self._sight.tab == "find")
         self._settler: Settler | None = None
         self._is_settler_shared = False
+        self._passed_on: RunProgress | None = None
         self._resting: RestingCompiler | None = None
         self._free_at = 0.0  # when the last drag ended, as far as is known
         self._handlers = self._make_handlers()
@@ -167,6 +169,11 @@ class Board:
         self._find.use_partitioner(partitioner)
         self._calibration.use_kept()
         self._show("board")
+
+    def show_run(self, run: RunProgress) -> None:
+        """Show a run that another board of the session has finished (`Host.ran`)."""
+        with self._lock:
+            self._jobs.show_finished(run)
 
     def show_settling(self) -> None:
         """Show how settled the figures are now."""
@@ -291,13 +298,17 @@ class Board:
 
     def _working(self, ended: Ended) -> None:
         """Publish news of the run or the compilation."""
+        live = self._jobs.live
         if ended == "compilation":
             self._settle_compiled()
         if ended:
             self._know()
-            self._calibration.learn(self._jobs.live.measurement if ended == "run" else None)
+            self._calibration.learn(live.measurement if ended == "run" else None)
             self._show("board", "table")
         self._show("live")
+        if ended == "run" and live.phase == "done" and live is not self._passed_on:
+            self._passed_on = live
+            self._host.ran(live)
 
     def _settle_compiled(self) -> None:
         """Use the compiler's memory and kernel times for the present plan from now on."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from workbench.documents import save_plan
 from workbench.plan.plan import Plan
+from workbench.widgets.run.run_progress import RunProgress
 
 ENDING = ".plan.json"
 MOST_NAME = 120  # characters of a file's name, without its suffix
@@ -43,7 +44,7 @@ def file_name(name: str, ending: str) -> str:
     return (re.sub(r"[^\w.]+", "-", name).strip("-.") or "plan")[:MOST_NAME] + ending
 
 
-def _nobody(_plan: Plan) -> None:
+def _nobody(_kept: object) -> None:
     """No copy of it is kept."""
 
 
@@ -59,7 +60,8 @@ class Host:
     - `changed`: called with the plan after every change, for a host that keeps a copy (the document of JupyterLab). It may be called from
       whichever thread changed the session, and should be quick;
     - `allow`: modules whose programs a file that is opened may name (`documents.read_allowed`).
-    - `downloaded`: called with the plan that the browser downloads.
+    - `downloaded`: called with the plan that the browser downloads;
+    - `ran`: called with each run that this board has finished.
     """
 
     save: Callable[[Plan], str] | None = None
@@ -68,3 +70,4 @@ class Host:
     changed: Callable[[Plan], None] = _nobody
     allow: tuple[str, ...] = ()
     downloaded: Callable[[Plan], None] = _nobody
+    ran: Callable[[RunProgress], None] = _nobody

@@ -70,6 +70,11 @@ class Jobs:
         """Something beside them is new."""
         self._changed("")
 
+    def show_finished(self, run: RunProgress) -> None:
+        """Another board of the same session has finished a run."""
+        self.live = self.live.with_finished(run)
+        self._changed("run")
+
     def compile(self, report: Report, *, unasked: bool = False) -> None:
         """Compile a plan for the hardware it names; `unasked` for an automatic compilation, at low priority and without messages.
 

@@ -56,6 +56,11 @@ class RunProgress(JobProgress):
         """The finished run of a plan, or else the last one of all."""
         return self.of(plan) or (self.ran[0] if self.ran else None)
 
+    def with_finished(self, run: "RunProgress") -> "RunProgress":
+        """With a run that another board of the same session has finished."""
+        others = (each for each in self.ran if not (each.plan and run.plan and same_step(each.plan, run.plan)))
+        return replace(self, ran=(replace(run, ran=()), *others)[:MOST_KEPT])
+
     def record_step(self, event: StepDone) -> "RunProgress":
         losses = self.losses if event.loss is None else (*self.losses, event.loss)
         following = self.noting(f"first step: {format_seconds(event.seconds)}") if event.step == 1 else self
