@@ -320,3 +320,16 @@ def test_the_server_of_a_team_imports_neither_jax_nor_the_planner():
     assert "workbench.team.rooms.open_room" in loaded
     assert not loaded & {"jax", "jaxlib", "optax", "cloudpickle"}
     assert not {name for name in loaded if re.match(r"workbench\.(plan|propagation|tracing|models|documents|engine|team\.planning)\b", name)}
+
+
+def test_nothing_that_the_server_of_a_team_ever_imports_brings_jax_or_runs_other_people_s_code():
+    """Also what it imports later, in functions; `team/planning` is of the processes that it starts."""
+    files = module_files()
+    front = [each for each in imports() if each.room == "team" and each.file.parent.name != "planning"]
+    named = {each.module for each in front if each.module.startswith("workbench.")}
+    modules = sorted(name if name in files else name.rpartition(".")[0] for name in named)
+    assert not loaded_after("\n".join(f"import {name}" for name in modules)) & {"jax", "jaxlib", "optax", "cloudpickle"}
+    for file in {each.file for each in front}:
+        with file.open("rb") as lines:
+            words = {token.string for token in tokenize.tokenize(lines.readline) if token.type == tokenize.NAME}
+        assert not words & {"import_module", "__import__", "exec", "eval", "pickle", "marshal", "runpy"}, file
