@@ -319,7 +319,9 @@ def test_the_server_of_a_team_imports_neither_jax_nor_the_planner():
     loaded = loaded_after("import workbench.team.serve")
     assert "workbench.team.rooms.open_room" in loaded
     assert not loaded & {"jax", "jaxlib", "optax", "cloudpickle"}
-    assert not {name for name in loaded if re.match(r"workbench\.(plan|propagation|tracing|models|documents|engine|team\.planning)\b", name)}
+    assert not {
+        name for name in loaded if re.match(r"workbench\.(plan|propagation|tracing|models|documents|engine|team\.planning)\b", name)
+    }
 
 
 def test_nothing_that_the_server_of_a_team_ever_imports_brings_jax_or_runs_other_people_s_code():
