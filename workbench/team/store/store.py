@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from hashlib import sha256
 from typing import Any, Self
 
@@ -19,6 +19,8 @@ from workbench.errors import WorkbenchError
 
 BUSY = 10.0
 """Seconds to wait for another process that writes to SQLite."""
+PATIENCE = 30.0
+"""Seconds to wait for other threads that write to it."""
 
 
 class Store:
@@ -26,7 +28,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._writing = threading.Lock()
+        self._writing, self._writer = threading.Lock(), 0  # and the thread that has it
 
     @classmethod
     def open(cls, address: str) -> Self:
@@ -55,11 +57,24 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[DatabaseSession]:
         """A session that is committed at the end, or rolled back by an exception. On SQLite one thread writes at a time."""
-        with self._writing if self.is_sqlite else _no_lock(), DatabaseSession(self.engine, expire_on_commit=False) as session:
+        with self._alone() if self.is_sqlite else nullcontext(), DatabaseSession(self.engine, expire_on_commit=False) as session:
             if self.is_sqlite:
                 session.connection(execution_options={"workbench_writes": True})
             yield session
             session.commit()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The one writer among the threads. Raises `WorkbenchError` rather than wait for ever."""
+        assert self._writer != threading.get_ident(), "a thread that writes already would wait for itself"
+        if not self._writing.acquire(timeout=PATIENCE):
+            raise WorkbenchError(f"The store has been written to for {PATIENCE:.0f} s by somebody else.", ["try again in a moment"])
+        self._writer = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._writer = 0
+            self._writing.release()
 
     def is_ready(self) -> bool:
         """Whether it answers."""
@@ -120,8 +135,3 @@ def _begin_sqlite(connection: Any) -> None:
     """A writer takes the lock at its start: one that read first could be refused when it begins to write."""
     writes = connection.get_execution_options().get("workbench_writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-@contextmanager
-def _no_lock() -> Iterator[None]:
-    yield
