@@ -1,8 +1,8 @@
 """The engine of a Kubernetes cluster: a job becomes the manifest of an indexed Job, one pod for each host, with a headless Service by whose
 name the pods find process 0; `kubectl`, as its user has it set up, submits it.
 
-The folder of the job is on a volume that the pods share with the server (`claim`, mounted at the path that the server has). Manifests of
-several hosts can be rendered as a JobSet instead, for clusters that have its controller: `render_job_set`.
+The folder of the job is on a volume that the pods share with the server (`claim`; `mount` is where the server has it), of which a pod sees
+that folder alone. Manifests of several hosts can be rendered as a JobSet instead, for clusters that have its controller: `render_job_set`.
 """
 
 import json
@@ -147,7 +147,7 @@ def _job(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: Path | 
         "ttlSecondsAfterFinished": 3600,
         "template": {
             "metadata": {"labels": {_LABEL: job_name(folder)}},
-            "spec": _pod(spec, folder, options, mount or folder.parent, f"{first}:{spec.port or own_port(folder.name)}"),
+            "spec": _pod(spec, folder, options, mount or folder.parents[1], f"{first}:{spec.port or own_port(folder.name)}"),
         },
     }
 
@@ -184,8 +184,17 @@ def _container(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: P
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "resources": {"limits": limits, "requests": dict(limits)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "data", "mountPath": str(mount)}],
+        "volumeMounts": _mounts(spec, folder, mount),
     }
+
+
+def _mounts(spec: JobSpec, folder: Path, mount: Path) -> list[dict[str, Any]]:
+    """Of the server's volume only what the job is of, at the paths that the server has: its folder, and programs, to read. The secret key,
+    and a database that is a file, are in that volume, too."""
+    mounts: list[dict[str, Any]] = [{"name": "data", "mountPath": str(folder), "subPath": folder.relative_to(mount).as_posix()}]
+    if spec.program:
+        mounts.append({"name": "data", "mountPath": str(mount / "programs"), "subPath": "programs", "readOnly": True})
+    return mounts
 
 
 def _metadata(name: str, options: Mapping[str, str]) -> dict[str, Any]:
