@@ -14,8 +14,11 @@ from workbench.team.access import ProjectRole
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.config import FILE, TeamConfig
 from workbench.team.job_setup import make_dispatcher
+from workbench.team.jobs.job_folder import INHERITED
+from workbench.team.jobs.spec import ENVIRONMENT
 from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.registry import ProgramRegistry
+from workbench.team.sandbox.confined_main import WITHOUT_WALLS
 from workbench.team.sandbox.levels import SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
@@ -103,6 +106,12 @@ def test_the_documented_limits_of_an_engine_are_some(tmp_path, store):
     lane = make_dispatcher(TeamConfig.read(tmp_path), store, ProgramRegistry(store, tmp_path / "programs", sandbox)).lanes["here"]
     assert (lane.limits.jobs, lane.limits.minutes) == (2, 60.0)
     sandbox.close()
+
+
+def test_what_an_administrator_says_of_walls_reaches_the_jobs():
+    assert f"`{WITHOUT_WALLS}=1`" in PAGES[-1].read_text()
+    assert WITHOUT_WALLS in INHERITED
+    assert WITHOUT_WALLS not in ENVIRONMENT  # whoever submits a job does not say it
 
 
 def test_the_documented_addresses_are_of_actions():
