@@ -1,4 +1,4 @@
-"""A room is its log: whatever several people do, replaying what was stored gives the same history (goal T11)."""
+"""A room is its log: whatever several people do, replaying what was stored gives the same history."""
 
 import json
 from itertools import chain
@@ -11,7 +11,7 @@ from tests.support.edit_strategies import EDITS
 from tests.support.malformed_records import JSON
 from tests.support.room_sessions import ADA, BOB, STORIES, Room, first_plan, state_of, tell
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.plan.edits import OpenPlan, ShardDim
+from workbench.plan.edits import EditGroup, OpenPlan, ShardDim
 from workbench.team.planning.room_log import RoomHistory, RoomLogRecord, replay
 from workbench.team.planning.room_session import RoomSession
 
@@ -52,7 +52,11 @@ def test_a_long_log_replays_to_the_same_history(story):
     verify_replays(room)
 
 
-@given(STORIES, st.one_of(*EDITS.values()), STORIES)
+# of the plans that these strategies open some have no program that could be analysed
+OF_ANY_KIND = st.one_of(*(each for kind, each in EDITS.items() if kind not in (OpenPlan, EditGroup)))
+
+
+@given(STORIES, OF_ANY_KIND, STORIES)
 @settings(max_examples=30)
 def test_an_edit_of_any_kind_replays_or_was_refused(before, edit, after):
     room = Room.begin()
