@@ -1,4 +1,4 @@
-"""The same plan gives the same losses bit for bit whichever engine runs it, and its events are of the same shape (goal T10)."""
+"""The same plan gives the same losses bit for bit whichever engine runs it, and its events are of the same shape."""
 
 import importlib.util
 import json
