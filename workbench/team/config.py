@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from workbench.errors import WorkbenchError, unknown_name
+from workbench.team.config_check import verify_settings
 
 FILE = "team.toml"
 PORT = 5007
@@ -106,9 +107,13 @@ class TeamConfig:
                 message, ways_out = unknown_name("setting", name, sorted(known))
                 raise WorkbenchError(f"{file}: {message}", ways_out)
         values |= {name: value for name, value in given.items() if value is not None}
+        verify_settings(file, values)
         if "origins" in values:
             values["origins"] = tuple(values["origins"])
-        return cls(data=data, **values)
+        found = cls(data=data, **values)
+        if not found.unix_socket:
+            _ = found.port  # which is looked at now, and not when it is needed
+        return found
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

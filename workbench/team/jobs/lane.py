@@ -72,7 +72,8 @@ class EngineLane:
         """Follow no more. The jobs go on."""
         self._stopped.set()
         self._woken.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # a server that cannot listen never starts it
+            self._thread.join()
 
     @property
     def is_alive(self) -> bool:
