@@ -7,14 +7,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from workbench.app.page.guarded_server import guarded_server
-from workbench.app.page.request_policy import METHODS, DeniedRequest, Hosts, allowed_hosts, judge_request
+from workbench.app.page.request_policy import METHODS, UNKNOWN_HOST, UNKNOWN_ORIGIN, DeniedRequest, Hosts, allowed_hosts, judge_request
 from workbench.app.page.shutdown import serve_until_signal
 from workbench.team.accounts.provider import bind_sessions, session_options
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.routes import account_routes
 from workbench.team.accounts.secret_key import load_secret_key
 from workbench.team.api.routes import api_routes
-from workbench.team.config import TeamConfig
+from workbench.team.config import FILE, TeamConfig
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.pages.page_routes import page_routes
 from workbench.team.program_service import ProgramService
@@ -34,6 +34,9 @@ from workbench.team.web.health import health_routes
 from workbench.team.web.services import TeamServices
 
 ROOM_PREFIX = "/room/"
+_UNKNOWN = DeniedRequest(
+    403, f"This server does not answer under this host name. Whoever runs it can set `address`, or add to `origins`, in {FILE}."
+)
 
 
 class TeamServer:
@@ -128,8 +131,10 @@ def judge_team_request(method: str, headers: Mapping[str, str], path: str, allow
     """Why a request is denied, or `None`. The handlers of the team's own pages judge by themselves what changes something; the pages of
     rooms are held to what a served board is."""
     if path.startswith(prefix + ROOM_PREFIX):
-        return judge_request(method, headers, path, allowed)
-    return judge_request(METHODS[0], _without_site(headers), path, allowed)
+        found = judge_request(method, headers, path, allowed)
+    else:
+        found = judge_request(METHODS[0], _without_site(headers), path, allowed)
+    return _UNKNOWN if found in (UNKNOWN_HOST, UNKNOWN_ORIGIN) else found
 
 
 def _without_site(headers: Mapping[str, str]) -> Mapping[str, str]:
