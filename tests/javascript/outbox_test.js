@@ -10,7 +10,7 @@ import { outbox } from "../../workbench/widgets/static/outbox.js";
 /**
  * An outbox, what its model was told, and the root that shows how it is; closed at the end of `act`.
  * @param {(given: { box: Outbox; told: Sent[]; root: HTMLElement }) => void} act
- * @param {{ seq: number; tab: string }} [table]
+ * @param {{ seq: number; tab: string; revision?: number }} [table]
  */
 function withOutbox(act, table = { seq: 0, tab: "tensors" }) {
   /** @type {Sent[]} */
@@ -41,6 +41,12 @@ Deno.test("a gesture leaves at once, the next one after its answer", () =>
     box.answered({ view: box.view, seq: 2 });
     equal(root.dataset.busy, "false");
   }));
+
+Deno.test("a gesture says which revision of the plan its hand saw", () =>
+  withOutbox(({ box, told }) => {
+    box.send({ verb: "undo" });
+    deepEqual(told, [{ verb: "undo", view: box.view, seq: 1, saw: 7 }]);
+  }, { seq: 0, tab: "tensors", revision: 7 }));
 
 Deno.test("answers to other views, to earlier gestures and to nothing are none", () =>
   withOutbox(({ box, told }) => {

@@ -59,7 +59,8 @@ export function outbox(model, root) {
     },
     send(gesture) {
       expected = null;
-      queue.push({ ...gesture, view, seq: ++seq, saw: model.get("board")?.revision }); // others may edit the plan too
+      const saw = model.get("board")?.revision; // others may edit the plan too
+      queue.push({ ...gesture, view, seq: ++seq, ...(saw === undefined ? {} : { saw }) });
       if (gesture.verb === "open") opened = { tab: String(gesture.tab), seq };
       next();
     },

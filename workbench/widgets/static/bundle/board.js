@@ -6606,11 +6606,14 @@ function outbox(model, root) {
     },
     send(gesture) {
       expected = null;
+      const saw = model.get("board")?.revision;
       queue.push({
         ...gesture,
         view,
         seq: ++seq,
-        saw: model.get("board")?.revision
+        ...saw === void 0 ? {} : {
+          saw
+        }
       });
       if (gesture.verb === "open") opened = {
         tab: String(gesture.tab),
