@@ -30,6 +30,17 @@ def history_of(room):
     return replay(first_plan(), records)
 
 
+def heads_of(room):
+    """The plan that was present after each entry of the log, and before the first."""
+    return [0, *(each.body["head"] for each in room.team.log_of(room.room_id))]
+
+
+def is_part_of(layouts, order):
+    """Whether they occur in this order."""
+    left = iter(order)
+    return all(layout in left for layout in layouts)
+
+
 def test_what_one_does_all_see_in_one_order(room):
     ada, bob = room.enter("ada"), room.enter("bob")
     late = room.enter("rosa")
@@ -48,7 +59,7 @@ def test_what_one_does_all_see_in_one_order(room):
 
 
 def test_many_hands_at_once_are_put_into_one_order_that_the_log_has(room):
-    """Nobody waits for anybody: all see the same plans, and the log replays to the last of them (goal T11)."""
+    """Nobody waits for anybody: all see the same plans, and the log replays to the last of them."""
     pages = [room.enter(name) for name in ("ada", "bob", "rosa")]
     moves = [("hidden", "model", ""), ("hidden", "", "model"), ("io", "model", ""), ("io", "", "model"), ("batch", "", "data")]
 
@@ -68,7 +79,8 @@ def test_many_hands_at_once_are_put_into_one_order_that_the_log_has(room):
     for page in pages:
         page.until(lambda page: page.layout == last and page.room.get("head") == history.head)
         assert page.missed == 0
-    assert len({tuple(page.layouts) for page in pages}) == 1, "the same plans in the same order"
+    order = [str(history.nodes[head].plan.layout) or "everything replicated" for head in heads_of(room)]
+    assert all(is_part_of(page.layouts, order) for page in pages), "plans in the one order; who is busy may skip some of the others'"
     log = room.team.log_of(room.room_id)
     assert [each.seq for each in log] == list(range(1, len(log) + 1))
     assert [each.kind for each in log].count("undo") == sum(1 for page in pages if page.board["board"]["redo"])

@@ -14,6 +14,7 @@ from workbench.session.plan_history import MOST_NAME, Listener, Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.room_log import AddedEdit, RoomHistory, RoomLogRecord
 from workbench.team.planning.room_person import NOBODY, RoomPerson
+from workbench.widgets.deferring import Defer, at_once
 
 KeepRecord = Callable[[RoomLogRecord, Plan], None]
 """Keeps an entry of the log, given the plan that is present after it; it may raise, and then nothing has happened."""
@@ -33,15 +34,16 @@ class RecentEdit:
 class RoomSession(Session):
     """A session in which `acting(person)` says who acts. Each change is given to `keep(record, plan)` before any listener is called.
 
-    A listener is called as the person who acted when it was added: `can_undo` is then that person's. Those who may only look are refused.
+    A listener is called as the person who acted when it was added: `can_undo` is then that person's. Who acts is called at once, and is
+    answered; the others after that, when `defer(work)` does it, or before they act themselves. Those who may only look are refused.
     """
 
     @classmethod
-    def begin(cls, history: RoomHistory, keep: KeepRecord) -> "RoomSession":
+    def begin(cls, history: RoomHistory, keep: KeepRecord, defer: Defer = at_once) -> "RoomSession":
         """The session of a room's history; only the present plan is analysed."""
         session = cls.from_history(history.nodes, history.head, {}, {})
         assert isinstance(session, RoomSession)
-        session._history, session._keep = history, keep  # noqa: SLF001 - its own
+        session._history, session._keep, session._defer = history, keep, defer  # noqa: SLF001 - its own
         return session
 
     def _set_up(self, *arguments: Any) -> None:
@@ -50,6 +52,8 @@ class RoomSession(Session):
         self.edit_under_way: Edit | None = None
         self._keep: KeepRecord = lambda _record, _plan: None
         self.recent: list[RecentEdit] = []
+        self._defer: Defer = at_once
+        self._overdue: dict[Callable[[], None], RoomPerson] = {}
         super()._set_up(*arguments)
         self._history = RoomHistory(tuple(self._nodes), ("",) * len(self._nodes), self._now)
 
@@ -63,6 +67,8 @@ class RoomSession(Session):
         before = self._acting, self._saw
         self._acting, self._saw = person, saw
         try:
+            for call in [call for call, whose in self._overdue.items() if whose.user_id == person.user_id]:
+                call()
             yield
         finally:
             self._acting, self._saw = before
@@ -155,11 +161,25 @@ class RoomSession(Session):
     def listen(self, listener: Listener) -> Callable[[], None]:
         person = self._acting
 
-        def listen_as(plan: Plan, report: Report) -> None:
-            with self.acting(person):
-                listener(plan, report)
+        def call() -> None:
+            if self._overdue.pop(call, None) is not None:
+                with self.acting(person):
+                    listener(self.plan, self.report)
 
-        return super().listen(listen_as)
+        def listen_as(_plan: Plan, _report: Report) -> None:
+            is_known, self._overdue[call] = call in self._overdue, person
+            if person.user_id == self._acting.user_id or NOBODY in (person, self._acting):
+                call()
+            elif not is_known:
+                self._defer(call)
+
+        stop_listening = super().listen(listen_as)
+
+        def stop() -> None:
+            self._overdue.pop(call, None)
+            stop_listening()
+
+        return stop
 
     def unseen_edits(self) -> list[RecentEdit]:
         """The edits that others made after what the acting person saw, oldest first; none where that is not known."""
