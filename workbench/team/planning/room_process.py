@@ -170,8 +170,8 @@ class RoomProcess:
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
             visit.show_failure(error)
         self._visits[visitor] = visit
-        if visit.board and self._settler:
-            visit.board.share_settling(self._settler, self._partitioner)
+        if self._settler:
+            visit.share_settling(self._settler, self._partitioner)
         for run in self._runs:
             visit.show_run(run)
         self._tell_view(visitor, visit)
@@ -241,8 +241,7 @@ class RoomProcess:
 
     def _show_settling(self) -> None:
         for visit in self._visits.values():
-            if visit.board:
-                visit.board.show_settling()
+            visit.show_settling()
 
     def _send(self, message: Message) -> None:
         content = json.dumps(message).encode()

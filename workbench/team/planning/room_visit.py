@@ -7,6 +7,7 @@ from typing import Any
 from workbench.app.page.visit import Visit, VisitContext
 from workbench.app.page.window_channel import VisitorWindow
 from workbench.plan.plan import Plan
+from workbench.session.figure_tiers import Partitioner, Settler
 from workbench.session.plan_history import Session
 from workbench.team.planning.role_runner import RoleRunner, StartJob
 from workbench.team.planning.room_person import RoomPerson
@@ -33,6 +34,16 @@ class RoomVisit(Visit):
         """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is; `ran(run)` hears of each run that
         this person has finished."""
         self._act(lambda: self.show(lambda: self._session.plan, Host(save=save, ran=ran, allow=allow)))
+
+    def share_settling(self, settler: Settler, partitioner: Partitioner) -> None:
+        """Show how settled the figures are, which all boards of the room share."""
+        if self.board:
+            self._act(partial(self.board.share_settling, settler, partitioner))
+
+    def show_settling(self) -> None:
+        """Show how settled the figures are now."""
+        if self.board:
+            self._act(self.board.show_settling)
 
     def show_run(self, run: RunProgress) -> None:
         """Show a run that a colleague has finished."""
