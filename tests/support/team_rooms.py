@@ -233,24 +233,34 @@ class VisitedRoom:
 
     @property
     def pid(self) -> int:
-        """The room's process."""
+        """The room's process, as soon as there is one."""
+        return within(self._find_pid)
+
+    def _find_pid(self) -> int:
         connection = self.open_room._connection
         return (connection and connection.pid) or 0
 
     def kill(self, number: int = signal.SIGKILL) -> int:
-        """End the room's process; its number."""
-        assert within(lambda: self.pid)
+        """Send the room's process a signal; its number."""
         pid = self.pid
-        os.kill(pid, number)
+        send_signal(pid, number)
         return pid
 
 
 def within(is_so: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Wait until it is so, for what tells nobody."""
+    """Wait until it is so, for what tells nobody; what it gives."""
     deadline = time.monotonic() + seconds
-    while not (found := is_so()) and time.monotonic() < deadline:
+    while not (found := is_so()):
+        assert time.monotonic() < deadline, "it did not come to that"
         time.sleep(0.02)
     return found
+
+
+def send_signal(pid: int | None, number: int) -> None:
+    """Send one process a signal: 0 would be all of the tests."""
+    assert pid is not None
+    assert pid > 1
+    os.kill(pid, number)
 
 
 def is_there(pid: int) -> bool:

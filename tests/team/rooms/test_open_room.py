@@ -1,7 +1,6 @@
 """Rooms with real processes and pages that remember: one order, stored before it is shown, and whoever dies is replaced."""
 
 import asyncio
-import os
 import signal
 import threading
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.room_sessions import first_plan
-from tests.support.team_rooms import FailingStore, RoomTeam, VisitedRoom, is_there, within
+from tests.support.team_rooms import FailingStore, RoomTeam, VisitedRoom, is_there, send_signal, within
 from workbench.documents import dump_plan, parse_plan
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.planning.room_log import RoomLogRecord, replay
@@ -132,10 +131,10 @@ def test_who_comes_later_sees_the_present_plan_and_who_left_nothing_more(room):
 def test_an_edit_of_somebody_who_leaves_at_once_is_made_and_ends_nothing(room):
     ada, bob = room.enter("ada"), room.enter("bob")
     pid = room.pid
-    os.kill(pid, signal.SIGSTOP)  # it hears nothing yet, as one in a long computation
+    send_signal(pid, signal.SIGSTOP)  # it hears nothing yet, as one in a long computation
     bob.send("drop", dim="hidden", source="", target="model", add=False)
     room.leave("bob")
-    os.kill(pid, signal.SIGCONT)
+    send_signal(pid, signal.SIGCONT)
     ada.until(lambda page: page.layout == HIDDEN)
     ada.place("batch", "", "data")
     assert room.pid == pid
@@ -161,7 +160,7 @@ def test_an_edit_that_cannot_be_stored_nobody_sees_and_all_are_told(tmp_path, pl
             "text": "What was done last could not be stored, so it was not done. Everything before it is here.",
             "choices": [["dismiss", "All right"]],
         }
-    assert within(lambda: not is_there(pid))
+    within(lambda: not is_there(pid))
     team.store.full = False
     bob.place("hidden", "", "model")
     ada.until(lambda page: page.layout == START)
@@ -220,9 +219,9 @@ def test_how_a_process_ended_is_said(room, number, word):
 
 def test_a_process_that_dies_as_it_opens_is_started_once_more(room):
     ada = room.enter_at_once("ada")
-    assert within(lambda: children_of(room.hub))
+    within(lambda: children_of(room.hub))
     for pid in children_of(room.hub):
-        os.kill(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
     ada.until(lambda page: "live" in page.board)
     assert ada.failures == []
 
@@ -250,7 +249,7 @@ def test_a_room_whose_process_dies_again_and_again_is_left_with_a_word_and_opens
 def test_what_a_room_is_at_can_be_stopped_by_an_editor_and_not_by_a_viewer(room):
     bob, vic = room.enter("bob"), room.enter("vic")
     pid = room.pid
-    os.kill(pid, signal.SIGSTOP)
+    send_signal(pid, signal.SIGSTOP)
     bob.send("undo")
     vic.ask("stop")
     vic.until(lambda page: page.notices)
@@ -259,14 +258,14 @@ def test_what_a_room_is_at_can_be_stopped_by_an_editor_and_not_by_a_viewer(room)
     bob.ask("stop")
     bob.until(lambda page: page.boards == 2 and page.notices)
     assert bob.notices[-1]["text"].startswith("Somebody stopped what it was at, so what was done last may not have been done.")
-    assert within(lambda: not is_there(pid))
+    within(lambda: not is_there(pid))
 
 
 def test_what_somebody_stops_is_no_death_of_the_room(room):
     bob = room.enter("bob")
     for turn in range(4):
         bob.until(lambda page, turn=turn: page.boards == turn + 1)
-        assert within(lambda: room.pid)
+        within(lambda: room.pid)
         bob.ask("stop")
     bob.until(lambda page: page.boards == 5)
     assert bob.failures == []
@@ -276,14 +275,14 @@ def test_a_room_that_is_at_one_thing_for_too_long_says_so_and_is_stopped(room, m
     monkeypatch.setattr(open_room, "PATIENCE", 0.0)
     ada = room.enter("ada")
     pid = room.pid
-    os.kill(pid, signal.SIGSTOP)
+    send_signal(pid, signal.SIGSTOP)
     ada.send("undo")
     ada.until(lambda page: page.busy and page.busy[-1] > 0)
     monkeypatch.setattr(open_room, "LIMIT", 0.5)
     ada.until(lambda page: page.notices)
     monkeypatch.undo()
     assert ada.notices[-1]["text"].startswith("What it was at took longer than")
-    assert within(lambda: not is_there(pid))
+    within(lambda: not is_there(pid))
     ada.until(lambda page: page.boards == 2)
 
 
@@ -433,7 +432,7 @@ def test_a_room_that_is_closed_is_closed_for_all_and_opens_no_more(room):
     with pytest.raises(MissingError):
         room.hub.enter(room.room_id, room.team.principal("ada"), ada)
     room.open_room.left_at = -1e9
-    assert within(lambda: not is_there(pid))
+    within(lambda: not is_there(pid))
 
 
 def test_a_room_without_people_is_ended_and_comes_back_from_its_log(team, planners, document):
@@ -443,7 +442,7 @@ def test_a_room_without_people_is_ended_and_comes_back_from_its_log(team, planne
     ada.place("hidden", "model")
     pid = room.pid
     room.leave("ada")
-    assert within(lambda: hub.count() == 0 and not is_there(pid))
+    within(lambda: hub.count() == 0 and not is_there(pid))
     again = room.enter("ada", "again")
     assert again.layout == HIDDEN
     assert again.board["board"]["undo"] == "Undo hidden → model", "one's own edits are known after a restart"
@@ -460,7 +459,7 @@ def test_a_log_that_cannot_be_replayed_is_a_sentence_on_the_page(room):
     assert len(ada.failures) == 1
     assert ada.failures[0].startswith("Entry 1 of the room's log cannot be replayed: There is no mesh axis `pipe`")
     assert "Traceback" not in ada.failures[0]
-    assert within(lambda: not children_with(room))
+    within(lambda: not children_with(room))
 
 
 def children_with(room):

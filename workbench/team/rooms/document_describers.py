@@ -33,6 +33,8 @@ class DocumentDescribers:
 
     async def describe(self, text: str, program: RegisteredProgram | None) -> Mapping[str, Any]:
         """What a process says of a document. Raises `WorkbenchError`."""
+        if self._is_closed:
+            raise WorkbenchError("The server is closing.", ["ask again when it is there"])
         work = partial(self._describe_zoo, text) if program is None else partial(self._describe_apart, text, program)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 

@@ -52,7 +52,7 @@ class OpenRoom:
         self._deaths: list[float] = []
         self._stopped = ""
         self._number = 0
-        self._head = source.head
+        self._head = 0
         self._comments = read_comments(store, source.room_id)
         self._gallery = actions.gallery_of(source)
         self.presence = RoomPresence(self._show_presence)
@@ -210,6 +210,7 @@ class OpenRoom:
     def _open(self, died: str) -> None:
         try:
             source = read_room(self._store, self.source.room_id)
+            self._head = source.head
             connection = RoomConnection(self._planners.connect(source.program), self._queue, self)
         except Exception as error:  # noqa: BLE001 - whatever failed, the people wait for a word
             self.close(problem_text(error))
@@ -254,7 +255,7 @@ class OpenRoom:
         elif heard.get("kind") == "follow":
             self._follow(guest.number, heard.get("visitor"))
         elif heard.get("kind") == "branch":
-            branch_off(self._actions, self.source, guest)
+            threading.Thread(target=branch_off, args=(self._actions, self.source, guest), daemon=True, name="branch").start()
         elif heard.get("kind") == "go":
             self._send({"gesture": {"verb": "go", "number": heard.get("node")}, "visitor": guest.number})
         elif "gesture" in message or "heard" in message:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -46,10 +46,10 @@ class Planners:
         return self._fork() if program is None else self._start_apart(program)
 
     def _fork(self) -> StartedPlanner:
-        ours, theirs = socket.socketpair()
-        with theirs:
+        with ExitStack() as stack:
+            ours, theirs = map(stack.enter_context, socket.socketpair())
             connection = self._forking.connect(theirs.fileno())
-        self._broker.attach(ours)
+            self._broker.attach(ours)
         return StartedPlanner(connection, self._ended_because)
 
     def _start_apart(self, program: RegisteredProgram) -> StartedPlanner:
@@ -58,10 +58,11 @@ class Planners:
             raise WorkbenchError(
                 f"The program `{program.name}` cannot run: this server runs models of the zoo alone.", ["ask its administrator"]
             )
-        ours, theirs = socket.socketpair()
-        with theirs:
+        with ExitStack() as stack:
+            ours, theirs = map(stack.enter_context, socket.socketpair())
             process = self._programs.sandbox.start(sandboxed_planner_command(self._programs, program, theirs.fileno()))
-        return StartedPlanner(Connection(ours.detach()), lambda _pid: str(process.wait(ENDING) or "It ended"), process.kill)
+            connection = Connection(ours.detach())
+        return StartedPlanner(connection, lambda _pid: str(process.wait(ENDING) or "It ended"), process.kill)
 
     def is_ready(self) -> bool:
         """Whether a process could be started now."""

@@ -99,7 +99,7 @@ class RoomHub:
                     raise WorkbenchError(
                         f"{MOST_ROOMS} rooms are open, and no more at once.", ["close the page of a room that nobody needs"]
                     )
-                source = read_room(self._store, room_id)
+                source = read_room(self._store, room_id, with_log=False)  # of the server's event loop: its process reads it whole
                 room = OpenRoom(source, self._store, self._planners, self._queue, self._actions, RUN_LIMIT)
                 self._rooms[room_id] = room
             return room

@@ -38,8 +38,9 @@ class RoomSource:
         return next((each["body"]["head"] for each in reversed(self.log) if "head" in each["body"]), 0)
 
 
-def read_room(store: Store, room_id: str) -> RoomSource:
-    """A room as the store has it. Raises `WorkbenchError` for one that is not there, was closed, or whose program may not run."""
+def read_room(store: Store, room_id: str, *, with_log: bool = True) -> RoomSource:
+    """A room as the store has it, its log left out where that is not needed: it may be long. Raises `WorkbenchError` for one that is not
+    there, was closed, or whose program may not run."""
     with store.read() as session:
         room = session.get(StoredRoom, room_id)
         if room is None or room.closed is not None:
@@ -47,7 +48,7 @@ def read_room(store: Store, room_id: str) -> RoomSource:
         first, project = session.get(StoredPlan, room.first), session.get(Project, room.project_id)
         assert first is not None, "a foreign key"
         assert project is not None, "a foreign key"
-        entries = session.scalars(select(LogEntry).where(LogEntry.room_id == room_id).order_by(LogEntry.seq))
+        entries = session.scalars(select(LogEntry).where(LogEntry.room_id == room_id).order_by(LogEntry.seq)) if with_log else ()
         log = tuple({"kind": each.kind, "author": each.author_id, "body": each.body} for each in entries)
         program = session.get(RegisteredProgram, room.program_id) if room.program_id else None
     if program is not None and program.state != "approved":

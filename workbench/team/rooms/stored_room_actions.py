@@ -2,11 +2,12 @@
 
 **Invariants**
 
-- A room's process may run somebody's code, so what it says of a plan is not believed beyond its own room: the digest is computed here, and
-  a room about one program saves no plan of another.
+- A room's process may run somebody's code, so what it says of a plan is not believed beyond its own room: the digest is computed here, the
+  program read from the document, and a room about one program saves no plan of another.
 - A branch is a copy of the log. Neither room's later edits are seen in the other.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, Stor
 from workbench.team.web.services import DescribedPlan
 
 MOST_NAME = 80  # characters of a plan's name
+_TIERS = frozenset(("planned", "partitioned", "compiled"))  # what was measured, a job says
 
 
 class StoredRoomActions:
@@ -102,12 +104,23 @@ def _copy_room(session: DatabaseSession, origin: StoredRoom, guest: RoomGuest) -
 
 
 def _verify(described: DescribedPlan, source: RoomSource) -> None:
-    if described.digest != digest_of(described.document):
-        raise WorkbenchError("The plan's digest is not that of its document.", ["reload the page, and save once more"])
+    if described.digest != digest_of(described.document) or described.target != _target_in(described.document):
+        raise WorkbenchError(
+            "What the room's process says of this plan is not what its document says.", ["reload the page, and save once more"]
+        )
+    if not set(described.figures) <= _TIERS:
+        raise WorkbenchError("The room's process sent figures that no room has.", ["reload the page, and save once more"])
     if source.program is not None and described.target != source.program.target:
         raise WorkbenchError(
             f"This room is about `{source.program.target}`, and the plan is of `{described.target[:200]}`.", ["open it anew"]
         )
+
+
+def _target_in(document: str) -> Any:
+    try:
+        return json.loads(document)["program"]["target"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def _add_entry(session: DatabaseSession, source: RoomSource, guest: RoomGuest, digest: str, name: str) -> None:
