@@ -10,6 +10,7 @@ from tests.support.team_store import wide_document
 from workbench.team.pages.form_handler import fill
 from workbench.team.pages.page_forms import ALL_FORMS
 from workbench.team.pages.wheel_form import WHEEL_FORM
+from workbench.team.pages.zoo_models import zoo_choices
 from workbench.team.store.tables import StoredJob
 
 SENT: set[str] = set()
@@ -72,6 +73,11 @@ def test_a_message_is_said_once_and_to_one_person(day):
 
 def test_a_plan_is_put_in_renamed_forked_opened_and_taken_out(day):
     fields = {"name": "Mine", "note": "a try", "document": wide_document("data:2", "batch:data")}
+    begun = {"name": "First", "program": next(iter(zoo_choices()))[0], "devices": "4"}
+    where, said = day.done("ed", "/p/{project}/begin", begun, project="vision")
+    assert said == "First is in the gallery: open it in a room."
+    found = day.world.do("plans.get", "ed", entry=where.rpartition("/")[2])
+    assert (found["target"], found["mesh"], found["name"]) == ("two_layer", "data:4", "First")
     where, said = day.done("ed", "/p/{project}/plans/new", fields, project="vision")
     assert said == "Mine is in the gallery."
     entry = where.rpartition("/")[2]

@@ -12,6 +12,7 @@ from workbench.team.pages.page_words import ENGINE_NAMES, TIERS
 from workbench.team.pages.plan_cards import FIGURE_KINDS, PlanCard
 from workbench.team.pages.plan_charts import draw_memory_by_time, draw_predicted_by_measured
 from workbench.team.pages.plan_comparison import LEAST, MOST, read_comparison
+from workbench.team.pages.zoo_models import zoo_choices
 
 MOST_SHOWN = 60
 """Cards on one page; filters lead to the others."""
@@ -44,6 +45,7 @@ class GalleryPage(ProjectPageHandler):
             is_cut=len(cards) > MOST_SHOWN,
             total=len(everything),
             shown_kinds=FIGURE_KINDS[:3],
+            zoo=tuple(zoo_choices()),
         )
 
 

@@ -1,6 +1,7 @@
 """All forms of the pages: where each is posted to, which action it carries out, where it leads, and what it says then."""
 
 from workbench.team.pages.form_handler import PageForm
+from workbench.team.pages.zoo_models import zoo_document
 
 _P = "/p/{project}"
 _PLAN = f"{_P}/plans/{{entry}}"
@@ -12,6 +13,13 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(f"{_P}/archive", "projects.update", f"{_P}/people", "Saved."),
     PageForm(f"{_P}/leave", "me.leave", "/", "You left the project."),
     PageForm(f"{_P}/plans/new", "plans.push", f"{_P}/plans/{{id}}", "{name} is in the gallery."),
+    PageForm(
+        f"{_P}/begin",
+        "plans.push",
+        f"{_P}/plans/{{id}}",
+        "{name} is in the gallery: open it in a room.",
+        given={"document": zoo_document("{program}", "{devices}")},
+    ),
     PageForm(f"{_PLAN}/change", "plans.update", _PLAN, "Saved."),
     PageForm(f"{_PLAN}/withdraw", "plans.withdraw", f"{_P}/", "{name} is taken out of the gallery."),
     PageForm(
