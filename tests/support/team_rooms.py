@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import threading
 import time
@@ -94,6 +95,12 @@ class FakeScreen:
         seq = self.send(verb, **fields)
         self.until(lambda screen: screen.answered >= seq)
         return self.board["board"]
+
+    def attempt(self, verb: str, **fields: Any) -> bool:
+        """A gesture that may be lost with the room's process; whether it was answered."""
+        boards, seq = self.boards, self.send(verb, **fields)
+        self.until(lambda screen: screen.answered >= seq or screen.boards > boards or screen.failures)
+        return self.answered >= seq
 
     def place(self, dim: str, axis: str, source: str = "", **fields: Any) -> dict[str, Any]:
         """A drop of a dimension from an axis, none for an empty one, on an axis."""
@@ -247,6 +254,30 @@ class VisitedRoom:
         return pid
 
 
+@dataclass
+class Hand:
+    """Somebody who edits without a pause: puts `dim` on `axis` and takes it away, or takes that back. Each gesture is one entry of the
+    log, if it is made: `acknowledged` were answered, `lost` may have been made."""
+
+    screen: FakeScreen
+    dim: str
+    axis: str
+    random: random.Random
+    acknowledged: int = 0
+    lost: int = 0
+
+    def move(self) -> bool:
+        """One gesture; whether it was answered."""
+        board = self.screen.board["board"]
+        verb = self.random.choice([each for each in ("undo", "redo") if board[each]] + ["drop"])
+        placed = f"{self.dim}:{self.axis}" in board["layout"]
+        drop = {"dim": self.dim, "source": self.axis if placed else "", "target": "" if placed else self.axis, "add": False}
+        done = self.screen.attempt(verb, **(drop if verb == "drop" else {}))
+        assert not done or not self.screen.refusal, self.screen.refusal
+        self.acknowledged, self.lost = self.acknowledged + done, self.lost + (not done)
+        return done
+
+
 def within(is_so: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Wait until it is so, for what tells nobody; what it gives."""
     deadline = time.monotonic() + seconds
@@ -264,9 +295,9 @@ def send_signal(pid: int | None, number: int) -> None:
 
 
 def is_there(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Whether there is such a process, which has not ended: of one whose parent was killed the number may stay for a while."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return True
+    return state not in ("Z", "X")
