@@ -1,4 +1,9 @@
-"""One visitor's browser page, as Panel components: the board, and the connection to the window around it."""
+"""One visitor's browser page, as Panel components: the board, and the connection to the window around it.
+
+All pages of a server share its event loop, so what a page is sent goes the shortest way: all that waits for it at once, as one message, and
+set on the models of Bokeh. To change a parameter of a Panel component takes four times as long. The parameters keep their first values,
+which nothing reads again.
+"""
 
 import threading
 from collections import deque
@@ -7,6 +12,8 @@ from typing import Any
 
 import panel as pn
 from bokeh.document import Document
+from panel.io.document import unlocked
+from panel.io.state import set_curdoc
 from tornado.ioloop import IOLoop
 
 from workbench.app.page.board_component import BoardComponent
@@ -24,13 +31,15 @@ class Screen:
 
     def __init__(self, document: Document | None) -> None:
         self.hear: Callable[[dict[str, Any]], None] = lambda _message: None
-        self._defer, self._theme = on_document(document) if document else at_once, "auto"
+        self._document, self._theme = document, "auto"
+        self._defer = soon_on_document(document) if document else at_once
         self._bridge = Bridge(width=0, height=0, margin=0)
         self._bridge.param.watch(lambda event: self._receive(event.new), "heard")
         self._board: BoardComponent | None = None
         self._container = pn.Column(sizing_mode="stretch_width", margin=0)
         self.root = pn.Column(self._bridge, self._container, sizing_mode="stretch_width", margin=0)
-        self._pending: deque[tuple[Target, dict[str, Any]]] = deque()
+        self._pending: deque[Callable[[], None]] = deque()
+        self._is_awaited = False
         if document:
             mark_connected(document)
         self._showing = threading.Lock()
@@ -39,15 +48,17 @@ class Screen:
 
     def show(self, target: Target, parameters: Mapping[str, Any]) -> None:
         """Show state on the document's own event loop, in the order of the calls: a busy document may call back late and out of order."""
-        if self._is_gone:
-            return
-        self._pending.append((target, dict(parameters)))
-        self._defer(self._drain)
+        values = dict(parameters)
+        self.call((lambda: self._update_board(values)) if target == "board" else (lambda: set_on_models(self._bridge, values)))
 
     def call(self, work: Callable[[], None]) -> None:
-        """Do something to the page's components on the document's own event loop."""
-        if not self._is_gone:
-            self._defer(work)
+        """Do something to the page's components on the document's own event loop, as `show`."""
+        if self._is_gone:
+            return
+        self._pending.append(work)
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._defer(self._drain)
 
     @property
     def board(self) -> BoardComponent | None:
@@ -70,13 +81,10 @@ class Screen:
         self._is_gone = True
 
     def _drain(self) -> None:
-        with self._showing:
+        self._is_awaited = False
+        with self._showing, set_curdoc(self._document), unlocked(policy="collect"):
             while self._pending:
-                target, parameters = self._pending.popleft()
-                if target == "bridge":
-                    self._bridge.param.update(**parameters)
-                else:
-                    self._update_board(parameters)
+                self._pending.popleft()()
 
     def _update_board(self, parameters: dict[str, Any]) -> None:
         if parameters.pop("closed", False):
@@ -86,14 +94,36 @@ class Screen:
             board.param.watch(lambda event: self.hear({"gesture": event.new}), "gesture")
             self._board, self._container.objects = board, [board]
         elif self._board:
-            self._board.param.update(**parameters)
+            set_on_models(self._board, parameters)
 
     def _receive(self, message: dict[str, Any]) -> None:
         if message.get("theme") in ("light", "dark"):
             self._theme = message["theme"]
             if self._board:
-                self._board.theme = self._theme
+                set_on_models(self._board, {"theme": self._theme})
         self.hear({"heard": message})
+
+
+def set_on_models(component: pn.custom.ReactiveESM, values: Mapping[str, Any]) -> None:
+    """Set parameters of a component on its models, or for the models that are still to be made."""
+    if not component._models:  # noqa: SLF001 - Panel has no other way to them
+        component.param.update(**values)
+    for model, _ in component._models.values():  # noqa: SLF001
+        model.data.update(**values)
+
+
+def soon_on_document(document: Document) -> Callable[[Callable[[], None]], None]:
+    """As `on_document`, but once the page is drawn without Bokeh's way through its lock: for work that is done at once, and sends what it
+    changes by itself."""
+    loop, with_lock = IOLoop.current(), on_document(document)
+
+    def add(work: Callable[[], None]) -> None:
+        if pn.state._loaded.get(document):  # noqa: SLF001 - nothing else tells of another document
+            work()
+        else:
+            with_lock(work)
+
+    return lambda work: loop.add_callback(add, work)
 
 
 def on_document(document: Document) -> Callable[[Callable[[], None]], None]:

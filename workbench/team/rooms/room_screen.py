@@ -8,7 +8,7 @@ import param
 from bokeh.document import Document
 from panel.custom import AnyWidgetComponent
 
-from workbench.app.page.visitor_screen import Screen
+from workbench.app.page.visitor_screen import Screen, set_on_models
 from workbench.app.page.window_channel import part_text
 
 
@@ -37,15 +37,17 @@ class RoomScreen(Screen):
         self._bar = RoomBar(sizing_mode="stretch_width", margin=(0, 0, 8, 0))
         self._bar.param.watch(lambda event: self.hear({"heard": event.new}), "asked")
         self.root.insert(0, self._bar)
+        self._colleagues: tuple[object, list[dict[str, Any]]] = (None, [])  # that were shown, on which board
 
     def show_room(self, room: Mapping[str, Any]) -> None:
         """Show who is in the room. May be called from any thread."""
         self.call(lambda: self._show_room(room))
 
     def _show_room(self, room: Mapping[str, Any]) -> None:
-        self._bar.room = part_text(room)
+        set_on_models(self._bar, {"room": part_text(room)})
         others = [each for each in room["people"] if each["visitor"] != room["you"] and not each["away"]]
         if self.board:
             colleagues = [{"name": each["display"], **{name: each[name] for name in ("colour", "selected", "hand")}} for each in others]
-            if self.board.colleagues != colleagues:
-                self.board.colleagues = colleagues
+            if self._colleagues != (self.board, colleagues):
+                self._colleagues = self.board, colleagues
+                set_on_models(self.board, {"colleagues": colleagues})
