@@ -95,7 +95,7 @@ class TeamServer:
         services, config = self.services, self.config
         routes = [*api_routes(), *account_routes(), *health_routes(), *page_routes()]
         server = guarded_server(
-            {PATH: lambda: room_page(services.store, self.hub)},
+            {PATH: lambda: room_page(services.store, self.hub, f"{config.prefix}/healthz")},
             self._listen_options(),
             self._allowed(),
             routes=routes,

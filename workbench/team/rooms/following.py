@@ -1,4 +1,5 @@
-"""Following somebody in a room: what they open and select, the follower's board opens and selects too."""
+"""Gestures that come from elsewhere than the board: of following somebody, whose board opens and selects what the leader's does, and of
+the bar above it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,3 +28,10 @@ def gestures_of_following(mine: PresentPerson, theirs: PresentPerson) -> list[Ma
     if mine.selected != theirs.selected:
         gestures.append({"verb": "select", "path": theirs.selected or mine.selected})
     return gestures
+
+
+def asked_gesture(heard: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What is asked of the board in the bar: to go to the plan of a comment, to undo and to redo; none for anything else."""
+    if heard.get("kind") == "go":
+        return {"verb": "go", "number": heard.get("node")}
+    return {"verb": heard["kind"]} if heard.get("kind") in ("undo", "redo") else None

@@ -10,7 +10,7 @@ from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, Principal, ProjectRole, require
 from workbench.team.rooms.asked_of_server import branch_off, save_plan
-from workbench.team.rooms.following import gestures_of_following, leader_for
+from workbench.team.rooms.following import asked_gesture, gestures_of_following, leader_for
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence, held_dimension
 from workbench.team.rooms.room_actions import RoomActions
@@ -256,8 +256,8 @@ class OpenRoom:
             self._follow(guest.number, heard.get("visitor"))
         elif heard.get("kind") == "branch":
             threading.Thread(target=branch_off, args=(self._actions, self.source, guest), daemon=True, name="branch").start()
-        elif heard.get("kind") == "go":
-            self._send({"gesture": {"verb": "go", "number": heard.get("node")}, "visitor": guest.number})
+        elif (gesture := asked_gesture(heard)) is not None:
+            self._send({"gesture": gesture, "visitor": guest.number})
         elif "gesture" in message or "heard" in message:
             self.presence.touch(guest.number)
             self.presence.hold(guest.number, held_dimension(message.get("gesture", {})))

@@ -36,7 +36,7 @@ const STYLE = `
   .act:hover { border-color: var(--ink); }
   .act[aria-expanded="true"] { border-color: var(--ink); }
   .comments { flex: 1 0 100%; display: grid; gap: 8px; padding: 6px 0 4px; border-top: 1px solid var(--line); }
-  .comments[hidden] { display: none; }
+  .room[hidden], .room [hidden] { display: none; }
   .comments ol { display: grid; gap: 6px; margin: 0; padding: 0; max-height: 240px; overflow: auto; list-style: none; }
   .comments li { display: flex; flex-wrap: wrap; gap: 2px 8px; align-items: baseline; }
   .comments p { flex: 1 1 240px; margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -89,8 +89,10 @@ function render({ model, el }) {
   bar.setAttribute("role", "region");
   bar.setAttribute("aria-label", "Room");
   const name = h("span", { className: "name" }), people = h("ul", {}), said = h("span", { className: "said" });
+  const spoken = h("span", {}), when = h("span", {});
   people.setAttribute("aria-label", "People in this room");
-  said.setAttribute("role", "status");
+  spoken.setAttribute("role", "status"); // what was done, and not how long ago: that changes by itself
+  said.append(spoken, when);
   const branch = h("button", {
     type: "button",
     className: "act",
@@ -100,13 +102,23 @@ function render({ model, el }) {
   const comments = commentSection(ask);
   bar.append(name, people, said, comments.button, branch, comments.section);
 
+  // Undo and redo are meant wherever the focus is. Where the board has it, it hears them itself, and lets none through.
+  /** @param {KeyboardEvent} event */
+  const onKey = (event) => {
+    const at = event.composedPath()[0];
+    if (event.defaultPrevented || event.altKey || !(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "z") return;
+    if (at instanceof Element && at.matches("input, select, textarea, [contenteditable]")) return;
+    event.preventDefault();
+    ask({ kind: event.shiftKey ? "redo" : "undo" });
+  };
+  document.addEventListener("keydown", onKey);
+
   /**
    * @param {Person} person
-   * @param {Room} room
+   * @param {boolean} mine
+   * @param {boolean} following
    */
-  const draw = (person, room) => {
-    const mine = person.visitor === room.you,
-      following = room.people.find((each) => each.visitor === room.you)?.following === person.visitor;
+  const draw = (person, mine, following) => {
     const dot = h("span", { className: "dot" }, initials(person.display));
     dot.setAttribute("aria-hidden", "true");
     const where = mine || !person.tab ? "" : ` ${person.tab.replaceAll("_", " ")}`;
@@ -130,20 +142,46 @@ function render({ model, el }) {
     }
     return h("li", {}, shown);
   };
+  /** @type {Map<number, { look: string; item: HTMLElement }>} */
+  const drawn = new Map();
+  /**
+   * Who has not changed keeps the same button: one that is replaced between press and release was not pressed.
+   * @param {Room} room
+   */
+  const drawPeople = (room) => {
+    const focused = /** @type {ShadowRoot | Document} */ (el.getRootNode()).activeElement;
+    const leader = room.people.find((each) => each.visitor === room.you)?.following;
+    const items = room.people.map((person) => {
+      const mine = person.visitor === room.you, following = leader === person.visitor;
+      const { visitor, display, role, colour, tab, away } = person;
+      const look = JSON.stringify([display, role, colour, mine ? "" : tab, away, mine, following]);
+      const before = drawn.get(visitor);
+      if (before?.look === look) return before.item;
+      const item = draw(person, mine, following);
+      drawn.set(visitor, { look, item });
+      if (before && focused && before.item.contains(focused)) setTimeout(() => item.querySelector("button")?.focus());
+      return item;
+    });
+    for (const visitor of drawn.keys()) if (!room.people.some((each) => each.visitor === visitor)) drawn.delete(visitor);
+    if (items.length !== people.children.length || items.some((item, place) => people.children[place] !== item)) {
+      for (const item of [...people.children]) if (!items.includes(/** @type {HTMLElement} */ (item))) item.remove();
+      items.forEach((item, place) => {
+        if (people.children[place] !== item) people.insertBefore(item, people.children[place] ?? null);
+      });
+    }
+  };
   const show = () => {
     /** @type {Room} */
     const room = JSON.parse(model.get("room"));
     bar.hidden = !room.people;
     if (!room.people) return;
-    const held = people.contains(
-      el.getRootNode() instanceof ShadowRoot ? /** @type {ShadowRoot} */ (el.getRootNode()).activeElement : document.activeElement,
-    );
-    const place = held ? [...people.children].findIndex((each) => each.matches(":focus-within")) : -1;
-    name.replaceChildren(h("a", { href: room.gallery }, room.project), ` / ${room.name}`);
-    people.replaceChildren(...room.people.map((person) => draw(person, room)));
-    if (place >= 0) /** @type {HTMLElement | null} */ (people.children[place]?.querySelector("button"))?.focus();
-    const [last] = room.said;
-    said.replaceChildren(...(last ? [h("b", {}, last.who), ` ${last.text} · ${ago(last.at)}`] : []));
+    if (name.textContent !== `${room.project} / ${room.name}`) {
+      name.replaceChildren(h("a", { href: room.gallery }, room.project), ` / ${room.name}`);
+    }
+    drawPeople(room);
+    const [last] = room.said, words = last ? `${last.who} ${last.text}` : "";
+    if (spoken.textContent !== words) spoken.replaceChildren(...(last ? [h("b", {}, last.who), ` ${last.text}`] : []));
+    when.textContent = last ? ` · ${ago(last.at)}` : "";
     comments.show(room);
     said.title = room.said.map((each) => `${each.who}: ${each.text}, ${ago(each.at)}`).join("\n");
   };
@@ -158,6 +196,7 @@ function render({ model, el }) {
   return () => {
     themes.disconnect();
     clearInterval(clock);
+    document.removeEventListener("keydown", onKey);
     model.off("change:room", show);
   };
 }

@@ -13,8 +13,9 @@ from workbench.team.store.store import Store
 PATH = "/room/{room}"
 
 
-def room_page(store: Store, hub: RoomHub) -> pn.Template:
-    """The page that a session of Bokeh shows; the person is the one whom the session's signed token names."""
+def room_page(store: Store, hub: RoomHub, health: str) -> pn.Template:
+    """The page that a session of Bokeh shows; the person is the one whom the session's signed token names. After a cut it asks the server's
+    `health` by and by, and comes back, to the room or to where one signs in."""
     document = pn.state.curdoc
     screen = RoomScreen(document)
     room_id = pn.state.route_params.get("room", "")
@@ -24,7 +25,7 @@ def room_page(store: Store, hub: RoomHub) -> pn.Template:
     except WorkbenchError as error:
         return template_of(TITLE, None, str(error))
     pn.state.on_session_destroyed(lambda _: _close(screen, guest))
-    return template_of(TITLE, screen.root, opens=True)
+    return template_of(TITLE, screen.root, opens=True, health=health, is_kept=True)
 
 
 def _close(screen: RoomScreen, guest: GuestPage) -> None:

@@ -19,9 +19,11 @@ export function markColleagues(wb, colleagues) {
     if (theirs) {
       each.dataset.theirs = theirs.name;
       each.style.setProperty("--theirs", theirs.colour);
+      each.style.setProperty("--their-name", JSON.stringify(theirs.name)); // a text of CSS, for the first cell of a row
     } else {
       delete each.dataset.theirs;
       each.style.removeProperty("--theirs");
+      each.style.removeProperty("--their-name");
     }
   }
 }

@@ -7192,9 +7192,11 @@ function markColleagues(wb, colleagues) {
     if (theirs) {
       each.dataset.theirs = theirs.name;
       each.style.setProperty("--theirs", theirs.colour);
+      each.style.setProperty("--their-name", JSON.stringify(theirs.name));
     } else {
       delete each.dataset.theirs;
       each.style.removeProperty("--theirs");
+      each.style.removeProperty("--their-name");
     }
   }
 }
