@@ -1,10 +1,12 @@
 """The process that asks XLA's partitioner for all rooms: `python -m workbench.team.planning.partition_broker FD`.
 
 It is sent a connection for each room, and has the one warm process of the partitioner. Like the server it does not unpickle what a room
-sent. It ends when the server's connection does.
+sent. It ends when the server's connection does. What people wait for goes first: its answers settle figures that are shown already, and
+take more of the machine than the edits themselves.
 """
 
 import json
+import os
 import socket
 import sys
 import threading
@@ -16,9 +18,13 @@ from typing import Any
 from workbench.app.processes.warm_partitioner_proxy import Questions
 from workbench.engine import WarmWorker, shared_worker
 
+BEHIND = 5
+"""Niceness of it, and of the process that it starts, which adds its own."""
+
 
 def main(descriptor: int) -> None:
     """Serve every connection that is sent on this socket, each on a thread of its own."""
+    os.nice(BEHIND)
     control = socket.socket(fileno=descriptor)
     worker = shared_worker()
     while True:
