@@ -17,15 +17,15 @@ PATIENCE = 120.0  # seconds for anything at all
 
 
 class Visitor:
-    """A page that is open. `board` and `table` are what it was told last, `board_id` is what its address names from then on. `failure` is
-    what the page says in the board's place."""
+    """A page that is open, until it `is_gone`. `board` and `table` are what it was told last, `board_id` is what its address names from
+    then on. `failure` is what the page says in the board's place."""
 
     def __init__(self, socket: WebSocketClientConnection) -> None:
         self._socket, self._data, self._sent = socket, "", 0
         self.board_id, self.failure = "", ""
         self.board: dict[str, Any] = {}
         self.table: dict[str, Any] = {}
-        self._is_open, self._missed = False, False
+        self._is_open, self._missed, self.is_gone = False, False, False
         self._news = asyncio.Condition()
         self._reading = asyncio.create_task(self._read())
 
@@ -100,8 +100,13 @@ class Visitor:
                 if self._missed:
                     self._missed = False
                     await self._gesture(0, {"verb": "refresh"})
-                async with self._news:
-                    self._news.notify_all()
+                await self._tell()
+        self.is_gone = True
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
 
     def _take(self, content: Any) -> None:
         """The board is where a model has a `board` and a `table`, wherever in a message that stands."""
@@ -140,10 +145,10 @@ class Visitor:
     async def _until(self, is_so: Any, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds), self._news:
-                await self._news.wait_for(is_so)
+                await self._news.wait_for(lambda: self.is_gone or is_so())
         except TimeoutError:
             return False
-        return True
+        return bool(is_so())
 
 
 def changed(before: Any, change: Any) -> Any:
