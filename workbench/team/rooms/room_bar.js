@@ -30,6 +30,7 @@ const STYLE = `
   .person.away { opacity: 0.5; }
   .dot { width: 20px; height: 20px; border-radius: 50%; background: var(--of); color: #fff; font-size: 11px; font-weight: 600; line-height: 20px; text-align: center; }
   .where { color: var(--quiet); }
+  .where:empty { display: none; }
   .said { flex: 1 1 220px; min-width: 0; color: var(--quiet); white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
   .said b { font-weight: 600; color: var(--ink); }
   .act { min-height: 28px; padding: 0 12px; border: 1px solid var(--line); border-radius: 6px; background: none; color: inherit; font: inherit; cursor: pointer; }
