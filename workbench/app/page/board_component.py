@@ -1,21 +1,18 @@
 """A board as a Panel component: the same module as in the notebook, in a served page. It only shows the state it is sent."""
 
-from typing import Any
-
 import param
-from panel.custom import AnyWidgetComponent
 
+from workbench.app.page.module_component import ModuleComponent
 from workbench.widgets.front_end import module_text
 
 
-class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
+class BoardComponent(ModuleComponent):
     """One visitor's view of a board, in that visitor's document.
 
     Its parts are JSON texts (`window_channel.part_text`), which the module reads: Bokeh would visit each value of a dictionary, on the
     event loop that all visitors share, and that takes as long as many an edit.
     """
 
-    _debounce = 1  # milliseconds; Panel's 50 would be felt in every drop
     _esm = module_text()
 
     board = param.String(default="{}")
@@ -26,8 +23,3 @@ class BoardComponent(AnyWidgetComponent):  # type: ignore[misc]
     theme = param.String(default="auto")
     tour = param.Boolean(default=False)
     colleagues = param.List(default=[])  # who else is in the room: name, colour, the path selected, the dimension held
-
-    @classmethod
-    def _process_importmap(cls) -> dict[str, Any]:
-        """Panel would declare React at a CDN; the module imports nothing."""
-        return {"imports": {}, "scopes": {}}

@@ -1,13 +1,13 @@
 """The page's connection to the browser window around the board: keys, notices, and the JupyterLab document it may be in."""
 
 from pathlib import Path
-from typing import Any
 
 import param
-from panel.custom import AnyWidgetComponent
+
+from workbench.app.page.module_component import ModuleComponent
 
 
-class Bridge(AnyWidgetComponent):  # type: ignore[misc]
+class Bridge(ModuleComponent):
     """Parameters that Python sends to the window, and messages that it receives from there.
 
     - `text`, `saves`: of a document of JupyterLab: its present text, and how often it was asked to save; `created` with the text of a new
@@ -25,7 +25,6 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
       a page that asks for none), or the kind of a choice.
     """
 
-    _debounce = 1
     _esm = (Path(__file__).parent / "bridge.js").read_text(encoding="utf-8")
 
     text = param.String(default="")
@@ -40,8 +39,3 @@ class Bridge(AnyWidgetComponent):  # type: ignore[misc]
     failure = param.Dict(default={})
     board_name = param.String(default="")
     heard = param.Dict(default={})
-
-    @classmethod
-    def _process_importmap(cls) -> dict[str, Any]:
-        """Panel would declare React at a CDN; the module imports nothing."""
-        return {"imports": {}, "scopes": {}}

@@ -6,27 +6,21 @@ from typing import Any
 
 import param
 from bokeh.document import Document
-from panel.custom import AnyWidgetComponent
 
+from workbench.app.page.module_component import ModuleComponent
 from workbench.app.page.visitor_screen import Screen, set_on_models
 from workbench.app.page.window_channel import part_text
 
 
-class RoomBar(AnyWidgetComponent):  # type: ignore[misc]
+class RoomBar(ModuleComponent):
     """`room` is what `RoomPresence.state` gives, and which of the people is `you`, as a JSON text: Bokeh would visit each value of a
     dictionary, on the event loop of all. `asked` are the person's requests: `{"kind": "follow", "visitor", "seq"}` and `{"kind": "branch",
     "seq"}`."""
 
-    _debounce = 1
     _esm = (Path(__file__).parent / "room_bar.js").read_text(encoding="utf-8")
 
     room = param.String(default="{}")
     asked = param.Dict(default={})
-
-    @classmethod
-    def _process_importmap(cls) -> dict[str, Any]:
-        """Panel would declare React at a CDN; the module imports nothing."""
-        return {"imports": {}, "scopes": {}}
 
 
 class RoomScreen(Screen):
