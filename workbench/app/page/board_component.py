@@ -22,4 +22,4 @@ class BoardComponent(ModuleComponent):
     gesture = param.Dict(default={})
     theme = param.String(default="auto")
     tour = param.Boolean(default=False)
-    colleagues = param.List(default=[])  # who else is in the room: name, colour, the path selected, the dimension held
+    colleagues = param.String(default="[]")  # who else is in the room: name, colour, the path selected, the dimension held

@@ -38,6 +38,6 @@ class VisitorWindow:
         self._show("board", parameters)
 
 
-def part_text(state: Mapping[str, Any]) -> str:
+def part_text(state: Any) -> str:
     """A part of a board as `app.page.board_component.BoardComponent` takes it."""
     return json.dumps(state, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -31,7 +31,6 @@ class RoomScreen(Screen):
         self._bar = RoomBar(sizing_mode="stretch_width", margin=(0, 0, 8, 0))
         self._bar.param.watch(lambda event: self.hear({"heard": event.new}), "asked")
         self.root.insert(0, self._bar)
-        self._colleagues: tuple[object, list[dict[str, Any]]] = (None, [])  # that were shown, on which board
 
     def show_room(self, room: Mapping[str, Any]) -> None:
         """Show who is in the room. May be called from any thread."""
@@ -42,6 +41,4 @@ class RoomScreen(Screen):
         others = [each for each in room["people"] if each["visitor"] != room["you"] and not each["away"]]
         if self.board:
             colleagues = [{"name": each["display"], **{name: each[name] for name in ("colour", "selected", "hand")}} for each in others]
-            if self._colleagues != (self.board, colleagues):
-                self._colleagues = self.board, colleagues
-                set_on_models(self.board, {"colleagues": colleagues})
+            set_on_models(self.board, {"colleagues": part_text(colleagues)})

@@ -3,7 +3,7 @@
 
 /** @import { AnyModel, Listener, Model } from "./types/board_context.d.ts" */
 
-const PARTS = ["board", "table", "live"];
+const PARTS = ["board", "table", "live", "colleagues"];
 
 /**
  * A value with a change made (`part_changes.py`); what did not change stays the same object.

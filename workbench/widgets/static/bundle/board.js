@@ -7448,7 +7448,8 @@ function mount(model, el) {
 var PARTS = [
   "board",
   "table",
-  "live"
+  "live",
+  "colleagues"
 ];
 function withChange(before, change) {
   if (Array.isArray(change)) return change[0];
