@@ -35,7 +35,7 @@ def verify_replays(room):
 
 
 @given(STORIES)
-@settings(max_examples=60)
+@settings(max_examples=35)
 def test_a_log_replays_to_the_same_history(story):
     room = Room.begin()
     tell(room, story)
@@ -57,7 +57,7 @@ OF_ANY_KIND = st.one_of(*(each for kind, each in EDITS.items() if kind not in (O
 
 
 @given(STORIES, OF_ANY_KIND, STORIES)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_an_edit_of_any_kind_replays_or_was_refused(before, edit, after):
     room = Room.begin()
     tell(room, [*before, (BOB, ("apply", edit)), *after])
@@ -65,7 +65,7 @@ def test_an_edit_of_any_kind_replays_or_was_refused(before, edit, after):
 
 
 @given(STORIES, st.integers(0, 20), STORIES)
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_room_that_is_restarted_goes_on_as_if_nothing_had_been(before, cut, after):
     """Two rooms of the same deeds, one of which is ended and replayed in between, are the same room."""
     whole, broken = Room.begin(), Room.begin()
@@ -173,7 +173,7 @@ def test_the_text_about_a_damaged_entry_stands_whole():
     st.sampled_from(("edit", "undo", "redo", "go", "name", "pin", "", "KIND")),
     JSON | st.dictionaries(st.sampled_from(("added", "head", "node", "name", "pinned", "undone", "redone")), JSON, max_size=5),
 )
-@settings(max_examples=80)
+@settings(max_examples=60)
 def test_whatever_stands_in_a_log_is_replayed_or_refused_in_words(kind, body):
     found, refused = RoomHistory.of(first_plan()), ""
     try:

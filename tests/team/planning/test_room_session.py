@@ -275,7 +275,7 @@ def test_an_edit_that_cannot_be_recorded_is_refused_and_leaves_nothing(room):
 
 
 @given(STORIES)
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_whatever_is_done_the_present_plan_is_what_its_edits_make_of_the_first(story):
     room = Room.begin()
     tell(room, story)
@@ -289,7 +289,7 @@ def test_whatever_is_done_the_present_plan_is_what_its_edits_make_of_the_first(s
 
 
 @given(STORIES)
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_undo_takes_back_ones_own_last_edit_and_only_that(story):
     """The edits of the present plan, with their authors, before and after an undo differ by that edit."""
     room = Room.begin()

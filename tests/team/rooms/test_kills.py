@@ -19,7 +19,7 @@ from workbench.team.rooms import open_room
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
 MANY = 200
-FEW = 6
+FEW = 4
 HANDS = (("ada", "hidden", "model"), ("bob", "batch", "data"))
 
 

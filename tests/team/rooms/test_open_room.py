@@ -472,6 +472,31 @@ def test_a_first_plan_that_cannot_be_read_is_a_sentence_on_the_page(team, hub):
     assert "The plan of this room" in ada.failures[0]
 
 
+def test_a_follower_sees_what_the_leader_opens_until_one_of_them_leaves(room):
+    ada, bob = room.enter("ada"), room.enter("bob")
+    leader = ada.until(lambda page: page.room.get("you"))
+    bob.ask("follow", visitor=leader)
+    ada.do("open", tab="memory")
+    bob.until(lambda page: page.person("Bob").get("tab") == "memory" and page.person("Bob")["following"] == leader)
+    ada.do("select", path="w")
+    bob.until(lambda page: page.board["board"]["selected"] == "w")
+    ada.ask("follow", visitor=bob.room["you"])
+    ada.do("select", path="w")
+    bob.until(lambda page: page.board["board"]["selected"] == "")
+    assert ada.person("Ada")["following"] == 0, "no circle"
+    room.leave("ada")
+    bob.until(lambda page: not page.person("Ada") and page.person("Bob")["following"] == 0)
+
+
+def test_undo_and_redo_are_heard_from_the_bar(room):
+    bob = room.enter("bob")
+    bob.place("hidden", "model")
+    bob.ask("undo")
+    bob.until(lambda page: page.layout == START)
+    bob.ask("redo")
+    bob.until(lambda page: page.layout == HIDDEN)
+
+
 def test_gestures_that_no_page_sends_end_nothing(room):
     """They come from a signed-in person's browser, and so from anybody."""
     ada, bob = room.enter("ada"), room.enter("bob")

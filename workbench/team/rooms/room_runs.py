@@ -26,15 +26,23 @@ class RoomRuns:
         self._source, self._actions, self._find, self._tell, self._say = source, actions, find, tell, say
         self._visitors: dict[int, int] = {}  # who began the runs of the present process, by the runs' numbers
         self._hear = self._pass_on  # one object, by which jobs are followed
+        self._last: threading.Thread | None = None
 
     def handle(self, message: Mapping[str, Any]) -> None:
-        """Submit a run as a job, or ask for one to be ended; on a thread, for the queue is in the store."""
-        threading.Thread(target=self._handle, args=(message,), daemon=True, name="job").start()
+        """Submit a run as a job, or ask for one to be ended; on a thread, for the queue is in the store, and after what came before: a
+        run may be cancelled before it is submitted."""
+        self._last = threading.Thread(target=self._handle_after, args=(self._last, message), daemon=True, name="job")
+        self._last.start()
 
     def forget(self) -> None:
         """The room's process has ended: its jobs go on without it."""
         self._actions.forget_jobs(self._hear)
         self._visitors.clear()
+
+    def _handle_after(self, before: threading.Thread | None, message: Mapping[str, Any]) -> None:
+        if before is not None:
+            before.join()
+        self._handle(message)
 
     def _handle(self, message: Mapping[str, Any]) -> None:
         number = message.get("cancel", message.get("job"))
