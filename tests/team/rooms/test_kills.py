@@ -3,7 +3,6 @@
 import json
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -82,23 +81,10 @@ def work(hand, over):
 
 
 @pytest.fixture
-def forking():
-    """A fork server that outlives the fronts, as the descriptor of its socket: starting JAX again is not what is tested."""
-    ours, theirs = socket.socketpair()
-    command = [
-        sys.executable,
-        "-m",
-        "workbench.app.processes.fork_server",
-        str(theirs.fileno()),
-        "workbench.team.planning.room_process:serve_room",
-    ]
-    with ours, theirs, subprocess.Popen(command, pass_fds=(theirs.fileno(),)) as process:
-        theirs.close()
-        ours.settimeout(PATIENCE)
-        assert json.loads(ours.recv(100)) == {"ready": True}
-        ours.settimeout(None)
-        yield ours
-        process.kill()
+def forking(planners):
+    """The socket of the fork server of these tests, which outlives the fronts: starting JAX again is not what is tested."""
+    within(planners.is_ready)
+    return planners._forking._control
 
 
 class Front:
@@ -175,7 +161,7 @@ def verify_kills_of_the_front(team, room_id, drawn, kills, forking):
     return entries
 
 
-@pytest.mark.parametrize("kills", nightly(MANY, 3))
+@pytest.mark.parametrize("kills", nightly(MANY, 2))
 def test_a_front_that_is_killed_in_mid_edit_loses_nothing_that_was_acknowledged(room, forking, kills, request):
     drawn = random.Random(f"{request.config.getoption('--hypothesis-seed')}")
     assert verify_kills_of_the_front(room.team, room.room_id, drawn, kills, forking) >= kills
