@@ -10,6 +10,7 @@ import pytest
 from tests.support.room_sessions import first_plan
 from tests.support.team_rooms import FailingStore, RoomTeam, VisitedRoom, is_there, send_signal, within
 from workbench.documents import dump_plan, parse_plan
+from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.planning.room_log import RoomLogRecord, replay
 from workbench.team.rooms import open_room, room_hub
@@ -464,6 +465,16 @@ def test_a_log_that_cannot_be_replayed_is_a_sentence_on_the_page(room):
 
 def children_with(room):
     return [pid for pid in children_of(room.hub) if room.open_room._connection is not None]
+
+
+def test_a_server_that_closes_opens_no_room_and_ends_all(room):
+    ada = room.enter("ada")
+    pid = room.pid
+    room.hub.close()
+    within(lambda: not is_there(pid))
+    assert ada.failures == [], "its page comes back by itself"
+    with pytest.raises(WorkbenchError, match="The server is closing"):
+        room.enter("bob")
 
 
 def test_a_first_plan_that_cannot_be_read_is_a_sentence_on_the_page(team, hub):

@@ -93,6 +93,8 @@ class RoomHub:
 
     def _room(self, room_id: str) -> OpenRoom:
         with self._lock:
+            if self._is_closed.is_set():
+                raise WorkbenchError("The server is closing.", ["reload the page when it is there again"])
             room = self._rooms.get(room_id)
             if room is None or room.is_closed:
                 if len(self._rooms) >= MOST_ROOMS:
