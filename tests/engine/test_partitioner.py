@@ -96,6 +96,26 @@ def test_a_question_that_is_cancelled_after_a_while_may_be_answered_until_then(w
         asked.result(PATIENCE)
 
 
+def test_a_process_that_still_starts_is_not_ended_with_the_question_that_began_it(warm, plan):
+    """On a busy machine it takes longer to start than a question may: none would ever be there."""
+    warm.close()
+    asked = warm.ask(plan)
+    wait_until(lambda: warm.pid is not None and not _is_gone(warm))
+    pid = warm.pid
+    os.kill(pid, signal.SIGSTOP)
+    warm.cancel(asked)
+    with pytest.raises(PartitionError, match="cancelled"):
+        asked.result(0)
+    os.kill(pid, signal.SIGCONT)
+    assert warm.ask(plan).result(PATIENCE).collectives
+    assert warm.pid == pid
+
+
+def _is_gone(warm):
+    process = warm._process
+    return process is None or process.is_gone
+
+
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGABRT, "SIGABRT")])
 def test_a_process_that_dies_is_told_in_words_and_the_next_question_finds_another(warm, plan, number, name):
     pid = stopped(warm)

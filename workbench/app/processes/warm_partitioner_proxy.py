@@ -90,17 +90,18 @@ class RemoteWorker:
 
 
 class Questions:
-    """The pending questions of one board, in the server; they are cancelled when its process ends."""
+    """The pending questions of one board, in the server; they are cancelled when its process ends. One that is overtaken may go on until so
+    many seconds were spent on it."""
 
-    def __init__(self, worker: WarmWorker, send: Send) -> None:
-        self._worker, self._send = worker, send
+    def __init__(self, worker: WarmWorker, send: Send, after: float = MOST_QUESTION_SECONDS) -> None:
+        self._worker, self._send, self._after = worker, send, after
         self._pending: dict[int, Future[Partitioned]] = {}
 
     def handle(self, message: Mapping[str, Any]) -> None:
         """Handle `{"partition": n, ...}` or `{"overtaken": n}`, on one thread."""
         if "overtaken" in message:
             if (answer := self._pending.pop(message["overtaken"], None)) is not None:
-                self._worker.cancel(answer, after=MOST_QUESTION_SECONDS)
+                self._worker.cancel(answer, after=self._after)
             return
         number = message["partition"]
         self._pending = {each: pending for each, pending in self._pending.items() if not pending.done()}
@@ -110,7 +111,7 @@ class Questions:
     def give_up(self) -> None:
         """Cancel all: the process has ended."""
         while self._pending:
-            self._worker.cancel(self._pending.popitem()[1], after=MOST_QUESTION_SECONDS)
+            self._worker.cancel(self._pending.popitem()[1], after=self._after)
 
     def _pass_on(self, number: int, done: Future[Partitioned]) -> None:
         self._send({"partition": number, "answer": base64.b64encode(pickle.dumps(_outcome(done))).decode()})

@@ -49,7 +49,7 @@ class WarmWorker:
         self._process: WarmProcess | None = None
         self._current: _PartitionQuestion | None = None
         self._abandoned: _PartitionQuestion | None = None
-        self._begun = 0.0  # when the current question was asked
+        self._begun: float | None = None  # when the current question was asked; None while its process starts
         self._thread: threading.Thread | None = None
         self._waiting = 0
 
@@ -81,32 +81,35 @@ class WarmWorker:
         """Cancel a question: one that waits is never asked, the current one ends with the process. One that is answered stays.
 
         With `after`, the current one may go on until so many seconds were spent on it: ending the process costs the next caller a second.
+        One whose process still starts is not asked then: on a busy machine a process that is ended meanwhile would never be there.
         """
         if answer.cancel() or answer.done():
             return
         with self._lock:
-            if self._current is None or self._current.answer is not answer or self._process is None:
+            if self._current is None or self._current.answer is not answer:
                 return
-            remaining = self._begun + after - time.monotonic()
-            is_forked = self._current.content.startswith(OF_LIBTPU)
+            remaining = 0.0 if self._begun is None else self._begun + after - time.monotonic()
+            is_resolved = self._begun is None or self._current.content.startswith(OF_LIBTPU)
             if remaining <= 0:
-                self._abandon(self._current, self._process, is_forked=is_forked)
+                self._abandon(self._current)
         if remaining <= 0:
-            if is_forked:  # else the future is resolved once the process has ended
+            if is_resolved:  # else the future is resolved once the process has ended
                 _finish(answer, _cancelled_error())
             return
         timer = threading.Timer(remaining, self.cancel, (answer, after))
         timer.daemon = True
         timer.start()
 
-    def _abandon(self, question: _PartitionQuestion, process: WarmProcess, *, is_forked: bool) -> None:
+    def _abandon(self, question: _PartitionQuestion) -> None:
         """Cancel the current question: if libtpu compiles it in a fork, only that ends."""
         self._abandoned = question
-        if is_forked:
-            process.interrupt()
+        if self._begun is None or self._process is None:
+            return
+        if question.content.startswith(OF_LIBTPU):
+            self._process.interrupt()
         else:
-            process.cancelled = True
-            process.kill()
+            self._process.cancelled = True
+            self._process.kill()
 
     def close(self) -> None:
         """End the process now, and wait until it is gone. A later question starts another."""
@@ -152,7 +155,7 @@ class WarmWorker:
 
     def _answer_question(self, question: _PartitionQuestion) -> None:
         with self._lock:
-            self._current, self._begun = question, time.monotonic()
+            self._current, self._begun = question, time.monotonic() if self._is_warm() else None
         outcome: Partitioned | PartitionError
         try:
             outcome = self._ask_process(question)
@@ -170,6 +173,10 @@ class WarmWorker:
 
     def _ask_process(self, question: _PartitionQuestion) -> Partitioned:
         process = self._ensure_process()
+        with self._lock:
+            if self._begun is None and self._abandoned is question:
+                raise CancelledError
+            self._begun = self._begun or time.monotonic()
         try:
             kind, *rest = process.ask(question.content, TIME_LIMIT)
         except WarmProcessEnded:
@@ -192,18 +199,21 @@ class WarmWorker:
 
     def _ensure_process(self) -> WarmProcess:
         """The process, started if there is none, or anew if it died while idle, or was ended with the question before."""
-        if self._process is not None and (self._process.is_gone or self._process.cancelled):
+        if self._process is not None and self._is_warm():
+            return self._process
+        self._close_process()
+        started = WarmProcess()
+        with self._lock:
+            self._process = started
+        try:
+            started.wait_until_ready()
+        except (WarmProcessEnded, TimeoutError):
             self._close_process()
-        if self._process is None:
-            started = WarmProcess()
-            with self._lock:
-                self._process = started
-            try:
-                started.wait_until_ready()
-            except (WarmProcessEnded, TimeoutError):
-                self._close_process()
-                raise
-        return self._process
+            raise
+        return started
+
+    def _is_warm(self) -> bool:
+        return self._process is not None and not (self._process.is_gone or self._process.cancelled)
 
     def _close_process(self) -> None:
         process, self._process = self._process, None

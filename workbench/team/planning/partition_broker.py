@@ -22,6 +22,10 @@ BEHIND = 5
 """Niceness of it, and of the process that it starts, which adds its own."""
 
 
+OVERTAKEN = 10.0
+"""Seconds that a question may take although a newer one waits: to end it ends the process, which the other rooms wait for too."""
+
+
 def main(descriptor: int) -> None:
     """Serve every connection that is sent on this socket, each on a thread of its own."""
     os.nice(BEHIND)
@@ -43,7 +47,7 @@ def _serve(connection: Connection, worker: WarmWorker) -> None:
         with lock, suppress(OSError):
             connection.send_bytes(json.dumps(message).encode())
 
-    questions = Questions(worker, send)
+    questions = Questions(worker, send, OVERTAKEN)
     with suppress(EOFError, OSError):
         while True:
             questions.handle(json.loads(connection.recv_bytes()))
