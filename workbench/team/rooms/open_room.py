@@ -24,8 +24,8 @@ from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.untrusted_process import verify_shown
 from workbench.team.store.store import Store
 
-PATIENCE, LIMIT = 3.0, 120.0
-"""Seconds until the people see that the room is busy, and until its work is stopped."""
+PATIENCE, LIMIT, OPENING = 3.0, 120.0, 120.0
+"""Seconds until the people see that the room is busy, until its work is stopped, and until its opening is."""
 MOST_DEATHS, WITHIN = 3, 60.0
 """A room whose process dies so often within so many seconds is not started again by itself."""
 
@@ -218,11 +218,11 @@ class OpenRoom:
         room = {"document": source.document, "name": source.name, "log": source.log, "time_limit": self._time_limit}
         connection.send({"room": room})
         try:
-            problem = connection.opened.result(LIMIT)
+            problem = connection.opened.result(OPENING)
         except CancelledError:  # it died, and `ended` begins another
             return
         except TimeoutError:
-            self.close(f"Opening this room took longer than {LIMIT:.0f} s and was stopped. Reload the page to try once more.")
+            self.close(f"Opening this room took longer than {OPENING:g} s and was stopped. Reload the page to try once more.")
             connection.kill()
             return
         if problem is not None:
