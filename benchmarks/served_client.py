@@ -120,8 +120,9 @@ class Visitor:
             elif {"board", "table"} <= (attributes := each.get("attributes") or {}).keys():
                 self._data = each["id"]
                 self._know(attributes)
-            elif isinstance(attributes.get("board"), str):
-                self.board_id = attributes["board"]
+            elif "failure" in attributes:  # of the wire to the window, in the page as it is drawn
+                self.failure = self.failure or _text_of(attributes["failure"])
+                self.board_id = attributes.get("board") or self.board_id
 
     def _know(self, attributes: dict[str, Any]) -> None:
         for name in ("board", "table"):

@@ -192,12 +192,14 @@ async def leave_all(rooms: Sequence[Room]) -> None:
 
 
 async def edit_slowly(address: str, cookie: str, every: float, until: float) -> list[float]:
-    """One person in the room on a slow program: seconds of each edit."""
-    person, found, seq = await Person.come(address, cookie=cookie), [], 0
+    """One person in the room on a slow program: seconds of each edit, one every so many seconds."""
+    person = await Person.come(address, cookie=cookie)
+    found: list[float] = []
+    there = {"verb": "drop", "dim": "vocab", "source": "", "target": "model", "add": False}
+    back = {**there, "source": "model", "target": ""}
     while time.monotonic() < until:
-        there, back = ("", "model") if seq % 2 else ("model", "")
-        seq += 1
-        answered, _, _ = await person.do(verb="drop", dim="d_ff", source=back, target=there, add=False)
+        answered, _, _ = await person.do(**(there if len(found) % 2 == 0 else back))
+        assert not person.board["refusal"], person.board["refusal"]
         found.append(answered)
         await asyncio.sleep(max(every - answered, 0.05))
     await person.leave()
