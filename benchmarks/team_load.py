@@ -11,7 +11,7 @@ it runs on one machine, the measuring too: its own event loop is late by `client
 |---|---|---|
 | `author_p95_ms`, `author_p99_ms` | 300, 1000 | from an edit to the figures of its author; 50 people in 10 rooms, 10 edits/s in all |
 | `others_p95_ms` | 400 | from an edit to the figures of the others in the room |
-| `neighbour_ms` | 50 | what one person on a program of 600 ms adds to the authors' 95th percentile |
+| `neighbour_ms` | 50 | what one person adds to the authors' 95th percentile who edits a slow program (`slow_p50_ms`) every second |
 | `first_board_p95_ms` | 1500 | 10 pages that are loaded again and again: from the request to the first board |
 | `rss_growth` | 0.10 | of the front over 500 visits; `descriptor_growth` is how many descriptors and sockets it keeps of them |
 | `rss_page_mb` | 5 | of the front, for a page that is open |
@@ -45,7 +45,7 @@ from team_people import (
     reload_often,
     visit,
 )
-from team_served import ServedTeam, mib, pss_mib, served_team, slow_layers
+from team_served import ServedTeam, mib, pss_mib, served_team
 
 RESULTS = Path(__file__).parent / "results" / "team_load.json"
 GOALS = {
@@ -69,11 +69,10 @@ FULL = {
     "visits": 500,
     "pages": 20,
     "drops": 100,
-    "slow_ms": 600,
 }
-QUICK = {"people": 20, "rooms": 4, "seconds": 20, "turns": 1, "reload_seconds": 20, "visits": 60, "pages": 8, "drops": 20, "slow_ms": 600}
+QUICK = {"people": 20, "rooms": 4, "seconds": 20, "turns": 1, "reload_seconds": 20, "visits": 60, "pages": 8, "drops": 20}
 EVERY = 5.0  # seconds between two edits of one person: 10 edits a second of 50
-SLOW_EVERY = 2.0  # seconds between two edits of the slow program
+SLOW_EVERY = 1.0  # seconds between two edits of the slow program
 BROWSERS, STAYS = 10, 4.0  # pages that are loaded again, and seconds that each stays
 CLEARED = 40.0  # seconds after which the server has forgotten the pages that were left
 
@@ -235,8 +234,7 @@ def percentile(seconds: list[float], percent: int) -> float:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """The figures of all phases."""
     found: dict[str, Any] = {"load_average": [round(each, 1) for each in os.getloadavg()]}
-    layers = slow_layers(options.slow_ms) if "neighbour" in options.only else 1
-    with served_team(options.people, options.rooms, layers) as team:
+    with served_team(options.people, options.rooms) as team:
         for name in options.only:
             begun = time.monotonic()
             part = asyncio.run(globals()[name](team, options))

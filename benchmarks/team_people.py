@@ -195,7 +195,7 @@ async def edit_slowly(address: str, cookie: str, every: float, until: float) -> 
     """One person in the room on a slow program: seconds of each edit, one every so many seconds."""
     person = await Person.come(address, cookie=cookie)
     found: list[float] = []
-    there = {"verb": "drop", "dim": "vocab", "source": "", "target": "model", "add": False}
+    there = {"verb": "drop", "dim": "d_ff", "source": "", "target": "model", "add": False}
     back = {**there, "source": "model", "target": ""}
     while time.monotonic() < until:
         answered, _, _ = await person.do(**(there if len(found) % 2 == 0 else back))

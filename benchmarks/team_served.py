@@ -50,7 +50,7 @@ def described(name, **given):
     plan = Plan(build(name, **given), "data:4 model:2", "batch:data")
     return describe_plan(plan, plan.report())
 
-plan, slow = described("gpt", preset="gpt2-small"), described("mixture", layers=wanted["slow"], scan=False)
+plan, slow = described("gpt", preset="gpt2-small"), described("gpt", layers=24, scan=False, remat=True)
 with store.write() as session:
     people = [add_user(session, f"person{each}", f"Person {each}", admin=not each) for each in range(wanted["people"])]
     project_id = add_project(session, wanted["project"], "Load", owner=people[0].id).id
@@ -69,22 +69,6 @@ store.close()
 print(json.dumps(found))
 """
 """In a process of its own: it imports JAX, which the one that measures does not need."""
-
-SLOW = """
-import json, statistics, sys, time
-from workbench.models import build
-from workbench.plan.edits import ShardDim
-from workbench.plan.plan import Plan
-from workbench.session.plan_history import Session
-
-MOST, TRIED = 24, 8  # layers that a document may have traced each by itself, and that are timed
-session, times = Session(Plan(build("mixture", layers=TRIED, scan=False), "data:4 model:2", "batch:data")), []
-for axes in (("model",), (), ("model",), (), ("model",)):
-    begun = time.thread_time()
-    session.apply(ShardDim("vocab", axes))
-    times.append(1000 * (time.thread_time() - begun))
-print(json.dumps({"layers": min(MOST, max(1, round(TRIED * float(sys.argv[1]) / statistics.median(times))))}))
-"""
 
 
 @dataclass(frozen=True)
@@ -116,22 +100,18 @@ class ServedTeam:
 
 
 @contextmanager
-def served_team(people: int, rooms: int, slow_layers: int) -> Iterator[ServedTeam]:
-    """A server with so many people, all editors of one project, and so many rooms, and one more on a program of so many layers."""
+def served_team(people: int, rooms: int) -> Iterator[ServedTeam]:
+    """A server with so many people, all editors of one project, and so many rooms; and one more on the slowest program that a document may
+    name, each of its layers traced by itself."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
-        wanted = {"people": people, "rooms": rooms, "slow": slow_layers, "project": PROJECT}
+        wanted = {"people": people, "rooms": rooms, "project": PROJECT}
         filled = _run(FILL, f"sqlite:///{data / 'team.db'}", json.dumps(wanted))
         with _running(data) as (port, process):
             url = f"http://localhost:{port}"
             places = tuple(f"{url}/room/{each}" for each in filled["rooms"])
             cookies = tuple(f"workbench={each}" for each in filled["cookies"])
             yield ServedTeam(url, process, cookies, places[:-1], places[-1], data / "log.txt")
-
-
-def slow_layers(milliseconds: float) -> int:
-    """The layers of an unrolled `mixture` of which an edit takes so long here."""
-    return int(_run(SLOW, str(milliseconds))["layers"])
 
 
 def mib(processes: list[psutil.Process]) -> float:

@@ -107,8 +107,8 @@ WORDS = [
         "`names` of the gesture has 100 entries; 64 are the most.\n  Ways out: reload the page.",
     ),
     (
-        lambda: verify_gesture({str(place): 1 for place in range(30)}),
-        "The gesture has 30 fields; 24 are the most.\n  Ways out: reload the page.",
+        lambda: verify_gesture({str(place): 1 for place in range(40)}),
+        "The gesture has 40 fields; 32 are the most.\n  Ways out: reload the page.",
     ),
 ]
 

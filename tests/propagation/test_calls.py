@@ -1,6 +1,10 @@
 """A program with its functions and one with the bodies in place of the calls have the same operations, at the same places."""
 
+import inspect
+from pathlib import Path
+
 import jax
+import jax.numpy as jnp
 import pytest
 
 from tests.support.spmd_plans import calling, programs
@@ -8,6 +12,7 @@ from workbench.plan.plan import Plan
 from workbench.propagation import module_of
 from workbench.propagation.module.calls import CALL, callee_of, functions_of, number_operations_and_calls, operations_called, separate_calls
 from workbench.propagation.module.inline_mlir_calls import inline_calls
+from workbench.propagation.module.library_functions import place_separate_calls
 from workbench.propagation.module.mlir_context import main_function, parse_module
 from workbench.propagation.module.operation_kinds import operations_below
 from workbench.propagation.prepared_program import place_of
@@ -28,7 +33,11 @@ def inlined(program):
 @pytest.mark.parametrize("program", programs(), ids=lambda program: program.name)
 def test_the_operations_that_are_called_are_those_that_stand_there_once_they_are_inlined(program):
     module = inlined(program)
-    assert seen(parse_module(program.lowered)) == seen(module)
+    as_lowered, separate = parse_module(program.lowered), parse_module(program.lowered)
+    separate_calls(separate.operation)
+    place_separate_calls(separate.operation)
+    assert seen(separate) == seen(module)
+    assert [op.name for op, _ in operations_called(as_lowered.operation)] == [name for name, *_ in seen(module)]
     assert [op for op, _ in operations_called(module.operation)] == list(operations_below(main_function(module.operation)))
 
 
@@ -80,3 +89,36 @@ def test_a_composite_is_what_it_is_made_of():
     assert [each.kind for each in program.operations if each.kind != "return"] == ["tanh"]
     assert seen(parse_module(program.lowered)) == seen(inlined(program))
     assert Plan(program, "data:2", "rows:data").report("partitioned").sent == 0
+
+
+@jax.jit
+def doubled(x):
+    return jnp.where(x > 0, x + x, x)
+
+
+def line_of(code, text):
+    """The line of a function that this text stands in."""
+    lines, first = inspect.getsourcelines(code)
+    return f"{Path(__file__).name}:{first + next(number for number, line in enumerate(lines) if text in line)}"
+
+
+def test_what_a_library_computes_lies_where_it_is_called_and_what_the_user_wrote_where_it_stands():
+    def first(x):
+        return jnp.where(x < 1, doubled(x), x) + 1
+
+    def second(x):
+        with jax.named_scope("one"):
+            y = jnp.where(x < 1, x * 2, x)
+        with jax.named_scope("other"):
+            y = y + jnp.where(x < 1, x, x * 3)
+        return doubled(y)
+
+    example = jax.ShapeDtypeStruct((8, 4), "float32")
+    trace(first, example)  # JAX keeps what it traces here
+    for program in (trace(second, example), trace(second, example)):
+        lines = {op.path: op.source for op in program.operations if op.kind == "select"}
+        assert lines == {
+            "one/_where/select_n": line_of(second, "x * 2"),
+            "other/_where/select_n": line_of(second, "x * 3"),
+            "doubled/_where/select_n": line_of(doubled, "jnp.where"),
+        }

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.support.team_rooms import Hand, RoomTeam, VisitedRoom
 from workbench.app.processes.fork_server_client import ForkServer
+from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.store.store import Store
@@ -38,17 +39,21 @@ class InheritedForkServer(ForkServer):
 
 
 class NoBroker:
-    """Nobody asks the partitioner: figures stay planned."""
+    """Nobody asks the partitioner: figures stay planned, and no further process imports JAX."""
 
     def attach(self, connection: socket.socket) -> None:
         connection.close()
 
+    def close(self) -> None:
+        """There is nothing to end."""
 
-class WarmPlanners(Planners):
-    """With an inherited fork server."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._forking, self._broker, self._programs = InheritedForkServer(descriptor), NoBroker(), None
+class PlannersAlone(Planners):
+    """Without a partitioner's process."""
+
+    def __init__(self, forking: ForkServer) -> None:
+        self._forking, self._broker, self._programs = forking, NoBroker(), None
+        self._describers = DocumentDescribers(self.connect)
 
 
 def main(folder: str, room_id: str, seed: str, forking: str) -> None:
@@ -57,7 +62,7 @@ def main(folder: str, room_id: str, seed: str, forking: str) -> None:
     with store.read() as session:
         people = {each.name: each.id for each in session.query(User)}
         team = RoomTeam(store, people, session.query(Project).filter_by(slug="vision").one().id)
-    planners = Planners() if forking == "-" else WarmPlanners(int(forking))
+    planners = Planners() if forking == "-" else PlannersAlone(InheritedForkServer(int(forking)))
     room = VisitedRoom(team, RoomHub(store, planners, "http://localhost:5007"), room_id)
     drawn = random.Random(seed)
     hands = [

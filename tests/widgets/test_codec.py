@@ -14,7 +14,7 @@ import workbench.widgets
 from workbench.errors import WorkbenchError
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.gesture_edits import EDITS
-from workbench.widgets.gestures.codec import asked_hardware, kind_of, read_gesture, zone_of
+from workbench.widgets.gestures.codec import asked_hardware, kind_of, read_gesture, verify_gesture, zone_of
 from workbench.widgets.gestures.dimensions import DropGesture
 from workbench.widgets.gestures.gesture_registry import ALL_GESTURES, BOARD_GESTURES, EDIT_GESTURES, FLEET_GESTURES
 
@@ -100,3 +100,9 @@ def test_a_verb_is_read_without_its_other_fields():
         read_gesture({"verb": "annotate", "what": "dance"})
     with pytest.raises(WorkbenchError, match="There is no change of a pipeline `dance`"):
         read_gesture({"verb": "pipeline", "change": "dance"})
+
+
+@pytest.mark.parametrize("kind", ALL_GESTURES, ids=lambda kind: kind.verb)
+def test_a_gesture_with_all_its_fields_and_what_a_page_adds_is_not_too_much(kind):
+    added = ("verb", "view", "seq", "saw", "ahead")
+    verify_gesture(dict.fromkeys((*(each.name for each in fields(kind)), *added), ""))

@@ -13,6 +13,7 @@ from workbench.propagation.backends.xla_backends import backend_of as backend_of
 from workbench.propagation.explain.replay_propagation import propagation_of as propagation_of
 from workbench.propagation.module.infer_dim_names import value_names as value_names
 from workbench.propagation.module.kernel_scope_names import kernel_scope as kernel_scope
+from workbench.propagation.module.library_functions import place_library_functions as place_library_functions
 from workbench.propagation.module.location import readable_path as readable_path
 from workbench.propagation.module.shardy_attributes import Dims as Dims
 from workbench.propagation.module.shardy_attributes import local_shape as local_shape

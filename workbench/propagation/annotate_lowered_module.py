@@ -20,6 +20,7 @@ from workbench.propagation.carried_results import close_arguments, pin_carried_r
 from workbench.propagation.module.calls import CALL, number_operations_and_calls, operations_called, scope_in_call, separate_calls
 from workbench.propagation.module.inline_mlir_calls import inline_calls
 from workbench.propagation.module.insert_statements import annotate_main, insert_statements
+from workbench.propagation.module.library_functions import place_separate_calls
 from workbench.propagation.module.mlir_context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operations_below
 from workbench.propagation.module.source_meshes import verify_source_axes
@@ -86,6 +87,7 @@ def _prepare_calls(module: ir.Module, layout: Layout) -> None:
         inline_calls(module.operation)
     elif _has_places(layout):
         separate_calls(module.operation)
+        place_separate_calls(module.operation)
 
 
 def _donate(main: ir.Operation, carried: Iterable[tuple[int, int]]) -> None:

@@ -7,7 +7,7 @@ custom derivatives keep their structure, only the jaxprs inside them are rebuilt
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend import core as jex_core
@@ -15,9 +15,16 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from workbench.core.selectors import is_line, selects
 from workbench.core.sharding import Sharding
-from workbench.tracing.jaxpr.equations import path_of_equation, source_line
+from workbench.tracing.jaxpr.equations import calls_library, path_of_equation, source_line
 
 Constraints = Sequence[tuple[str, Sharding]]
+
+
+class Caller(NamedTuple):
+    """Where a jaxpr is called: the named scope, and the user's line if the function is a library's."""
+
+    scope: str = ""
+    line: str = ""
 
 
 def constrain(call: Callable[..., Any], constraints: Constraints, mesh: jax.sharding.Mesh) -> Callable[..., tuple[Any, ...]]:
@@ -30,7 +37,7 @@ def constrain(call: Callable[..., Any], constraints: Constraints, mesh: jax.shar
 
     def constrained_call(*args: Any) -> tuple[Any, ...]:
         closed = jax.make_jaxpr(call)(*args)
-        return tuple(_evaluate(closed.jaxpr, closed.consts, args, "", constraints, mesh))
+        return tuple(_evaluate(closed.jaxpr, closed.consts, args, Caller(), constraints, mesh))
 
     return constrained_call
 
@@ -42,17 +49,17 @@ def partition_spec(sharding: Sharding) -> PartitionSpec:
     )
 
 
-def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], scope: str, constraints: Constraints, mesh: Any) -> list[Any]:
+def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], caller: Caller, constraints: Constraints, mesh: Any) -> list[Any]:
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
 
     def read(atom: Any) -> Any:
         return atom.val if isinstance(atom, jex_core.Literal) else values[atom]
 
     for eqn in jaxpr.eqns:
-        path, inner = path_of_equation(eqn, scope)
-        params = _rebuild_params(eqn.params, inner, constraints, mesh)
+        path, inner = path_of_equation(eqn, caller.scope)
+        source = (caller.line or source_line(eqn)) if any(is_line(pattern) for pattern, _ in constraints) else ""
+        params = _rebuild_params(eqn.params, Caller(inner, source if caller.line or calls_library(eqn) else ""), constraints, mesh)
         outputs = _evaluate_equation(jaxpr, eqn.replace(params=params), read)
-        source = source_line(eqn) if any(is_line(pattern) for pattern, _ in constraints) else ""
         values.update(zip(eqn.outvars, (_constrain_value(each, path, source, constraints, mesh) for each in outputs), strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
@@ -72,8 +79,8 @@ def _constrain_value(value: Any, path: str, source: str, constraints: Constraint
     return value
 
 
-def _rebuild_params(params: dict[str, Any], scope: str, constraints: Constraints, mesh: Any) -> dict[str, Any]:
-    rebuild = partial(_rebuild_jaxpr, scope=scope, constraints=constraints, mesh=mesh)
+def _rebuild_params(params: dict[str, Any], caller: Caller, constraints: Constraints, mesh: Any) -> dict[str, Any]:
+    rebuild = partial(_rebuild_jaxpr, caller=caller, constraints=constraints, mesh=mesh)
     return {
         key: tuple(rebuild(each) for each in value) if isinstance(value, tuple) and value and _is_jaxpr(value[0]) else rebuild(value)
         for key, value in params.items()
@@ -84,10 +91,10 @@ def _is_jaxpr(value: Any) -> bool:
     return isinstance(value, (jex_core.ClosedJaxpr, jex_core.Jaxpr))
 
 
-def _rebuild_jaxpr(value: Any, scope: str, constraints: Constraints, mesh: Any) -> Any:
+def _rebuild_jaxpr(value: Any, caller: Caller, constraints: Constraints, mesh: Any) -> Any:
     if not _is_jaxpr(value):
         return value
     closed = value if isinstance(value, jex_core.ClosedJaxpr) else jex_core.ClosedJaxpr(value, ())
     specs = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype, weak_type=var.aval.weak_type) for var in closed.jaxpr.invars]
-    rebuilt = jax.make_jaxpr(lambda *args: _evaluate(closed.jaxpr, closed.consts, args, scope, constraints, mesh))(*specs)
+    rebuilt = jax.make_jaxpr(lambda *args: _evaluate(closed.jaxpr, closed.consts, args, caller, constraints, mesh))(*specs)
     return rebuilt if isinstance(value, jex_core.ClosedJaxpr) else rebuilt.jaxpr

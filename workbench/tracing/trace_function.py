@@ -17,10 +17,11 @@ from workbench.core.program import Program, Reference, Step
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role, Tensor
 from workbench.errors import OffloadError, PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
-from workbench.propagation import prepare_program
+from workbench.propagation import place_library_functions, prepare_program
 from workbench.tracing.cast import cast, cast_like, compute_in
 from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
+from workbench.tracing.jaxpr.equations import users_functions
 from workbench.tracing.jaxpr.removed_values import removed_values
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.retraced_variants import Variants
@@ -146,6 +147,7 @@ def build_program(
     traced = guard_tracing(lambda: _trace_once(step.call, specs), name)
     verify_byte_counts(traced.jaxpr.jaxpr, name)
     module = guard_tracing(lambda: _lower(traced, name), name)
+    place_library_functions(module.operation, set(users_functions(traced.jaxpr.jaxpr)))
     traced.jaxpr.jaxpr.eqns.clear()  # JAX 0.11 caches for good what it lowered, with all its arguments
     arguments = [
         Tensor(path, spec.shape, str(spec.dtype), ("",) * len(spec.shape), role)

@@ -3,9 +3,11 @@
 import pytest
 
 from tests.support.room_sessions import first_plan
+from tests.support.team_front import PlannersAlone
 from tests.support.team_rooms import RoomTeam, VisitedRoom
+from workbench.app.processes.fork_server_client import ForkServer
 from workbench.documents import dump_plan
-from workbench.team.rooms.planners import Planners
+from workbench.team.rooms.planners import PartitionBroker
 from workbench.team.rooms.room_hub import RoomHub
 
 ADDRESS = "http://localhost:5007"
@@ -13,11 +15,23 @@ ADDRESS = "http://localhost:5007"
 
 @pytest.fixture(scope="session")
 def planners(tmp_path_factory):
+    """Nobody asks the partitioner for them: these tests are not about figures."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("WORKBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
-        started = Planners()
+        started = PlannersAlone(ForkServer("workbench.team.planning.room_process:serve_room"))
         yield started
         started.close()
+
+
+@pytest.fixture
+def settling_planners(planners, monkeypatch):
+    """The same with a partitioner's process."""
+    broker = PartitionBroker()
+    monkeypatch.setattr(planners, "_broker", broker)
+    for each in planners._describers._idle:
+        each.is_closed = True  # begun without
+    yield planners
+    broker.close()
 
 
 @pytest.fixture

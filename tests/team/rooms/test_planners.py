@@ -36,13 +36,17 @@ def describe(planners, text):
     return asyncio.run(planners.describe_document(text, None))
 
 
-def test_a_document_is_described_with_the_figures_of_the_partitioner(planners, document):
-    within(lambda: "partitioned" in describe(planners, document).figures)  # whoever asks it may still be at its start
+def test_a_document_is_described(planners, document):
     found = describe(planners, document)
     assert found.digest == digest_of(found.document)
     assert parse_plan(found.document) == first_plan()
-    assert set(found.figures) == {"planned", "partitioned"}
+    assert set(found.figures) == {"planned"}
     assert found.thumbnail.startswith("<svg")
+
+
+@pytest.mark.nightly
+def test_a_document_is_described_with_the_figures_of_the_partitioner(settling_planners, document):
+    within(lambda: "partitioned" in describe(settling_planners, document).figures)  # whoever asks it may still be at its start
 
 
 @pytest.mark.parametrize(
@@ -146,10 +150,10 @@ def is_settled(page):
 
 
 @pytest.mark.nightly
-def test_figures_of_rooms_settle_through_one_process_which_is_replaced_if_it_ends(room, team, hub, planners, document):
+def test_figures_of_rooms_settle_through_one_process_which_is_replaced_if_it_ends(settling_planners, room, team, hub, document):
     ada = room.enter("ada")
     ada.until(is_settled)
-    broker = planners._broker._process
+    broker = settling_planners._broker._process
     broker.kill()
     broker.wait()
     ada.place("hidden", "data")
@@ -159,7 +163,7 @@ def test_figures_of_rooms_settle_through_one_process_which_is_replaced_if_it_end
     bob = other.enter("bob")
     bob.place("io", "model")
     bob.until(is_settled)
-    assert planners._broker._process.pid != broker.pid
+    assert settling_planners._broker._process.pid != broker.pid
 
 
 def test_where_no_process_can_be_started_rooms_and_documents_say_so(room, planners, document, monkeypatch):

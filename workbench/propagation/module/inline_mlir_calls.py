@@ -7,7 +7,9 @@ for `func` in jaxlib and leaves the calls.)
 from jax.extend.mlir import ir
 
 from workbench.propagation.module.calls import CALL, CALLER, callee_of, functions_of, scope_in_call
+from workbench.propagation.module.library_functions import move_to_call
 from workbench.propagation.module.mlir_context import main_function
+from workbench.propagation.module.operation_kinds import operations_below
 
 
 def inline_calls(module: ir.Operation) -> None:
@@ -48,6 +50,7 @@ def _expand_call(call: ir.Operation, callee: ir.Operation) -> list[ir.Operation]
         clone = source.clone(ir.InsertionPoint(call))
         _rewire(clone, values)
         _tag_scope(clone, scope)
+        move_to_call((clone, *operations_below(clone)), callee, call)
         values.update(zip(source.results, clone.results, strict=True))
         clones.append(clone)
     call.erase()

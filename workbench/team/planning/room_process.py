@@ -21,6 +21,7 @@ import os
 import queue
 import resource
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -55,6 +56,8 @@ from workbench.widgets.run.run_progress import RunProgress
 
 MOST_PARTITIONING = 10.0  # seconds that a document's description waits for XLA's partitioner
 MOST_RUNS = 8  # finished runs that people who come later see
+SLOW, OFTEN, BEHIND = 0.2, 3, 10
+"""A room in which so many gestures took so many seconds of the processor each lets the other rooms go first, by this niceness."""
 MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
 
 Message = Mapping[str, Any]
@@ -83,6 +86,7 @@ class RoomProcess:
         self._time_limit = 0.0
         self._seq = 0
         self._visits: dict[int, RoomVisit] = {}
+        self._slow_gestures = 0
         self._runs: list[RunProgress] = []
         self._sending = threading.Lock()
 
@@ -185,8 +189,17 @@ class RoomProcess:
         elif message.get("again"):
             visit.show_again()
         else:
+            begun = time.thread_time()
             visit.hear(message)
             self._tell_view(visitor, visit)
+            self._note_seconds(time.thread_time() - begun)
+
+    def _note_seconds(self, seconds: float) -> None:
+        """Whoever works on a slow program waits in any case; the people in other rooms should not."""
+        self._slow_gestures += seconds > SLOW
+        if seconds > SLOW and self._slow_gestures == OFTEN:
+            with suppress(OSError):
+                os.nice(BEHIND)
 
     def _tell_view(self, visitor: int, visit: RoomVisit) -> None:
         """What this person sees now, for the others."""

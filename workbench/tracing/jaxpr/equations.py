@@ -1,6 +1,6 @@
 """Equations of a jaxpr: what they read, which of them some variables depend on, and parts of a jaxpr as a jaxpr again."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jax.extend import core as jex_core
@@ -8,7 +8,10 @@ from jax.extend import core as jex_core
 from workbench.propagation import readable_path
 from workbench.propagation.module.location import is_library, short_line
 
-CALLS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
+JITTED = ("jit", "pjit")
+"""Primitives that call what `jax.jit` made; their parameters are `name` and `jaxpr`."""
+
+CALLS = (*JITTED, "closed_call", "core_call", "eval_jaxpr")
 """Primitives that only call another jaxpr; from JAX 0.11 on `closed_call` is `eval_jaxpr`."""
 
 PARAMETERS, BATCH, BOTH = 1, 2, 3
@@ -81,11 +84,39 @@ def source_line(eqn: Any) -> str:
     return next((short_line(frame.file_name, frame.line_num) for frame in frames if not is_library(frame.file_name)), "")
 
 
+def calls_library(eqn: Any) -> bool:
+    """Whether an equation calls a jitted function that is not the user's, such as `jnp.where`. JAX keeps what it traced of one, with the
+    source lines of whoever called it first: what is inside lies where it is called."""
+    filename = _filename_of_callee(eqn)
+    return filename is not None and is_library(filename)
+
+
+def users_functions(jaxpr: Any) -> Iterator[str]:
+    """The names of the jitted functions that are called in a jaxpr and are the user's, or nobody's that JAX knows."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in JITTED and not calls_library(eqn):
+            yield eqn.params["name"]
+        for inner in jaxprs_in(eqn):
+            yield from users_functions(inner)
+
+
+def jaxprs_in(eqn: Any) -> Iterator[Any]:
+    """The jaxprs among the parameters of an equation."""
+    for each in eqn.params.values():
+        for part in each if isinstance(each, tuple) else (each,):
+            if isinstance(part, jex_core.ClosedJaxpr | jex_core.Jaxpr):
+                yield getattr(part, "jaxpr", part)
+
+
+def _filename_of_callee(eqn: Any) -> str | None:
+    return eqn.params["jaxpr"].jaxpr.debug_info.func_filename if eqn.primitive.name in JITTED else None
+
+
 def path_of_equation(eqn: Any, scope: str) -> tuple[str, str]:
     """The path of an equation as a report shows it, and the raw scope of the jaxprs inside it."""
     stack = "/".join(word for word in (scope, str(eqn.source_info.name_stack)) if word)
     path = readable_path("/".join(word for word in ("jit(step)", stack, eqn.primitive.name) if word))
     if eqn.primitive.name == "shard_map":  # JAX lowers what is inside with scopes of its own
         return path, ""
-    name = eqn.params.get("name") if eqn.primitive.name in ("jit", "pjit") else ""
+    name = eqn.params.get("name") if eqn.primitive.name in JITTED else ""
     return path, "/".join(word for word in (stack, f"jit({name})" if name else "") if word)

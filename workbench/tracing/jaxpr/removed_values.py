@@ -6,7 +6,7 @@ from typing import Any
 from jax.extend import core as jex_core
 
 from workbench.core.program import Program, RemovedValue
-from workbench.tracing.jaxpr.equations import path_of_equation, source_line
+from workbench.tracing.jaxpr.equations import calls_library, jaxprs_in, path_of_equation, source_line
 
 _DEAD = "no result depends on it, so JAX leaves it out"
 _PRUNED = "it does not affect sharding, so the planner leaves it out"
@@ -27,15 +27,16 @@ def removed_values(jaxpr: Any, program: Program) -> tuple[RemovedValue, ...]:
     return tuple(found.values())
 
 
-def _walk_values(jaxpr: Any, scope: str, *, is_live: bool = True) -> Iterator[tuple[str, str, bool]]:
+def _walk_values(jaxpr: Any, scope: str, *, is_live: bool = True, called: str = "") -> Iterator[tuple[str, str, bool]]:
+    """Path, source line and use of each value; inside a library's function the line is the one that it is `called` in."""
     live = _find_live(jaxpr)
     for eqn, needed in zip(jaxpr.eqns, live, strict=True):
         path, inner = path_of_equation(eqn, scope)
-        yield path, source_line(eqn), is_live and needed
-        for each in eqn.params.values():
-            for part in each if isinstance(each, tuple) else (each,):
-                if isinstance(part, jex_core.ClosedJaxpr | jex_core.Jaxpr):
-                    yield from _walk_values(getattr(part, "jaxpr", part), inner, is_live=is_live and needed)
+        source = called or source_line(eqn)
+        yield path, source, is_live and needed
+        within = source if called or calls_library(eqn) else ""
+        for each in jaxprs_in(eqn):
+            yield from _walk_values(each, inner, is_live=is_live and needed, called=within)
 
 
 def _find_live(jaxpr: Any) -> list[bool]:

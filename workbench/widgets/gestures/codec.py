@@ -11,7 +11,7 @@ from workbench.widgets.gestures.gesture_registry import ALL_GESTURES, BOARD_GEST
 from workbench.widgets.gestures.hardware_choice import HARDWARE_ZONE, HardwareGesture
 
 Members = tuple[type[Gesture], ...]
-MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 24, 64, 2_000
+MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 32, 64, 2_000
 """Limits of a gesture: its fields, entries of a list, letters of a text. The longest texts are paths, the longest lists the axes of a mesh.
 """
 
