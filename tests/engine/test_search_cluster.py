@@ -60,8 +60,8 @@ def test_an_actor_that_dies_is_a_message_and_another_goes_on(space, pool):
     [
         ("ray://127.0.0.1:1", "No Ray cluster answers at ray://127.0.0.1:1."),
         ("ray://nowhere.invalid:10001", "No Ray cluster answers at ray://nowhere.invalid:10001."),
-        ("127.0.0.1:6379", "`127.0.0.1:6379` is no address of a cluster; it should be `ray://HOST:PORT` or `local`."),
-        ("ray://127.0.0.1", "`ray://127.0.0.1` is no address of a cluster; it should be `ray://HOST:PORT` or `local`."),
+        ("127.0.0.1:6379", "`127.0.0.1:6379` is no address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`."),
+        ("ray://127.0.0.1", "`ray://127.0.0.1` is no address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`."),
     ],
 )
 def test_a_cluster_that_does_not_answer_is_said(space, address, text, monkeypatch):
@@ -102,6 +102,4 @@ def test_a_cluster_without_ray_is_said(space, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EngineError) as caught:
         open_answerer(Evaluator(space), None, "local")
-    assert str(caught.value) == (
-        'A search on a cluster needs Ray, which is not installed.\n  Ways out: pip install "sharding-workbench[ray]".'
-    )
+    assert str(caught.value) == ('A cluster needs Ray, which is not installed.\n  Ways out: pip install "sharding-workbench[ray]".')

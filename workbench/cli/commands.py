@@ -15,6 +15,8 @@ from workbench.cli.event_log import EventLog, event_log
 from workbench.cli.page_access import listening, reach_of
 from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
+from workbench.engine.cluster.join_cluster import verify_shared_cluster
+from workbench.engine.cluster.relay import CLUSTER
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
@@ -43,6 +45,9 @@ def serve(options: argparse.Namespace) -> None:
     except ModuleNotFoundError as error:
         raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
     reach = reach_of(options)  # before anything is traced
+    if options.cluster:
+        verify_shared_cluster(options.cluster)
+        os.environ[CLUSTER] = options.cluster
     if options.fleet:
         with listening(options):
             fleet_command.serve(options, reach)

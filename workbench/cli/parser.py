@@ -108,6 +108,9 @@ def _serve(added: Any) -> None:
         metavar="SECONDS",
         help="end a run or a compilation of a board after this many seconds (default: 1800)",
     )
+    command.add_argument(
+        "--cluster", metavar="ADDRESS", help="compile and search on a Ray cluster: ray://HOST:10001, or `auto`, that of this machine"
+    )
     command.add_argument("--fleet", metavar="FILE", help="open the board of the models of this file, in TOML or JSON, instead of a plan")
 
 

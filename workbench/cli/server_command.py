@@ -23,9 +23,11 @@ _LARGEST = 1 << 20  # characters of a plan document
 def login(options: argparse.Namespace) -> None:
     """Keep the address and the token, once the server has taken the token."""
     from workbench.team_client import connect
-    from workbench.team_client.saved_logins import ServerLogin, clean_address, save_login
+    from workbench.team_client.saved_logins import ServerLogin, clean_address, is_readable_on_the_way, save_login
 
     url = clean_address(options.url)
+    if is_readable_on_the_way(url):
+        print(f"workbench: what goes to {url}, the token too, can be read on its way: the server has no https.", file=sys.stderr)
     token = options.token or _ask_token(url)
     with connect(url, token) as team:
         person = team.me()

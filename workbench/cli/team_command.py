@@ -157,7 +157,7 @@ def _folder(options: argparse.Namespace) -> Path:
 def _config(options: argparse.Namespace) -> "TeamConfig":
     with _server_packages():
         from workbench.team.config import TeamConfig
-    given = {name: getattr(options, name, None) for name in ("listen", "address", "database")}
+    given = {name: getattr(options, name, None) for name in ("listen", "address", "database", "cluster")}
     return TeamConfig.read(_folder(options), **given)
 
 

@@ -140,6 +140,7 @@ def _init(verbs: Any) -> None:
 def _serve(verbs: Any) -> None:
     verb = add_parser(verbs, "serve", "serve a team")
     _add_place(verb)
+    verb.add_argument("--cluster", metavar="ADDRESS", help="plan, search and compile on a Ray cluster: ray://HOST:10001, or `auto`")
     verb.set_defaults(command=team_command.serve)
 
 

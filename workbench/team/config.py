@@ -34,7 +34,8 @@ _HERE = ("127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - what a browser of 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamConfig:
     """`listen` is `host:port` or `unix:path`; `address` is how people reach it, by default the same. `origins` are further addresses under
-    which a proxy serves it. Limits of a planner's idle time are in seconds."""
+    which a proxy serves it. Limits of a planner's idle time are in seconds. `cluster` is the address of a Ray cluster,
+    on which rooms are planned."""
 
     data: Path
     listen: str = LISTEN
@@ -45,6 +46,7 @@ class TeamConfig:
     proxied: bool = False
     open_metrics: bool = False
     idle_seconds: float = 600.0
+    cluster: str = ""
     sign_in: Mapping[str, Any] = field(default_factory=lambda: {"local": True})
     jobs: Mapping[str, Any] = field(default_factory=dict)
     programs: Mapping[str, Any] = field(default_factory=dict)

@@ -29,6 +29,7 @@ SCHEMA = _section(
     proxied=_FLAG,
     open_metrics=_FLAG,
     idle_seconds={"type": "number", "minimum": 1},
+    cluster=_TEXT,
     sign_in=_section(local=_FLAG, hub=_FLAG, hub_rules=_RULES, oidc={"type": "array", "items": _PROVIDER}),
     jobs=_section(
         engines=_TEXTS,

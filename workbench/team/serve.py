@@ -64,7 +64,7 @@ class TeamServer:
         sandbox = Sandbox(ability)
         self._ending.callback(sandbox.close)
         programs = ProgramRegistry(store, config.data / "programs", sandbox, make_fetch_policy(config))
-        planners = Planners(programs)
+        planners = Planners(programs, config.cluster)
         self._ending.callback(planners.close)
         self.hub = RoomHub(store, planners, config.public_address, idle_for=config.idle_seconds)
         self._ending.callback(self.hub.close)

@@ -85,6 +85,16 @@ def clean_address(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
+def is_readable_on_the_way(url: str) -> bool:
+    """Whether what is sent to an address goes over a network without encryption.
+
+    >>> is_readable_on_the_way("http://plans.example.org"), is_readable_on_the_way("http://127.0.0.1:5007")
+    (True, False)
+    """
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
+
+
 def login_file() -> Path:
     """The file of logins, in the user's own folder of settings."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "sharding-workbench" / "logins.json"

@@ -55,6 +55,8 @@ def test_charts_are_as_wide_as_the_window_gives_and_can_be_used_by_everyone(expl
 
 def test_a_kernel_clicked_in_the_timeline_is_marked_in_every_view_with_its_source_line(explored):
     chart = charts.drawn(open_tab(explored, "timeline"))
+    expect(explored.locator(".wb[data-settling=false]")).to_be_visible(timeout=60_000)  # no figure moves a kernel from now on
+    is_still(explored)
     path = charts.column(chart, "subject")[longest(chart)]
     source = explored.locator(".source")
     charts.click_for(chart, longest(chart), source)

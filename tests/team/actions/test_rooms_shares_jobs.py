@@ -111,7 +111,7 @@ def test_comments_are_taken_away_by_who_wrote_them(world):
 
 def test_a_program_is_named_once_it_is_approved(world):
     text = document().replace('"two_layer"', '"mine:build"')
-    with pytest.raises(InputError, match="runs only when an owner has approved it"):
+    with pytest.raises(InputError, match="it runs once an owner has approved it"):
         world.do("plans.push", "ed", {"document": text}, project="vision")
     with pytest.raises(InputError, match="`theirs:build` is no program of this project"):
         world.do("plans.push", "ed", {"document": text.replace("mine", "theirs")}, project="vision")

@@ -55,7 +55,7 @@ class _Process:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **ABSENT_TPU, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads would not survive a fork
-        with theirs:
+        with ours, theirs:
             self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
                 [sys.executable, "-P", "-m", "workbench.engine.partitioner.libtpu_process", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -63,7 +63,7 @@ class _Process:
                 pass_fds=(theirs.fileno(),),
                 env=environment,
             )
-        self._connection = Connection(ours.detach())
+            self._connection = Connection(ours.detach())
 
     def answer(self, question: bytes) -> bytes:
         """Raises `EOFError` or `OSError` where the process ends first."""

@@ -7,11 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
-from typing import IO, Any
+from typing import Any
 
+from workbench.engine.worker.worker_process import file_for_last_words
 from workbench.tracing.jax_backends import NO_TPU, lacks_tpu
 
 START_LIMIT = 120.0  # seconds for the process to be ready
@@ -30,10 +30,10 @@ class WarmProcess:
     """One warm process, which runs `module` with the number of its end of a connection, and our end of that."""
 
     def __init__(self, module: str = "workbench.engine.partitioner.partitioner_process") -> None:
-        ours, theirs = socket.socketpair()
-        self._last_words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         self.cancelled = False
-        with theirs:
+        with ExitStack() as failing:
+            self._last_words = failing.enter_context(file_for_last_words())
+            ours, theirs = map(failing.enter_context, socket.socketpair())
             self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
                 [sys.executable, "-P", "-m", module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -43,7 +43,9 @@ class WarmProcess:
                 env=_environment(),
                 start_new_session=True,  # a Ctrl-C in the terminal is for us, not for it
             )
-        self._connection = Connection(ours.detach())
+            theirs.close()
+            self._connection = Connection(ours.detach())
+            failing.pop_all()
         _live_processes.add(self)
 
     @property

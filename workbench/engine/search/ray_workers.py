@@ -1,15 +1,12 @@
-"""Actors of a Ray cluster that answer the questions of a search, as worker processes of this machine do. The one file that imports Ray."""
+"""Actors of a Ray cluster that answer the questions of a search, as worker processes of this machine do."""
 
 import os
-import re
-import socket
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from workbench.core.public_error_text import last_line, strip_folders
+from workbench.engine.cluster.join_cluster import describe_ray_error, join_cluster
 from workbench.engine.search.pack_space import pack_space, unpack_evaluator
 from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool
 from workbench.errors import EngineError
@@ -18,8 +15,6 @@ from workbench.search.evaluator import Evaluator
 from workbench.search.questions import Answer, Question, answer
 from workbench.tracing.jax_backends import force_cpu_backend
 
-LOCAL = "local"
-PATIENCE = 10.0  # seconds for the address to take a connection
 TIME_LIMIT = 600.0  # seconds for one answer
 _NICENESS = 5  # what else runs on the machine goes first
 _WAYS = ("check the address, ray://HOST:10001 as a rule", "start one here, cluster=local", "search with workers=2 on this machine")
@@ -30,9 +25,8 @@ def open_ray_pool(evaluator: Evaluator, address: str, workers: int | None = None
 
     Raises `EngineError` where Ray is not installed, or no cluster answers.
     """
-    ray = _import_ray()
     content = pack_space(evaluator.space)
-    _connect(ray, address, workers)
+    ray = join_cluster(address, workers, _WAYS)
     count = min(workers or max(int(ray.cluster_resources().get("CPU", 1)), 1), IN_FLIGHT)
     make_worker = partial(_ActorWorker, ray, ray.put(content))
     return WorkerPool(evaluator, count, make_worker, error_without=partial(_no_actor_error, address), on_close=ray.shutdown)
@@ -91,57 +85,9 @@ class _ActorWorker:
         try:
             return self._ray.get(call(), timeout=limit)
         except Exception as error:  # Ray's own errors, and those of a connection that is lost
-            raise WorkerEnded(f"with {_describe(error)}") from error
-
-
-def _describe(error: Exception) -> str:
-    """What an actor died of: the exception at the end of the traceback that Ray hands on, or else Ray's own first line."""
-    name, text = type(error).__name__, str(error)
-    if name.startswith("RayTaskError"):
-        return strip_folders(last_line(text)).rstrip(".")
-    line = next((each.strip() for each in text.splitlines() if each.strip()), "")
-    return f"{name}: {strip_folders(line[:200])}".rstrip(".")
+            raise WorkerEnded(f"with {describe_ray_error(error)}") from error
 
 
 def _no_actor_error(address: str, how: str) -> EngineError:
     ways = ["install the same versions of sharding-workbench, JAX and Python on the cluster's machines", *_WAYS[2:]]
     return EngineError(f"No actor started on the cluster at {address}; the last one ended {how}.", ways)
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise EngineError("A search on a cluster needs Ray, which is not installed.", ['pip install "sharding-workbench[ray]"']) from None
-    return ray
-
-
-def _connect(ray: Any, address: str, workers: int | None) -> None:
-    """Join the cluster, or start one here. Ray waits for half a minute where nobody listens, so that is tried first."""
-    if address != LOCAL and not _listens(_read_address(address)):
-        raise EngineError(f"No Ray cluster answers at {address}.", _WAYS)
-    options = {"num_cpus": workers, "include_dashboard": False} if address == LOCAL else {"address": address}
-    try:
-        with warnings.catch_warnings():  # JAX warns of forks; Ray's own processes are other programs at once
-            warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
-            ray.init(log_to_driver=False, logging_level="error", **options)
-    except Exception as error:  # whatever it raises is said
-        if address == LOCAL:
-            raise EngineError(f"No Ray cluster starts on this machine: {_describe(error)}.", _WAYS[2:]) from error
-        raise EngineError(f"The cluster at {address} cannot be joined: {_describe(error)}.", _WAYS) from error
-
-
-def _read_address(address: str) -> tuple[str, int]:
-    """Host and port. Ray's other forms are refused: where they lead to no cluster, it ends the process."""
-    found = re.fullmatch(r"ray://(?P<host>\[[^\]]+\]|[^:/\[\]]+):(?P<port>\d{1,5})", address)
-    if found is None:
-        raise EngineError(f"`{address}` is no address of a cluster; it should be `ray://HOST:PORT` or `local`.", _WAYS)
-    return found["host"].strip("[]"), int(found["port"])
-
-
-def _listens(place: tuple[str, int]) -> bool:
-    try:
-        socket.create_connection(place, timeout=PATIENCE).close()
-    except (OSError, OverflowError):  # nobody there, or no such port
-        return False
-    return True

@@ -71,7 +71,7 @@ def pack(job: WorkerJob) -> bytes:
 
 def imported_packages() -> tuple[str, ...]:
     """The packages that this process has imported and that another can import, in the order in which it began to."""
-    names = dict.fromkeys(name.partition(".")[0] for name, module in list(sys.modules.items()) if getattr(module, "__file__", None))
+    names = dict.fromkeys(name.partition(".")[0] for name, module in sys.modules.copy().items() if getattr(module, "__file__", None))
     return tuple(name for name in names if name not in sys.stdlib_module_names and name not in _OURS and not name.startswith("_"))
 
 

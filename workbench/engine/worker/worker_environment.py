@@ -7,11 +7,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.engine.cluster.relay import CLUSTER
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.tracing.jax_backends import NO_TPU, lacks_tpu
 
 MAX_VIRTUAL_DEVICES = 64
 """The most virtual CPU devices of a worker: each costs threads, and a copy of whatever is replicated."""
+
+ON_CLUSTER = ("compile", "search")
+"""Kinds of jobs that need no devices, and are done on a Ray cluster where there is one."""
 
 _FORCED_DEVICES = "--xla_force_host_platform_device_count"
 
@@ -30,6 +34,7 @@ def environment(job: WorkerJob) -> dict[str, Any]:
         "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),  # the notebook may hold part of a GPU
         "JAX_NUM_CPU_DEVICES": str(max(min(job.devices, MAX_VIRTUAL_DEVICES), _asked_for())),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - what an empty entry means to Python
+        CLUSTER: os.environ.get(CLUSTER, "") if job.kind in ON_CLUSTER else "",
         **_quiet_tpu(),
         **job.environment,
     }

@@ -13,14 +13,17 @@ import threading
 from collections.abc import Mapping
 from typing import IO, Any
 
+from workbench.engine.cluster.relay import CLUSTER, command_on_cluster
 from workbench.engine.worker.process_group import ProcessGroup
 from workbench.errors import EngineError
 
+_MAIN = "workbench.engine.worker.worker_main"
 IDLE_LIMIT = 600.0  # seconds after which a process that waits for a job is ended
 
 
 class WorkerProcess:
-    """`python -m workbench.engine.worker.worker_main`, in this environment; with `kind` it imports in advance what such a job needs.
+    """`python -m workbench.engine.worker.worker_main`, in this environment, and on the cluster that it names; with `kind` it imports in
+    advance what such a job needs.
 
     Raises `EngineError` where the file of its standard error cannot be created.
     """
@@ -29,14 +32,7 @@ class WorkerProcess:
         self.stderr = file_for_last_words()
         self.pipe, write_end = os.pipe()
         self.group = ProcessGroup(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "workbench.engine.worker.worker_main",
-                str(write_end),
-                kind,
-            ],  # relative paths mean the same there
+            _command(environment.get(CLUSTER, ""), write_end, kind),
             stdin=subprocess.PIPE,
             stderr=self.stderr,
             pass_fds=(write_end,),
@@ -49,6 +45,13 @@ class WorkerProcess:
         self.group.close()
         os.close(self.pipe)
         self.stderr.close()
+
+
+def _command(cluster: str, descriptor: int, kind: str) -> list[str]:
+    """Here, or on a cluster; relative paths mean the same there as here."""
+    if cluster:
+        return command_on_cluster(cluster, _MAIN, descriptor, kind, has_stdin=True)
+    return [sys.executable, "-P", "-m", _MAIN, str(descriptor), kind]
 
 
 class Standby:

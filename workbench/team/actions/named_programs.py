@@ -19,6 +19,14 @@ def program_of_document(session: DatabaseSession, project_id: str, text: str) ->
     return approved_program(session, project_id, target)
 
 
+_NOT_YET = {
+    "added": "has not been fetched yet",
+    "fetched": "is fetched and not approved yet",
+    "failed": "could not be fetched",
+    "withdrawn": "is approved no more",
+}
+
+
 def approved_program(session: DatabaseSession, project_id: str, target: str) -> RegisteredProgram:
     """The approved program of a target, `module:function`. Raises `InputError`."""
     named = select(RegisteredProgram).where(RegisteredProgram.project_id == project_id, RegisteredProgram.target == target)
@@ -28,7 +36,8 @@ def approved_program(session: DatabaseSession, project_id: str, target: str) -> 
         return approved[0]
     shown = target[:80].encode("utf-8", "backslashreplace").decode()
     if found:
-        raise InputError(f"`{shown}` is {found[0].state}, and runs only when an owner has approved it.", ["ask an owner of the project"])
+        why = _NOT_YET[found[0].state]
+        raise InputError(f"`{shown}` {why}; it runs once an owner has approved it.", ["ask an owner of the project"])
     raise InputError(f"`{shown}` is no program of this project.", ["have an owner add it to the programs", "use a model of the zoo"])
 
 

@@ -1,6 +1,7 @@
-"""The process of a room about a registered program: `python -m workbench.team.planning.planner_main DESCRIPTOR MODULE`, in a sandbox.
+"""The process of a room that is no fork: `python -m workbench.team.planning.planner_main DESCRIPTOR [MODULE]`.
 
-It plans with the module that its command line names, whatever it is sent, and asks a partitioner of its own.
+Of a registered program, in a sandbox, it plans with the module that its command line names, whatever it is sent; without one, on a cluster,
+with the zoo. It asks a partitioner of its own.
 """
 
 import sys
@@ -10,8 +11,8 @@ from workbench.team.planning.room_process import serve_room
 
 def main(arguments: list[str]) -> None:
     """Serve a room over a connection, until that ends."""
-    descriptor, module = arguments
-    serve_room(int(descriptor), allow=(module,))
+    descriptor, *modules = arguments
+    serve_room(int(descriptor), allow=tuple(modules))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The processes that import JAX: forks of one for the zoo, and one in a sandbox for each room about a program of a team's own.
+"""The processes that import JAX: forks of one for the zoo, or where there is a cluster processes on that, and one in a sandbox for each
+room about a program of a team's own.
 
 The server itself imports neither JAX nor anybody's code; it passes messages.
 """
@@ -16,9 +17,11 @@ from typing import Any
 
 from workbench.app.processes.fork_server_client import ForkServer
 from workbench.app.processes.process_connection import ENDING
+from workbench.engine.cluster.join_cluster import verify_shared_cluster
 from workbench.errors import WorkbenchError
 from workbench.team.programs.launch import sandboxed_planner_command
 from workbench.team.programs.registry import ProgramRegistry
+from workbench.team.rooms.cluster_planner import start_on_cluster
 from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.store.tables import RegisteredProgram
@@ -31,10 +34,13 @@ _BROKER = "workbench.team.planning.partition_broker"
 class Planners:
     """Starts planner processes. `describe_document` and `is_ready` are those of `web.services.Planner`.
 
-    Raises `EngineError` where processes cannot be started.
+    Raises `EngineError` where processes cannot be started. `cluster` is the address of a Ray cluster.
     """
 
-    def __init__(self, programs: ProgramRegistry | None = None) -> None:
+    def __init__(self, programs: ProgramRegistry | None = None, cluster: str = "") -> None:
+        if cluster:
+            verify_shared_cluster(cluster)
+        self._cluster = cluster
         self._forking = ForkServer(_ROOM)
         self._broker = PartitionBroker()
         self._programs = programs
@@ -43,7 +49,9 @@ class Planners:
     def connect(self, program: RegisteredProgram | None) -> StartedPlanner:
         """A new process, for a room or a document about this program, `None` for the zoo. Raises `WorkbenchError` for a program that may
         not run."""
-        return self._fork() if program is None else self._start_apart(program)
+        if program is not None:
+            return self._start_apart(program)
+        return start_on_cluster(self._cluster) if self._cluster else self._fork()
 
     def _fork(self) -> StartedPlanner:
         with ExitStack() as stack:

@@ -19,15 +19,11 @@ MOST_BYTES = 64 << 20
 @dataclass(frozen=True)
 class StartedPlanner:
     """A process that was started, and the connection to it. `end` ends it, unless its own word of its number is taken for that;
-    `reason(pid)` says how it ended, in words. `is_trusted` if it runs nobody's code but ours."""
+    `reason(pid)` says how it ended, in words."""
 
     connection: Connection
     reason: Callable[[int | None], str]
     end: Callable[[], None] | None = None
-
-    @property
-    def is_trusted(self) -> bool:
-        return self.end is None
 
 
 class RoomListener(Protocol):

@@ -280,7 +280,7 @@ def test_a_role_that_is_taken_away_takes_the_board_from_the_page(served):
     expect(vic.locator(".wb")).to_have_count(0)
     expect(people(ada)).to_have_count(1)
     drag(ada, "hidden", "model")
-    expect(ada.locator(".standing")).to_contain_text("Partitioned by XLA", timeout=120_000)
+    expect(ada.locator(".standing")).to_contain_text("by XLA of", timeout=120_000)
 
 
 @pytest.mark.nightly

@@ -1,0 +1,42 @@
+"""A room's process on a Ray cluster, and the relay of this machine that stands for it."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from multiprocessing.connection import Connection
+
+from workbench.app.processes.process_connection import ENDING
+from workbench.core.public_error_text import last_line
+from workbench.engine.cluster.relay import command_on_cluster
+from workbench.team.programs.launch import PLANNER
+from workbench.team.rooms.room_connection import StartedPlanner
+
+
+def start_on_cluster(address: str) -> StartedPlanner:
+    """A new process for a room about the zoo, on the cluster at this address. It has a partitioner of its own there."""
+    words = tempfile.TemporaryFile()  # noqa: SIM115 - it is read once the process has ended
+    ours, theirs = socket.socketpair()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
+    with ours, theirs:
+        process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
+            command_on_cluster(address, PLANNER, theirs.fileno()),
+            stdin=subprocess.DEVNULL,
+            stderr=words,
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+        )
+        connection = Connection(ours.detach())
+
+    def reason(_pid: int | None) -> str:
+        try:
+            process.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            return "The connection to the process of this room on the cluster ended"
+        with words:
+            words.seek(0)
+            said = last_line(words.read().decode(errors="replace")).rstrip(".")
+        return f"The process of this room on the cluster ended: {said}" if said else "The process of this room on the cluster ended"
+
+    return StartedPlanner(connection, reason, process.kill)
