@@ -52,7 +52,7 @@ class PlannersAlone(Planners):
     """Without a partitioner's process."""
 
     def __init__(self, forking: ForkServer) -> None:
-        self._forking, self._broker, self._programs = forking, NoBroker(), None
+        self._forking, self._broker, self._programs, self._cluster = forking, NoBroker(), None, ""
         self._describers = DocumentDescribers(self.connect)
 
 

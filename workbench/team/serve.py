@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from workbench.app.page.guarded_server import guarded_server
 from workbench.app.page.request_policy import METHODS, UNKNOWN_HOST, UNKNOWN_ORIGIN, DeniedRequest, Hosts, allowed_hosts, judge_request
 from workbench.app.page.shutdown import serve_until_signal
-from workbench.team.accounts.provider import bind_sessions, session_options
+from workbench.team.accounts.provider import bind_sessions, end_left_sessions, session_options
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.routes import account_routes
 from workbench.team.accounts.secret_key import load_secret_key
@@ -105,6 +105,7 @@ class TeamServer:
             **session_options(services),
         )
         bind_sessions(server)
+        end_left_sessions(server)
         server._tornado.settings.update(application_settings(services))  # noqa: SLF001
         return server
 

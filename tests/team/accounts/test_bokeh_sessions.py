@@ -19,7 +19,7 @@ from tests.support.servers import free_port
 from tests.support.team_server import add_person, make_services, sign_in
 from workbench.team.accounts.logins import revoke_login
 from workbench.team.accounts.people import disable_user, find_user
-from workbench.team.accounts.provider import SIGNED_OUT, bind_sessions, session_options
+from workbench.team.accounts.provider import SIGNED_OUT, bind_sessions, end_left_sessions, session_options
 from workbench.team.store.store import digest_of
 
 SHOWN = []
@@ -37,6 +37,7 @@ class Pages:
 
     services: object
     url: str
+    server: object
     sockets: list = field(default_factory=list)
 
     async def get(self, cookie, path="/room", **headers):
@@ -77,10 +78,11 @@ def bokeh_server(folder):
     options = {"port": port, "address": "127.0.0.1", "allow_websocket_origin": [f"127.0.0.1:{port}"]}
     server = get_server({"room": page, "other": page}, start=False, **options, **session_options(services))
     bind_sessions(server)
+    end_left_sessions(server)
     server.start()
     services.revocations.start()
     try:
-        yield (pages := Pages(services, services.address))
+        yield (pages := Pages(services, services.address, server))
         for each in pages.sockets:
             each.close()
     finally:
@@ -121,6 +123,21 @@ def test_a_page_is_for_whoever_is_signed_in_and_so_is_its_websocket(tmp_path):
         await until(lambda: pages.services.revocations.count() == 0)
         assert await pages.is_refused("", token)
         assert await pages.is_refused("x" * 43, token)
+
+    run(tmp_path, work)
+
+
+def test_a_page_that_is_closed_holds_nothing_and_one_that_is_still_to_open_stays(tmp_path):
+    async def work(pages, ada, _bob):
+        waiting = await pages.token(ada)  # its websocket is slow to come
+        closed = await pages.open(ada, await pages.token(ada))
+        assert len(pages.server.get_sessions()) == 2
+        closed.close()
+        await until(lambda: len(pages.server.get_sessions()) == 1)
+        socket = await pages.open(ada, waiting)
+        assert len(pages.server.get_sessions()) == 1
+        socket.close()
+        await until(lambda: not pages.server.get_sessions())
 
     run(tmp_path, work)
 

@@ -31,6 +31,8 @@ from workbench.team.web.services import TeamServices
 
 TOKEN_LASTS = 300
 """Seconds between a page and its websocket."""
+CLEARED = 2000
+"""Milliseconds after which sessions that have ended are cleared away."""
 SIGNED_OUT = 4401
 """Code with which a websocket is closed whose login has ended."""
 _PERSON, _PAGE = "workbench_person", "workbench_page"
@@ -46,6 +48,7 @@ def session_options(services: TeamServices) -> dict[str, Any]:
         "secret_key": _page_key(services),
         "generate_session_ids": True,
         "session_token_expiration": TOKEN_LASTS,
+        "check_unused_sessions_milliseconds": CLEARED,
         "include_headers": [],
         "include_cookies": [],
         "xsrf_cookies": False,  # websockets are held to their origin, and a page takes no form
@@ -56,6 +59,21 @@ def bind_sessions(server: Any) -> None:
     """Have the tokens of all sessions of a server, which does not listen yet, say whose they are. Without it no websocket is opened."""
     for context in server._tornado.applications.values():  # noqa: SLF001 - Bokeh has no other way to them
         context.application.add(_PersonHandler())
+
+
+def end_left_sessions(server: Any) -> None:
+    """End a session of Bokeh at the next clearing once its page is closed: a page that comes back begins another, and those that nobody
+    comes back to hold memory."""
+    tornado = server._tornado  # noqa: SLF001
+    lose = tornado.client_lost
+
+    def client_lost(connection: Any) -> None:
+        session = connection.session
+        lose(connection)
+        if session.connection_count == 0:
+            session.request_expiration()
+
+    tornado.client_lost = client_lost
 
 
 def principal_of(request: HTTPServerRequest) -> Principal:

@@ -17,6 +17,7 @@ from typing import Any
 
 from workbench.app.processes.warm_partitioner_proxy import Questions
 from workbench.engine import WarmWorker, shared_worker
+from workbench.engine.partitioner.partitioner_process import WHEN_IDLE
 
 BEHIND = 5
 """Niceness of it, and of the process that it starts, which adds its own."""
@@ -29,6 +30,7 @@ OVERTAKEN = 10.0
 def main(descriptor: int) -> None:
     """Serve every connection that is sent on this socket, each on a thread of its own."""
     os.nice(BEHIND)
+    os.environ[WHEN_IDLE] = "1"
     control = socket.socket(fileno=descriptor)
     worker = shared_worker()
     while True:
