@@ -22,7 +22,9 @@ PRELOADED = (
     "workbench.models",
     "workbench.widgets.board.board",
     "workbench.app.page.requested_visit",
-    "workbench.engine",
+    "workbench.engine.worker.launch",
+    "workbench.engine.find.start_searches",
+    "workbench.engine.partitioner",
     "workbench.visualize.charts.empty_figure",  # Bokeh, which takes longer to import than a board to be made
     "bokeh.embed",
 )

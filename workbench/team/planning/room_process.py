@@ -56,8 +56,9 @@ from workbench.widgets.run.run_progress import RunProgress
 
 MOST_PARTITIONING = 10.0  # seconds that a document's description waits for XLA's partitioner
 MOST_RUNS = 8  # finished runs that people who come later see
-SLOW, OFTEN, BEHIND = 0.2, 3, 10
-"""A room in which so many gestures took so many seconds of the processor each lets the other rooms go first, by this niceness."""
+SLOW, OFTEN, BEHIND = 0.3, 4, 10
+"""A room in which so many gestures in a row took so many seconds of the processor each lets the other rooms go first, by this niceness. One
+alone says nothing: a tab that is opened for the first time takes as long on any program."""
 MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
 
 Message = Mapping[str, Any]
@@ -196,8 +197,8 @@ class RoomProcess:
 
     def _note_seconds(self, seconds: float) -> None:
         """Whoever works on a slow program waits in any case; the people in other rooms should not."""
-        self._slow_gestures += seconds > SLOW
-        if seconds > SLOW and self._slow_gestures == OFTEN:
+        self._slow_gestures = self._slow_gestures + 1 if seconds > SLOW else 0
+        if self._slow_gestures == OFTEN:
             with suppress(OSError):
                 os.nice(BEHIND)
 
