@@ -8,13 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.run_programs import plan
+from tests.support.team_rooms import within
+from workbench.core.import_path import python_path
 from workbench.documents import dump_plan
 from workbench.engine import compile_plan, start_compile, start_run
 from workbench.engine.cluster.join_cluster import verify_shared_cluster
@@ -34,6 +37,7 @@ ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level
 print("there", flush=True)
 sys.stdin.read()
 """
+RELAY, WORKER = "workbench.engine.cluster.relay", "workbench.engine.worker.worker_main"
 FAKE_RAY = str(Path(__file__).parents[1] / "support" / "fake_ray")
 
 
@@ -54,24 +58,13 @@ def cluster(request, monkeypatch):
         head.stdin.close()
 
 
-def processes(word):
-    """The numbers of the processes of this package that have this in their command lines."""
+def processes(module):
+    """The numbers of the processes that run a module, begun by this one or by what it began: other tests have some of their own."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if word in line and "workbench" in line:
-            found.append(int(each.parent.name))
-    return found
-
-
-def within(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if module in each.cmdline():
+                found.append(each.pid)
     return found
 
 
@@ -89,18 +82,18 @@ def test_what_is_compiled_there_is_what_is_compiled_here(cluster, monkeypatch):
 def test_a_compilation_there_is_cancelled_and_its_process_ends(cluster):
     events = []
     handle = start_compile(Plan(build("gpt"), "data:4", "batch:data", hardware="TPU v5e 2x2"), on_event=events.append, keep=False)
-    within(lambda: processes("worker_main"))
+    within(lambda: processes(WORKER))
     handle.cancel()
     with pytest.raises(EngineError):
         handle.wait()
     assert isinstance(events[-1], Cancelled)
-    within(lambda: not processes("worker_main"))
+    within(lambda: not processes(WORKER))
 
 
 def test_a_process_that_dies_there_is_said_as_one_that_dies_here(cluster):
     events = []
     handle = start_compile(Plan(build("gpt"), "data:4", "batch:data", hardware="TPU v5e 2x2"), on_event=events.append, keep=False)
-    there = within(lambda: [each for each in processes("worker_main") if b"relay" not in Path(f"/proc/{each}/cmdline").read_bytes()])
+    there = within(lambda: [each for each in processes(WORKER) if each not in processes(RELAY)])
     os.kill(there[0], signal.SIGKILL)
     with pytest.raises(EngineError, match="SIGKILL"):
         handle.wait()
@@ -120,7 +113,7 @@ def test_a_room_is_planned_there(cluster):
         relay = subprocess.Popen(
             command_on_cluster(cluster, PLANNER, theirs.fileno()),
             pass_fds=(theirs.fileno(),),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path)},  # noqa: PTH109
+            env={**os.environ, "PYTHONPATH": python_path()},
         )
     with Connection(ours.detach()) as connection:
         assert "ready" in json.loads(connection.recv_bytes())
@@ -130,7 +123,7 @@ def test_a_room_is_planned_there(cluster):
         assert answer["answers"] == 1
         assert answer["described"]["target"] == "two_layer"
     assert relay.wait(30) != 0  # it is ended by us
-    within(lambda: not processes("planner_main"))
+    within(lambda: not processes(PLANNER))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,12 @@ def use_current_folder_last() -> None:
     sys.path[:] = [*(each for each, folder in zip(sys.path, folders, strict=True) if folder != here), here]
 
 
+def python_path() -> str:
+    """This process's module search path as PYTHONPATH, for a process that is to import what this one can. An empty entry means the current
+    folder to Python, and is written out."""
+    return os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - pathlib is not loaded yet
+
+
 def is_command_line() -> bool:
     """Whether this process was started as `workbench`, or with `python -m workbench`, which is in `workbench.cli`."""
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] if "-m" in sys.orig_argv else []

@@ -9,6 +9,7 @@ import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
+from workbench.core.import_path import python_path
 from workbench.errors import EngineError
 
 START_LIMIT = 120.0  # seconds for the fork server to import what boards need
@@ -22,7 +23,7 @@ class ForkServer:
 
     def __init__(self, becomes: str = "") -> None:
         self._control, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
+        environment = {**os.environ, "PYTHONPATH": python_path()}
         self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
             [sys.executable, "-P", "-m", "workbench.app.processes.fork_server", str(theirs.fileno()), *filter(None, [becomes])],
             pass_fds=(theirs.fileno(),),

@@ -48,7 +48,8 @@ def main(address: str, source: str, module: str, descriptor: str, *arguments: st
         code, words = 1, f"The process on the cluster at {address} is lost with {describe_ray_error(error)}.\n".encode()
     os.write(2, words)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        if -code != signal.SIGKILL:  # whose handling nobody can set
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code if code >= 0 else 1)  # Ray's threads are not waited for
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from workbench.core.import_path import python_path
 from workbench.engine.worker.worker_process import file_for_last_words
 from workbench.tracing.jax_backends import NO_TPU, lacks_tpu
 
@@ -115,8 +116,7 @@ _live_processes: set[WarmProcess] = set()
 def _environment() -> dict[str, str]:
     """The environment of a process that uses JAX on the CPU alone: the memory of a GPU, or a TPU, is for runs of plans."""
     quiet = NO_TPU if lacks_tpu() and "TPU_ACCELERATOR_TYPE" not in os.environ else {}
-    path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # noqa: PTH109 - what an empty entry means to Python
-    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **quiet}
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": python_path(), **quiet}
 
 
 def _end_all() -> None:

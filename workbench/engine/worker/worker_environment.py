@@ -3,10 +3,10 @@
 import importlib.util
 import os
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
+from workbench.core.import_path import python_path
 from workbench.engine.cluster.relay import CLUSTER
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.tracing.jax_backends import NO_TPU, lacks_tpu
@@ -33,7 +33,7 @@ def environment(job: WorkerJob) -> dict[str, Any]:
         "XLA_FLAGS": " ".join(flags),
         "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),  # the notebook may hold part of a GPU
         "JAX_NUM_CPU_DEVICES": str(max(min(job.devices, MAX_VIRTUAL_DEVICES), _asked_for())),
-        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109 - what an empty entry means to Python
+        "PYTHONPATH": python_path(),
         CLUSTER: os.environ.get(CLUSTER, "") if job.kind in ON_CLUSTER else "",
         **_quiet_tpu(),
         **job.environment,

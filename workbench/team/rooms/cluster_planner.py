@@ -3,11 +3,11 @@
 import os
 import socket
 import subprocess
-import sys
 import tempfile
 from multiprocessing.connection import Connection
 
 from workbench.app.processes.process_connection import ENDING
+from workbench.core.import_path import python_path
 from workbench.core.public_error_text import last_line
 from workbench.engine.cluster.relay import command_on_cluster
 from workbench.team.programs.launch import PLANNER
@@ -18,7 +18,7 @@ def start_on_cluster(address: str) -> StartedPlanner:
     """A new process for a room about the zoo, on the cluster at this address. It has a partitioner of its own there."""
     words = tempfile.TemporaryFile()  # noqa: SIM115 - it is read once the process has ended
     ours, theirs = socket.socketpair()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     with ours, theirs:
         process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
             command_on_cluster(address, PLANNER, theirs.fileno()),

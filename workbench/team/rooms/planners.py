@@ -17,6 +17,7 @@ from typing import Any
 
 from workbench.app.processes.fork_server_client import ForkServer
 from workbench.app.processes.process_connection import ENDING
+from workbench.core.import_path import python_path
 from workbench.engine.cluster.join_cluster import verify_shared_cluster
 from workbench.errors import WorkbenchError
 from workbench.team.programs.launch import sandboxed_planner_command
@@ -114,7 +115,7 @@ class PartitionBroker:
 
     def _begin(self) -> None:
         self._control, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}  # noqa: PTH109
+        environment = {**os.environ, "PYTHONPATH": python_path()}
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
                 [sys.executable, "-P", "-m", _BROKER, str(theirs.fileno())], pass_fds=(theirs.fileno(),), env=environment
