@@ -62,6 +62,12 @@ def stopped(warm):
     return warm.pid
 
 
+def test_it_shares_our_session_where_its_niceness_counts_and_hears_no_interrupt_of_ours(warm, plan):
+    warm.ask(plan).result(PATIENCE)
+    assert os.getsid(warm.pid) == os.getsid(0)
+    assert os.getpgid(warm.pid) == warm.pid
+
+
 def test_the_answer_is_that_of_the_partitioner(warm, plan):
     answer = warm.ask(plan).result(PATIENCE)
     assert answer.by_axis_and_kind == plan.report().by_axis_and_kind

@@ -42,7 +42,7 @@ class WarmProcess:
                 stderr=self._last_words,
                 pass_fds=(theirs.fileno(),),
                 env=_environment(),
-                start_new_session=True,  # a Ctrl-C in the terminal is for us, not for it
+                process_group=0,  # a Ctrl-C in the terminal is for us; in a session of its own its niceness would say nothing
             )
             theirs.close()
             self._connection = Connection(ours.detach())

@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.core.niceness import raise_niceness
+
 if TYPE_CHECKING:
     from workbench.engine.partitioner.libtpu_client import Libtpu
 
@@ -24,8 +26,7 @@ WHEN_IDLE = "WORKBENCH_PARTITION_WHEN_IDLE"
 
 def main(descriptor: int) -> None:
     """Answer until the connection closes."""
-    with suppress(OSError):
-        os.nice(_NICENESS)
+    raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
         _warm_up()
         if WHEN_IDLE in os.environ:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from workbench.core.niceness import raise_niceness
 from workbench.engine.cluster.join_cluster import describe_ray_error, join_cluster
 from workbench.engine.search.pack_space import pack_space, unpack_evaluator
 from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool
@@ -36,8 +37,7 @@ class _SearchActor:
     """Holds an evaluator on one machine of the cluster, with JAX on the CPU alone and at low priority."""
 
     def __init__(self, space: bytes) -> None:
-        with suppress(OSError):
-            os.nice(_NICENESS)
+        raise_niceness(_NICENESS)
         force_cpu_backend()
         self._evaluator = unpack_evaluator(space)
 

@@ -11,6 +11,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from workbench.core.niceness import raise_niceness
+
 _ALLOCATIONS = 50_000
 """Objects until young garbage is looked for. A network has a million that live as long as the search: with Python's own 700 an eighth of
 the time went into looking."""
@@ -19,8 +21,7 @@ _NICENESS = 5  # the page and the browser on the same machine go first
 
 def main(descriptor: int) -> None:
     """Answer until the connection closes."""
-    with suppress(OSError):
-        os.nice(_NICENESS)
+    raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
         from workbench.engine.search.pack_space import unpack_evaluator
         from workbench.search.questions import answer

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, TextIO
 
+from workbench.core.niceness import raise_niceness
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
 from workbench.errors import WorkbenchError
 from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone
@@ -77,8 +78,8 @@ def main(descriptor: int, waits_for: str = "") -> None:
 def _receive(stream: BinaryIO, size: int) -> tuple[str, Any, dict[str, Any]]:
     """Kind, plan or fleet, options. The outer pickle holds plain values, and JAX's settings are set before what is inside makes arrays."""
     job_payload: dict[str, Any] = pickle.loads(stream.read(size))  # noqa: S301 - our own parent wrote it
-    if job_payload["behind"] and hasattr(os, "nice"):
-        os.nice(_BEHIND)
+    if job_payload["behind"]:
+        raise_niceness(_BEHIND)
     import jax
 
     for name, value in job_payload["jax_config"].items():

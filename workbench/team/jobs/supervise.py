@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench.core.niceness import raise_niceness
 from workbench.team.jobs.job_folder import EVENTS, EXIT, INHERITED, STARTED, add_ending, read_launch, read_tail, write_whole
 from workbench.team.jobs.process_identity import start_mark
 from workbench.team.jobs.spec import JobSpec, own_port, parse_spec
@@ -138,6 +139,7 @@ class _Supervisor:
 def main(arguments: Sequence[str]) -> int:
     """Run the job of a folder; returns its exit code."""
     folder = Path(arguments[0]).absolute()
+    raise_niceness()  # what it was started with counts in this session
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # submitit's warning before Slurm's limit, which comes after ours
     launch = read_launch(folder)
@@ -235,6 +237,7 @@ def _limit(memory: int | None) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with the supervisor, whoever ends that
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    raise_niceness()  # it is the supervisor's, in a session of its own
     limits: list[tuple[Any, int]] = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, MOST_WRITTEN)]
     for which, most in [*limits, *([(resource.RLIMIT_AS, memory)] if memory else [])]:
         hard = resource.getrlimit(which)[1]

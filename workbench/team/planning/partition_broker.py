@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.app.processes.warm_partitioner_proxy import Questions
+from workbench.core.niceness import raise_niceness
 from workbench.engine import WarmWorker, shared_worker
 from workbench.engine.partitioner.partitioner_process import WHEN_IDLE
 
@@ -29,7 +30,7 @@ OVERTAKEN = 10.0
 
 def main(descriptor: int) -> None:
     """Serve every connection that is sent on this socket, each on a thread of its own."""
-    os.nice(BEHIND)
+    raise_niceness(BEHIND)
     os.environ[WHEN_IDLE] = "1"
     control = socket.socket(fileno=descriptor)
     worker = shared_worker()

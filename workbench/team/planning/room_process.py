@@ -36,6 +36,7 @@ from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
+from workbench.core.niceness import raise_niceness
 from workbench.core.public_error_text import describe_error
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
@@ -199,8 +200,7 @@ class RoomProcess:
         """Whoever works on a slow program waits in any case; the people in other rooms should not."""
         self._slow_gestures = self._slow_gestures + 1 if seconds > SLOW else 0
         if self._slow_gestures == OFTEN:
-            with suppress(OSError):
-                os.nice(BEHIND)
+            raise_niceness(BEHIND)
 
     def _tell_view(self, visitor: int, visit: RoomVisit) -> None:
         """What this person sees now, for the others."""

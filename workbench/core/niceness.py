@@ -1,0 +1,21 @@
+"""How far a process lets others go first."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_OF_SESSION = Path("/proc/self/autogroup")
+
+
+def raise_niceness(by: int = 0) -> None:
+    """Add to the niceness of this process, and give it to its session where this process leads one.
+
+    Linux may share the processor among sessions first, and heed niceness only within one (`sched(7)`, "The autogroup feature"): a process
+    in a session of its own would else take as much as all that go first together. Where the system does not allow it, nothing happens.
+    """
+    if not hasattr(os, "nice"):
+        return
+    with suppress(OSError):
+        niceness = os.nice(by)
+        if os.getsid(0) == os.getpid() and _OF_SESSION.exists():
+            _OF_SESSION.write_text(str(niceness), encoding="ascii")
