@@ -75,7 +75,7 @@ def _open(browser: Browser, team: ServedTeam, place: int, opened: list[float]) -
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     begun = time.monotonic()
-    page.goto(team.rooms[0])
+    page.goto(team.untouched_room)
     page.locator(".wb .chip").first.wait_for()
     opened.append(time.monotonic() - begun)
     page.evaluate_handle(WATCH, page.locator(".wb").element_handle())

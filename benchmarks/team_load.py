@@ -147,7 +147,7 @@ def times_of(seen: Seen) -> dict[str, Any]:
 
 
 async def browsers(team: ServedTeam, options: argparse.Namespace) -> dict[str, Any]:
-    """Two browsers in a room, while the others edit in theirs."""
+    """Two browsers in a room of their own, while the others edit in theirs."""
     rooms = await come_together(team, options.people - 2, team.rooms[1:])
     load = asyncio.create_task(edit_together(rooms, EVERY, options.seconds, seed=2))
     painted = await asyncio.to_thread(team_browsers.measure, team, options.seconds - 2 * EVERY)

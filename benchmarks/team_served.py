@@ -60,7 +60,7 @@ with store.write() as session:
         keep_plan(session, each)
     session.flush()
     same = {"project_id": project_id, "by": people[0].id, "created": now(), "touched": now()}
-    firsts = [*[plan.digest] * wanted["rooms"], slow.digest]
+    firsts = [*[plan.digest] * wanted["rooms"], plan.digest, slow.digest]
     rooms = [StoredRoom(id=new_id(), name=f"Room {each}", first=first, **same) for each, first in enumerate(firsts)]
     session.add_all(rooms)
     secrets = [issue_login(session, each.id, "local").secret for each in people]
@@ -73,12 +73,14 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class ServedTeam:
-    """A server that runs: `cookies` of the people who are signed in, the addresses of `rooms`, and of one on a slow program."""
+    """A server that runs: `cookies` of the people who are signed in, the addresses of `rooms`, of one more whose
+    plan nobody has edited, and of one on a slow program."""
 
     url: str
     process: psutil.Process
     cookies: tuple[str, ...]
     rooms: tuple[str, ...]
+    untouched_room: str
     slow_room: str
     log: Path = field(repr=False)
 
@@ -111,7 +113,7 @@ def served_team(people: int, rooms: int) -> Iterator[ServedTeam]:
             url = f"http://localhost:{port}"
             places = tuple(f"{url}/room/{each}" for each in filled["rooms"])
             cookies = tuple(f"workbench={each}" for each in filled["cookies"])
-            yield ServedTeam(url, process, cookies, places[:-1], places[-1], data / "log.txt")
+            yield ServedTeam(url, process, cookies, places[:-2], places[-2], places[-1], data / "log.txt")
 
 
 def mib(processes: list[psutil.Process]) -> float:

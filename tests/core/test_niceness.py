@@ -46,3 +46,19 @@ def test_where_the_system_does_not_allow_it_nothing_happens(monkeypatch):
     raise_niceness(1)
     monkeypatch.delattr(os, "nice")
     raise_niceness(1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_a_process_that_runs_when_idle_does_so_in_all_its_threads_and_those_of_later():
+    started = """
+import os, threading, time
+from workbench.core.niceness import run_when_idle
+earlier = threading.Thread(target=time.sleep, args=(0.5,))
+earlier.start()
+run_when_idle()
+later = threading.Thread(target=time.sleep, args=(0.5,))
+later.start()
+print(*(os.sched_getscheduler(int(each)) == os.SCHED_IDLE for each in os.listdir("/proc/self/task")))
+"""
+    done = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"] * 3

@@ -1,9 +1,11 @@
 """How far a process lets others go first."""
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
+_MOST = 19
 _OF_SESSION = Path("/proc/self/autogroup")
 
 
@@ -19,3 +21,14 @@ def raise_niceness(by: int = 0) -> None:
         niceness = os.nice(by)
         if os.getsid(0) == os.getpid() and _OF_SESSION.exists():
             _OF_SESSION.write_text(str(niceness), encoding="ascii")
+
+
+def run_when_idle() -> None:
+    """Have the threads of this process, and what they start, run only where nothing else in its session wants the processor: Linux's
+    `SCHED_IDLE`, elsewhere the highest niceness. There is no way back."""
+    if sys.platform != "linux":
+        raise_niceness(_MOST)
+        return
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))

@@ -11,10 +11,9 @@ import signal
 import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.niceness import raise_niceness
+from workbench.core.niceness import raise_niceness, run_when_idle
 
 if TYPE_CHECKING:
     from workbench.engine.partitioner.libtpu_client import Libtpu
@@ -30,7 +29,7 @@ def main(descriptor: int) -> None:
     with Connection(descriptor) as connection:
         _warm_up()
         if WHEN_IDLE in os.environ:
-            _let_all_go_first()
+            run_when_idle()
         connection.send_bytes(pickle.dumps(("ready", os.getpid())))
         libtpu = _libtpu()
         with suppress(EOFError, OSError):
@@ -49,14 +48,6 @@ def _warm_up() -> None:
     assert callable(ask_partitioner)
     text = jax.jit(lambda x: x + 1).trace(jax.ShapeDtypeStruct((8,), "float32")).lower(lowering_platforms=("cpu",)).as_text()
     ask(text.encode(), 8, (True,))
-
-
-def _let_all_go_first() -> None:
-    """Have each thread of this process, and what they start, run where nothing else does (Linux's `SCHED_IDLE`)."""
-    if sys.platform == "linux":
-        for thread in Path("/proc/self/task").iterdir():
-            with suppress(OSError):
-                os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 
 def _libtpu() -> "Libtpu":

@@ -36,7 +36,7 @@ from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
-from workbench.core.niceness import raise_niceness
+from workbench.core.niceness import run_when_idle
 from workbench.core.public_error_text import describe_error
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
@@ -57,9 +57,9 @@ from workbench.widgets.run.run_progress import RunProgress
 
 MOST_PARTITIONING = 10.0  # seconds that a document's description waits for XLA's partitioner
 MOST_RUNS = 8  # finished runs that people who come later see
-SLOW, OFTEN, BEHIND = 0.3, 4, 10
-"""A room in which so many gestures in a row took so many seconds of the processor each lets the other rooms go first, by this niceness. One
-alone says nothing: a tab that is opened for the first time takes as long on any program."""
+SLOW, OFTEN = 0.3, 4
+"""A room in which so many gestures in a row took so many seconds of the processor each lets all others go first from then on. One alone
+says nothing: a tab that is opened for the first time takes as long on any program."""
 MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
 
 Message = Mapping[str, Any]
@@ -200,7 +200,7 @@ class RoomProcess:
         """Whoever works on a slow program waits in any case; the people in other rooms should not."""
         self._slow_gestures = self._slow_gestures + 1 if seconds > SLOW else 0
         if self._slow_gestures == OFTEN:
-            raise_niceness(BEHIND)
+            run_when_idle()
 
     def _tell_view(self, visitor: int, visit: RoomVisit) -> None:
         """What this person sees now, for the others."""
