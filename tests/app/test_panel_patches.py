@@ -137,3 +137,30 @@ def test_a_board_that_opens_while_its_page_is_drawn_is_shown(monkeypatch):
     finally:
         running.stop()
         running.join(20)
+
+
+def test_what_changes_before_its_page_is_drawn_is_all_shown(monkeypatch):
+    monkeypatch.setattr(served_client, "PATIENCE", 20.0)
+    screens = []
+
+    def make():
+        screens.append(screen := Screen(pn.state.curdoc))
+        first = {"board": '{"answer":{"seq":7},"edition":1}', "table": '{"seq":7,"edition":1}'}
+        screen.show("board", {"new": True, **first})
+        screen.show("board", {"changes": '{"part":"board","of":1,"by":{"answer":{"seq":[8]},"edition":[2]}}'})
+        screen.show("board", {"changes": '{"part":"table","of":1,"by":{"seq":[8],"edition":[2]}}'})
+        return template_of("", screen.root)
+
+    running = listen(make, port := free_port(), False, "127.0.0.1", (), None, threaded=True)
+    wait_for(f"http://127.0.0.1:{port}/liveness")
+
+    async def come():
+        visitor = await Visitor.come(f"http://127.0.0.1:{port}/")
+        await visitor.leave()
+        return visitor.board, visitor.table
+
+    try:
+        assert asyncio.run(come()) == ({"answer": {"seq": 8}, "edition": 2}, {"seq": 8, "edition": 2})
+    finally:
+        running.stop()
+        running.join(20)

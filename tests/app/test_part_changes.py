@@ -5,8 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.part_changes import made
-from workbench.app.page.part_changes import SentParts, find_changes
+from workbench.app.page.part_changes import SentParts, find_changes, with_change
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
@@ -21,7 +20,7 @@ values = st.recursive(
 @given(before=values, after=values)
 def test_a_change_makes_the_new_value_of_the_old_one(before, after):
     change = find_changes(before, after)
-    found = before if change is None else made(before, json.loads(json.dumps(change)))
+    found = before if change is None else with_change(before, json.loads(json.dumps(change)))
     assert json.dumps(found, sort_keys=True) == json.dumps(after, sort_keys=True)
     assert find_changes(after, after) is None
 
@@ -43,7 +42,7 @@ class Window:
         content = json.loads(text)
         if name == "changes":
             assert content["of"] == self.parts[part]["edition"]
-            content = made(self.parts[part], content["by"])
+            content = with_change(self.parts[part], content["by"])
         self.parts[part] = content
 
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from tests.support.part_changes import made
 from workbench import layer, trace_training
+from workbench.app.page.part_changes import with_change
 from workbench.app.page.requested_visit import ServeOptions
 from workbench.app.page.serve import live_plan
 from workbench.app.processes.board_process_pool import Boards
@@ -44,7 +44,7 @@ class Page:
                 parts = {name: json.loads(part) if isinstance(part, str) else part for name, part in parameters.items()}
                 change = parts.pop("changes", None)
                 if change and self.board.get(change["part"], {}).get("edition") == change["of"]:  # else the whole is under way
-                    parts[change["part"]] = made(self.board[change["part"]], change["by"])
+                    parts[change["part"]] = with_change(self.board[change["part"]], change["by"])
                 self.board.update(parts)
             else:
                 self.bridge.update(parameters)

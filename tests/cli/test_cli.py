@@ -99,6 +99,11 @@ def test_compare_sets_the_compiled_figures_beside_the_predicted_ones(plan_file, 
     assert "sends what the plan says" in capsys.readouterr().out
 
 
+def test_export_writes_a_plan_file_that_is_the_plan(plan_file, tmp_path):
+    assert main(["export", plan_file, "--planned", "-o", str(tmp_path / "again.plan.json")]) == 0
+    assert (tmp_path / "again.plan.json").read_text() == Path(plan_file).read_text()
+
+
 def test_export_writes_the_script(plan_file, tmp_path, capsys):
     script = load_plan(plan_file).export()
     assert main(["export", plan_file]) == 0

@@ -16,8 +16,8 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session as DatabaseSession
 
-from tests.support.part_changes import made
 from tests.support.team_server import add_person, new_store
+from workbench.app.page.part_changes import with_change
 from workbench.team.access import Principal, ProjectRole
 from workbench.team.accounts.people import set_role
 from workbench.team.actions.new_projects import add_project
@@ -131,7 +131,7 @@ class FakeScreen:
         parts = {name: json.loads(part) if isinstance(part, str) else part for name, part in parameters.items() if part != ""}
         if change := parts.pop("changes", None):
             if self.board.get(change["part"], {}).get("edition") == change["of"]:
-                parts[change["part"]] = made(self.board[change["part"]], change["by"])
+                parts[change["part"]] = with_change(self.board[change["part"]], change["by"])
             else:
                 self.missed += 1
         self.board.update(parts)

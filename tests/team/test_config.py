@@ -119,3 +119,17 @@ def test_the_password_of_the_database_is_put_into_its_address(tmp_path):
     (tmp_path / "secret").write_text("a b@:/%é\n")
     config = TeamConfig(data=tmp_path, database="postgresql://workbench@db:5433/workbench?sslmode=disable", database_password_file="secret")
     assert config.store_address == "postgresql://workbench:a%20b%40%3A%2F%25%C3%A9@db:5433/workbench?sslmode=disable"
+
+
+def test_a_link_leads_to_the_server_that_was_started_last_wherever_it_listens(tmp_path):
+    assert TeamConfig.read(tmp_path).last_address == "http://localhost:5007"
+    TeamConfig.read(tmp_path, listen="127.0.0.1:8123").remember_address()
+    assert TeamConfig.read(tmp_path).last_address == "http://localhost:8123"
+    (tmp_path / "team.toml").write_text('address = "https://plans.example.org/"\n')
+    assert TeamConfig.read(tmp_path).last_address == "https://plans.example.org"
+
+
+def test_a_data_folder_that_cannot_be_written_has_no_last_address(tmp_path):
+    config = TeamConfig.read(tmp_path / "none", listen="127.0.0.1:8123")
+    config.remember_address()
+    assert config.last_address == "http://localhost:8123"

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from tests.support.part_changes import made
-from workbench.app.page.part_changes import SentParts
+from workbench.app.page.part_changes import SentParts, with_change
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
@@ -28,7 +27,7 @@ class Page:
             content = json.loads(text)
             if name == "changes":
                 assert content["of"] == self.parts[part]["edition"]
-                content = made(self.parts[part], content["by"])
+                content = with_change(self.parts[part], content["by"])
             self.parts[part] = content
         assert {**self.parts[part], "edition": 0} == {**json.loads(json.dumps(state)), "edition": 0}
 

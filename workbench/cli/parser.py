@@ -218,7 +218,7 @@ def _export(added: Any) -> None:
         added,
         "export",
         commands.export,
-        "write a plan as a JAX script, as a page to mail, as a trace for Perfetto, as a picture",
+        "write a plan as a JAX script, as a page to mail, as a trace for Perfetto, as a picture, as a plan file",
         "workbench export my.plan.json -o my_plan.html",
     )
     command.add_argument(
@@ -226,10 +226,12 @@ def _export(added: Any) -> None:
         "--output",
         metavar="FILE",
         help="file to write; its name says as what: .py a script, .html a page, .trace.json a trace for ui.perfetto.dev, .png or .svg the "
-        "board (default: standard output)",
+        "board, .plan.json the plan itself (default: standard output)",
     )
     command.add_argument(
-        "--form", metavar="FORM", help="what to write, where the file does not say: script, specs, rules, maxtext, html, trace, png, svg"
+        "--form",
+        metavar="FORM",
+        help="what to write, where the file does not say: script, specs, rules, maxtext, html, trace, png, svg, plan",
     )
     command.add_argument("--planned", action="store_true", help="with the planned figures, at once (default: XLA's partitioner is asked)")
     command.add_argument("--run", action="store_true", help="also run the plan here: a page and a trace have what was measured, too")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from workbench.team_client.client import SubmittedJob, TeamClient
 
 _DIGEST = 64  # characters
+_JOB_LINE = "{:<16}  {:<9}  {:<7}  {:<10}  {:<16}  {}"
 _LARGEST = 1 << 20  # characters of a plan document
 
 
@@ -77,10 +78,12 @@ def jobs(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps([asdict(each) for each in found], indent=1))
         return
-    for each in found:
-        print(f"{each.id}  {each.state:<9}  {each.kind:<7}  {each.engine:<10}  {each.author:<16}  {each.digest[:12]}")
     if not found:
         print("There are none.", file=sys.stderr)
+        return
+    print(_JOB_LINE.format("job", "state", "kind", "engine", "author", "plan"))
+    for each in found:
+        print(_JOB_LINE.format(each.id, each.state, each.kind, each.engine, each.author, each.digest))
 
 
 def follow(options: argparse.Namespace) -> None:

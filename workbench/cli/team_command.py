@@ -45,7 +45,12 @@ def serve(options: argparse.Namespace) -> None:
         hint = _hint_of_first_person(store, options) if config.sign_in.get("local", True) else ""
     with _server_packages():
         from workbench.team.serve import serve
-    serve(config, on_ready=lambda _: print(f"The team's server is at {config.public_address}{hint}", flush=True))
+
+    def say(_: object) -> None:
+        config.remember_address()
+        print(f"The team's server is at {config.public_address}{hint}", flush=True)
+
+    serve(config, on_ready=say)
 
 
 def add_person(options: argparse.Namespace) -> None:
@@ -57,7 +62,7 @@ def add_person(options: argparse.Namespace) -> None:
             user = add_user(session, options.name, options.display, options.email, admin=options.admin)
             secret = invite(session, NewInvitation(user_id=user.id, admin=options.admin))
             note(session, "team.user.add", None, user.name, admin=options.admin)
-        print(f"`{user.name}` chooses a password here, within a week:\n{config.public_address}/invite/{secret}")
+        print(f"`{user.name}` chooses a password here, within a week:\n{config.last_address}/invite/{secret}")
 
 
 def list_people(options: argparse.Namespace) -> None:
@@ -96,7 +101,7 @@ def new_password(options: argparse.Namespace) -> None:
         from workbench.team.accounts.invitations import NewInvitation, invite
 
         secret = invite(session, NewInvitation(user_id=user.id))
-        print(f"`{user.name}` chooses a new password here, within a week:\n{config.public_address}/invite/{secret}")
+        print(f"`{user.name}` chooses a new password here, within a week:\n{config.last_address}/invite/{secret}")
 
 
 def make_token(options: argparse.Namespace) -> None:

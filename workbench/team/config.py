@@ -17,6 +17,7 @@ client_secret_file = "oidc_secret"
 
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.config_check import verify_settings
 
 FILE = "team.toml"
+_SERVED_AT = "served-at"
 PORT = 5007
 LISTEN = f"127.0.0.1:{PORT}"
 _HERE = ("127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - what a browser of this machine calls localhost
@@ -71,6 +73,20 @@ class TeamConfig:
             return "http://localhost"
         host, port = self.port
         return f"http://{'localhost' if host in _HERE else f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def last_address(self) -> str:
+        """How people reach the server that was started last with this data folder, which may listen elsewhere than the file says; of none,
+        how they will."""
+        try:
+            return self.address.rstrip("/") or (self.data / _SERVED_AT).read_text(encoding="utf-8").strip() or self.public_address
+        except (OSError, UnicodeDecodeError):
+            return self.public_address
+
+    def remember_address(self) -> None:
+        """For `last_address`, while it is served. Nothing happens where the data folder cannot be written."""
+        with suppress(OSError):
+            (self.data / _SERVED_AT).write_text(f"{self.public_address}\n", encoding="utf-8")
 
     @property
     def prefix(self) -> str:

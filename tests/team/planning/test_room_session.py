@@ -157,7 +157,7 @@ def test_who_may_only_look_changes_nothing(room, deed):
     room.shard(ADA, "hidden", "model")
     assert refusal(room, VIC, *deed) == (
         "To edit this plan takes the role editor in this project; yours is viewer.\n"
-        "  Ways out: ask an owner of the project · branch off: a branch is your own room."
+        "  Ways out: ask an owner of the project · export the plan, and go on with it in a workbench of your own."
     )
 
 

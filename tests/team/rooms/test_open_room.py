@@ -176,7 +176,7 @@ def test_a_plan_that_cannot_be_saved_is_said_and_the_room_goes_on(tmp_path, plan
     room = VisitedRoom(team, hub, team.new_room(document))
     ada = room.enter("ada")
     team.store.full = True
-    for verb, title in (("save", "This plan was not put into the gallery"), ("branch", "This room has no branch yet")):
+    for verb, title in (("save", "This plan was not put into the gallery"), ("branch", "No branch was made")):
         ada.ask(verb)
         ada.until(lambda page, title=title: page.notices and page.notices[-1]["title"] == title)
         assert "The server itself failed: OperationalError" in ada.notices[-1]["text"]

@@ -34,6 +34,27 @@ def find_changes(before: Any, after: Any) -> Any:
     return None if type(before) is type(after) and before == after else [after]
 
 
+def with_change(before: Any, change: Any) -> Any:
+    """A value with a change made, as the page makes it (`withChange` of `model_parts.js`).
+
+    >>> with_change({"a": 1, "b": [1, 2, 3], "c": "x"}, {"b": {"1": [3]}, "c": ["y"]})
+    {'a': 1, 'b': [1, 3, 3], 'c': 'y'}
+    """
+    if isinstance(change, list):
+        return change[0]
+    after = list(before) if isinstance(before, list) else dict(before)
+    for key, each in change.items():
+        place = int(key) if isinstance(before, list) else key
+        after[place] = with_change(before[place], each)
+    return after
+
+
+def changed_text(text: str, change: Mapping[str, Any]) -> str:
+    """The text of a part with a change (`SentParts.next`) made; as it was, if the change is of another edition."""
+    before = json.loads(text)
+    return _text(with_change(before, change["by"])) if before.get("edition") == change["of"] else text
+
+
 def _find_others(before: list[Any], after: list[Any]) -> Any:
     """The change of a list of plain values: the columns of charts are long."""
     others = {str(i): [b] for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b or type(a) is not type(b)}

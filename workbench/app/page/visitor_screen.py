@@ -5,6 +5,7 @@ set on the models of Bokeh. To change a parameter of a Panel component takes fou
 which nothing reads again.
 """
 
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from tornado.ioloop import IOLoop
 from workbench.app.page.board_component import BoardComponent
 from workbench.app.page.browser_bridge import Bridge
 from workbench.app.page.panel_patches import mark_connected
+from workbench.app.page.part_changes import changed_text
 from workbench.app.page.window_channel import Target
 from workbench.widgets.deferring import at_once
 
@@ -94,7 +96,18 @@ class Screen:
             board.param.watch(lambda event: self.hear({"gesture": event.new}), "gesture")
             self._board, self._container.objects = board, [board]
         elif self._board:
-            set_on_models(self._board, parameters)
+            set_on_models(self._board, parameters if self._is_drawn() else self._whole_parts(self._board, parameters))
+
+    def _is_drawn(self) -> bool:
+        return self._document is None or bool(pn.state._loaded.get(self._document))  # noqa: SLF001 - nothing else tells of another document
+
+    @staticmethod
+    def _whole_parts(board: BoardComponent, parameters: dict[str, Any]) -> dict[str, Any]:
+        """The same without changes: a page that is drawn later would hear of the last one alone."""
+        if "changes" not in parameters:
+            return parameters
+        change = json.loads(parameters["changes"])
+        return {change["part"]: changed_text(value_on_models(board, change["part"]), change)}
 
     def _receive(self, message: dict[str, Any]) -> None:
         if message.get("theme") in ("light", "dark"):
@@ -110,6 +123,12 @@ def set_on_models(component: pn.custom.ReactiveESM, values: Mapping[str, Any]) -
         component.param.update(**values)
     for model, _ in component._models.values():  # noqa: SLF001
         model.data.update(**values)
+
+
+def value_on_models(component: pn.custom.ReactiveESM, name: str) -> Any:
+    """What `set_on_models` has set."""
+    models = [model for model, _ in component._models.values()]  # noqa: SLF001
+    return getattr(models[0].data if models else component, name)
 
 
 def soon_on_document(document: Document) -> Callable[[Callable[[], None]], None]:

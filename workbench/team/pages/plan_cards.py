@@ -1,5 +1,6 @@
 """A plan of a gallery as the pages show it: read from what the actions answer, with each figure beside how well it is known."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -111,3 +112,9 @@ def letters_of(count: int) -> Sequence[str]:
     'ABC'
     """
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:count]
+
+
+def plan_words(entry: Mapping[str, Any]) -> str:
+    """A plan in a list to choose from, where several may have one name."""
+    more = entry["note"] or entry["layout"] or "everything replicated"
+    return " · ".join((entry["name"], entry["target"], entry["mesh"], textwrap.shorten(more, 60, placeholder=" …"), entry["digest"][:8]))

@@ -7,6 +7,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.team.actions.jobs import ENGINES
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.page_words import ENGINE_NAMES
+from workbench.team.pages.plan_cards import plan_words
 
 ROLES = ("viewer", "editor", "runner", "owner")
 _MOST = 200
@@ -33,7 +34,7 @@ class PeoplePage(ProjectPageHandler):
             members=members["items"],
             roles=ROLES,
             rooms=open_rooms,
-            plans=[(each["id"], each["name"]) for each in plans],
+            plans=[(each["id"], plan_words(each)) for each in plans],
             shares=[_shown_share(each, names) for each in shares],
         )
 

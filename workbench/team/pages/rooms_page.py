@@ -3,6 +3,7 @@
 from typing import Any
 
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
+from workbench.team.pages.plan_cards import plan_words
 
 MOST_ROOMS = 100
 _MOST_PLANS = 200
@@ -31,7 +32,7 @@ class RoomsPage(ProjectPageHandler):
             title="Rooms",
             rooms=opened,
             closed=[each for each in rooms if each["closed"]],
-            plans=[(each["id"], f"{each['name']} · {each['target']} · {each['mesh']}") for each in plans],
+            plans=[(each["id"], plan_words(each)) for each in plans],
         )
 
     async def _with_last(self, room: Any) -> Any:

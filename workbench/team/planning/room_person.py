@@ -27,7 +27,7 @@ class RoomPerson:
         if self.role < needed:
             raise WorkbenchError(
                 f"To {to_do} takes the role {needed} in this project; yours is {self.role}.",
-                ["ask an owner of the project", "branch off: a branch is your own room"],
+                ["ask an owner of the project", "export the plan, and go on with it in a workbench of your own"],
             )
 
 

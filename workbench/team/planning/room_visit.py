@@ -18,6 +18,7 @@ from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.run.runner import Runner
 
 Message = Mapping[str, Any]
+SHARING = "To let somebody into this room, or read a plan of the gallery, make a link on the project's page People."
 
 
 class RoomVisit(Visit):
@@ -33,7 +34,7 @@ class RoomVisit(Visit):
     def open(self, save: Callable[[Plan], str], ran: Callable[[RunProgress], None], allow: tuple[str, ...]) -> None:
         """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is; `ran(run)` hears of each run that
         this person has finished."""
-        self._act(lambda: self.show(lambda: self._session.plan, Host(save=save, ran=ran, allow=allow)))
+        self._act(lambda: self.show(lambda: self._session.plan, Host(save=save, ran=ran, allow=allow, sharing=SHARING)))
 
     def share_settling(self, settler: Settler, partitioner: Partitioner) -> None:
         """Show how settled the figures are, which all boards of the room share."""

@@ -24,7 +24,7 @@ def branch_off(actions: RoomActions, source: RoomSource, guest: RoomGuest) -> No
     try:
         place = actions.branch(source, guest)
     except Exception as error:  # noqa: BLE001
-        show_notice(guest.screen, "This room has no branch yet", problem_text(error))
+        show_notice(guest.screen, "No branch was made", problem_text(error))
         return
     text = "It begins with this room's history, and what you do there changes nothing here."
     show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]])

@@ -125,7 +125,7 @@ function render({ model, el }) {
     const where = mine || !person.tab ? "" : ` ${person.tab.replaceAll("_", " ")}`;
     const words = [
       dot,
-      mine ? `${person.display} (you)` : person.display,
+      mine ? `${person.display} (you${person.role === "viewer" ? ", viewer" : ""})` : person.display,
       h("span", { className: "where" }, following ? ` followed` : where),
     ];
     const title = `${person.display}, ${person.role}${person.away ? ", away" : ""}${
@@ -214,7 +214,8 @@ function commentSection(ask) {
   const form = h("form", {}, h("label", {}, about, written), h("button", { type: "submit", className: "act" }, "Comment"));
   section.setAttribute("aria-label", "Comments");
   wrong.setAttribute("role", "alert");
-  section.append(list, form, wrong);
+  const looks = h("span", { className: "where" }, "Whoever may edit may comment; you are a viewer.");
+  section.append(list, looks, form, wrong);
   /** @type {Room | null} */
   let room = null;
   /**
@@ -288,6 +289,7 @@ function commentSection(ask) {
       list.replaceChildren(...now.comments.map(draw));
       list.hidden = !now.comments.length;
       form.hidden = !now.edits;
+      looks.hidden = now.edits;
       about.textContent = `On the present plan, number ${now.head}`;
     },
   };

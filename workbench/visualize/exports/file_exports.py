@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from workbench.documents import dump_plan
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.documents.export.chrome_trace import chrome_trace
 from workbench.documents.export.export_formats import ALL_EXPORTS, Export
@@ -60,8 +61,12 @@ FILE_EXPORTS = (
     ),
 )
 
+PLAN_EXPORT = FileExport(
+    "plan", "Plan", "The plan itself, to open again.", ".plan.json", "application/json", lambda report, _: dump_plan(report.plan).encode()
+)
+"""Of the command line and code; a board saves and downloads its plan by itself."""
 
-_FORMS: tuple[FileExport | Export, ...] = (*ALL_EXPORTS, *FILE_EXPORTS)
+_FORMS: tuple[FileExport | Export, ...] = (*ALL_EXPORTS, *FILE_EXPORTS, PLAN_EXPORT)
 
 
 def export_file(report: Report, path: str | Path, form: str = "", measurement: Measurement | None = None) -> Path:

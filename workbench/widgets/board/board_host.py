@@ -57,6 +57,7 @@ class Host:
     - `path`: the file the board was opened with, for people; `None` without one;
     - `link`: the text of `documents.link_text` to a URL; one that begins with `?` is completed by the browser. `None`: there is no URL to
       send, and the text itself is copied;
+    - `sharing`: how else a plan is shown to others, where `link` is `None`;
     - `changed`: called with the plan after every change, for a host that keeps a copy (the document of JupyterLab). It may be called from
       whichever thread changed the session, and should be quick;
     - `allow`: modules whose programs a file that is opened may name (`documents.read_allowed`).
@@ -67,6 +68,7 @@ class Host:
     save: Callable[[Plan], str] | None = None
     path: str | None = None
     link: Callable[[str], str] | None = None
+    sharing: str = ""
     changed: Callable[[Plan], None] = _nobody
     allow: tuple[str, ...] = ()
     downloaded: Callable[[Plan], None] = _nobody

@@ -141,6 +141,6 @@ def _link_sheet(plan: Plan, host: Host) -> Sheet:
         "Whoever opens this address sees this plan: it is all in the link, and nothing is stored anywhere. "
         "The address is of this workbench, so they need to be able to reach it."
         if host.link
-        else "This text holds the whole plan. On a served page, it goes after ?plan= in the address."
+        else f"This text holds the whole plan. On a page of `workbench serve` it goes after ?plan= in the address. {host.sharing}".strip()
     )
     return {"kind": "link", "title": "Link", "forms": [], "files": [], "about": about, "text": address, "problem": None, "name": ""}
