@@ -236,7 +236,7 @@ def test_an_invitation_for_a_new_password_is_for_that_person_alone_and_ends_thei
     secret = new_invitation(server, user_id=user_id)
     with store.write() as session, pytest.raises(InvitationError):
         accept_as(session, secret, find_user(session, "ada"))
-    assert "A new password for forgetful" in visitor.get(f"/invite/{secret}").text
+    assert "A password for forgetful" in visitor.get(f"/invite/{secret}").text
     accept(visitor, secret, "somebody-else", "quite another secret")
     assert person_of(server, visitor) == "forgetful"
     assert principal_of_login(store, stolen) is None

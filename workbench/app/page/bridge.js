@@ -90,8 +90,9 @@ function render({ model, el }) {
   bar.className = "notice bar";
   bar.setAttribute("role", "alert");
   const showNotice = () => {
-    const { title, text, choices } = model.get("notice");
+    const { title, text, choices, good } = model.get("notice");
     bar.hidden = !text;
+    bar.classList.toggle("good", Boolean(good));
     if (!text) return bar.replaceChildren();
     const strong = Object.assign(document.createElement("b"), { textContent: title });
     const buttons = /** @type {[kind: string, label: string, address?: string][]} */ (choices ?? []).map(([kind, label, address]) => {

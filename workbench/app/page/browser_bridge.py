@@ -13,8 +13,8 @@ class Bridge(ModuleComponent):
     - `text`, `saves`: of a document of JupyterLab: its present text, and how often it was asked to save; `created` with the text of a new
       one;
     - `shown`: how often a board or a failure was put on the page;
-    - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board; a choice is received as its kind, or leads to the URL
-      that is its third entry;
+    - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board, and `"good"` if it is no warning; a choice is received
+      as its kind, or leads to the URL that is its third entry;
     - `unsaved`: leaving the page asks first;
     - `busy`: for how many seconds the board has been busy, once that is long; else empty. It can be stopped;
     - `title`: what the browser's tab says first;

@@ -16,7 +16,8 @@ def save_plan(actions: RoomActions, source: RoomSource, guest: RoomGuest, messag
     except Exception as error:  # noqa: BLE001
         show_notice(guest.screen, "This plan was not put into the gallery", problem_text(error))
         return
-    show_notice(guest.screen, "In the gallery", f"This plan is in the gallery of {source.project}.", [["open", "Show it", place]])
+    text = f"This plan is in the gallery of {source.project}."
+    show_notice(guest.screen, "In the gallery", text, [["open", "Show it", place]], good=True)
 
 
 def branch_off(actions: RoomActions, source: RoomSource, guest: RoomGuest) -> None:
@@ -27,4 +28,4 @@ def branch_off(actions: RoomActions, source: RoomSource, guest: RoomGuest) -> No
         show_notice(guest.screen, "No branch was made", problem_text(error))
         return
     text = "It begins with this room's history, and what you do there changes nothing here."
-    show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]])
+    show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]], good=True)

@@ -30,9 +30,11 @@ def _in_words(error: Exception) -> WorkbenchError:
     return WorkbenchError(f"The server itself failed: {describe_error(error)[:300]}", ["try once more", "ask its administrator"])
 
 
-def show_notice(screen: RoomScreen, title: str, text: str, choices: Sequence[Sequence[str]] = ()) -> None:
-    """A notice above the board. A choice is its kind, its label, and the address that it leads to."""
-    screen.show("bridge", {"notice": {"title": title, "text": text, "choices": [*map(list, choices), ["dismiss", "All right"]]}})
+def show_notice(screen: RoomScreen, title: str, text: str, choices: Sequence[Sequence[str]] = (), *, good: bool = False) -> None:
+    """A notice above the board. A choice is its kind, its label, and the address that it leads to; `good` is no warning."""
+    buttons = [*map(list, choices), ["dismiss", "Close" if good else "All right"]]
+    notice = {"title": title, "text": text, "choices": buttons}
+    screen.show("bridge", {"notice": {**notice, "good": True} if good else notice})
 
 
 def show_failure(screen: RoomScreen, text: str) -> None:
