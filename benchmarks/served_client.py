@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+from workbench.app.page.part_changes import with_change
+
 ASKS_AGAIN = 3.0  # seconds that the page waits for the tables which the board has announced
 PATIENCE = 120.0  # seconds for anything at all
 
@@ -135,7 +137,7 @@ class Visitor:
         """As `model_parts.js`: what changed of a part; the whole is asked for where an earlier change was missed."""
         before = getattr(self, part, None)
         if before and before.get("edition") == of:
-            self._show(part, changed(before, by))
+            self._show(part, with_change(before, by))
         elif before and before.get("edition", 0) < of:
             self._missed = True
 
@@ -150,17 +152,6 @@ class Visitor:
         except TimeoutError:
             return False
         return bool(is_so())
-
-
-def changed(before: Any, change: Any) -> Any:
-    """A value with a change made, as the page makes it (`workbench.app.page.part_changes`)."""
-    if isinstance(change, list):
-        return change[0]
-    after = list(before) if isinstance(before, list) else dict(before)
-    for key, each in change.items():
-        place = int(key) if isinstance(before, list) else key
-        after[place] = changed(before[place], each)
-    return after
 
 
 def _objects(content: Any) -> Iterator[dict[str, Any]]:

@@ -100,6 +100,23 @@ def test_what_ends_after_its_page_is_gone_is_told_to_nobody_and_leaves_no_traceb
     assert caplog.records == []
 
 
+def visit(make, browser):
+    """A visitor of the page that `make` returns, who has left again."""
+    running = listen(make, port := free_port(), False, "127.0.0.1", (), None, threaded=True)
+    wait_for(f"http://127.0.0.1:{port}/liveness")
+
+    async def come():
+        visitor = await browser.come(f"http://127.0.0.1:{port}/")
+        await visitor.leave()
+        return visitor
+
+    try:
+        return asyncio.run(come())
+    finally:
+        running.stop()
+        running.join(20)
+
+
 def test_a_board_that_opens_while_its_page_is_drawn_is_shown(monkeypatch):
     monkeypatch.setattr(served_client, "PATIENCE", 20.0)
     screens = []
@@ -124,19 +141,7 @@ def test_a_board_that_opens_while_its_page_is_drawn_is_shown(monkeypatch):
             self._read_document |= "doc" in content
             super()._take(content)
 
-    running = listen(make, port := free_port(), False, "127.0.0.1", (), None, threaded=True)
-    wait_for(f"http://127.0.0.1:{port}/liveness")
-
-    async def come():
-        visitor = await SlowBrowser.come(f"http://127.0.0.1:{port}/")
-        await visitor.leave()
-        return visitor.board
-
-    try:
-        assert asyncio.run(come()) == {"answer": {"seq": 7}}
-    finally:
-        running.stop()
-        running.join(20)
+    assert visit(make, SlowBrowser).board == {"answer": {"seq": 7}}
 
 
 def test_what_changes_before_its_page_is_drawn_is_all_shown(monkeypatch):
@@ -151,16 +156,6 @@ def test_what_changes_before_its_page_is_drawn_is_all_shown(monkeypatch):
         screen.show("board", {"changes": '{"part":"table","of":1,"by":{"seq":[8],"edition":[2]}}'})
         return template_of("", screen.root)
 
-    running = listen(make, port := free_port(), False, "127.0.0.1", (), None, threaded=True)
-    wait_for(f"http://127.0.0.1:{port}/liveness")
-
-    async def come():
-        visitor = await Visitor.come(f"http://127.0.0.1:{port}/")
-        await visitor.leave()
-        return visitor.board, visitor.table
-
-    try:
-        assert asyncio.run(come()) == ({"answer": {"seq": 8}, "edition": 2}, {"seq": 8, "edition": 2})
-    finally:
-        running.stop()
-        running.join(20)
+    visitor = visit(make, Visitor)
+    assert visitor.board == {"answer": {"seq": 8}, "edition": 2}
+    assert visitor.table == {"seq": 8, "edition": 2}

@@ -19,7 +19,7 @@ def raise_niceness(by: int = 0) -> None:
         return
     with suppress(OSError):
         niceness = os.nice(by)
-        if os.getsid(0) == os.getpid() and _OF_SESSION.exists():
+        if os.getsid(0) == os.getpid():
             _OF_SESSION.write_text(str(niceness), encoding="ascii")
 
 

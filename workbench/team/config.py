@@ -78,10 +78,10 @@ class TeamConfig:
     def last_address(self) -> str:
         """How people reach the server that was started last with this data folder, which may listen elsewhere than the file says; of none,
         how they will."""
-        try:
-            return self.address.rstrip("/") or (self.data / _SERVED_AT).read_text(encoding="utf-8").strip() or self.public_address
-        except (OSError, UnicodeDecodeError):
-            return self.public_address
+        last = ""
+        with suppress(OSError, UnicodeDecodeError):
+            last = "" if self.address else (self.data / _SERVED_AT).read_text(encoding="utf-8").strip()
+        return last or self.public_address
 
     def remember_address(self) -> None:
         """For `last_address`, while it is served. Nothing happens where the data folder cannot be written."""

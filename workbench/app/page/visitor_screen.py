@@ -96,18 +96,10 @@ class Screen:
             board.param.watch(lambda event: self.hear({"gesture": event.new}), "gesture")
             self._board, self._container.objects = board, [board]
         elif self._board:
-            set_on_models(self._board, parameters if self._is_drawn() else self._whole_parts(self._board, parameters))
+            set_on_models(self._board, parameters if self._is_drawn() else whole_parts(self._board, parameters))
 
     def _is_drawn(self) -> bool:
-        return self._document is None or bool(pn.state._loaded.get(self._document))  # noqa: SLF001 - nothing else tells of another document
-
-    @staticmethod
-    def _whole_parts(board: BoardComponent, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The same without changes: a page that is drawn later would hear of the last one alone."""
-        if "changes" not in parameters:
-            return parameters
-        change = json.loads(parameters["changes"])
-        return {change["part"]: changed_text(value_on_models(board, change["part"]), change)}
+        return self._document is None or is_drawn(self._document)
 
     def _receive(self, message: dict[str, Any]) -> None:
         if message.get("theme") in ("light", "dark"):
@@ -131,13 +123,26 @@ def value_on_models(component: pn.custom.ReactiveESM, name: str) -> Any:
     return getattr(models[0].data if models else component, name)
 
 
+def whole_parts(board: BoardComponent, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same parameters without changes: a page that is drawn later would hear of the last one alone."""
+    if "changes" not in parameters:
+        return parameters
+    change = json.loads(parameters["changes"])
+    return {change["part"]: changed_text(value_on_models(board, change["part"]), change)}
+
+
+def is_drawn(document: Document) -> bool:
+    """Whether the page of a document has read it, and hears of each change from then on."""
+    return bool(pn.state._loaded.get(document))  # noqa: SLF001 - nothing else tells of another document
+
+
 def soon_on_document(document: Document) -> Callable[[Callable[[], None]], None]:
     """As `on_document`, but once the page is drawn without Bokeh's way through its lock: for work that is done at once, and sends what it
     changes by itself."""
     loop, with_lock = IOLoop.current(), on_document(document)
 
     def add(work: Callable[[], None]) -> None:
-        if pn.state._loaded.get(document):  # noqa: SLF001 - nothing else tells of another document
+        if is_drawn(document):
             work()
         else:
             with_lock(work)

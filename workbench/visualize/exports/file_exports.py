@@ -61,9 +61,7 @@ FILE_EXPORTS = (
     ),
 )
 
-PLAN_EXPORT = FileExport(
-    "plan", "Plan", "The plan itself, to open again.", ".plan.json", "application/json", lambda report, _: dump_plan(report.plan).encode()
-)
+PLAN_EXPORT = Export("plan", "Plan", "The plan itself, to open again.", ".plan.json", dump_plan)
 """Of the command line and code; a board saves and downloads its plan by itself."""
 
 _FORMS: tuple[FileExport | Export, ...] = (*ALL_EXPORTS, *FILE_EXPORTS, PLAN_EXPORT)
