@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from workbench.core.remat import Remat as Remat
     from workbench.core.sharding import Sharding as Sharding
     from workbench.errors import WorkbenchError as WorkbenchError
+    from workbench.exercises.exercise import Exercise as Exercise
     from workbench.plan.plan import Plan as Plan
     from workbench.reports.measurement import Measurement as Measurement
     from workbench.reports.report import Report as Report
@@ -66,6 +67,7 @@ _MODULE_OF = {
     "Remat": "workbench.core.remat",
     "Sharding": "workbench.core.sharding",
     "WorkbenchError": "workbench.errors",
+    "Exercise": "workbench.exercises.exercise",
     "Plan": "workbench.plan.plan",
     "Measurement": "workbench.reports.measurement",
     "Report": "workbench.reports.report",

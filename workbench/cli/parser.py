@@ -18,6 +18,7 @@ from workbench.cli.arguments import (
     positive,
 )
 from workbench.cli.fleet_parser import add_fleet
+from workbench.cli.grade_command import add_grade
 from workbench.cli.search_parser import add_search
 from workbench.cli.team_parser import add_team_commands
 
@@ -36,6 +37,7 @@ examples:
   workbench search my.plan.json --devices 256 --hardware "TPU v5p" --within 60s
                                                             the best way to lay its program out over them, proved where time allows
   workbench export my.plan.json -o my_plan.py               the same plan as a JAX script; as a page to mail, -o my_plan.html
+  workbench grade exercise.json answer.plan.json            what an answer to an exercise meets, misses and is worth
   workbench push my.plan.json --project vision              put it into the gallery of a team's server
 """
 
@@ -63,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
         _recipe,
         add_search,
         add_fleet,
+        add_grade,
         _export,
         _calibrate,
         _models,

@@ -2,7 +2,7 @@
 
 >>> from workbench.models import ALL_MODELS
 >>> [model.name for model in ALL_MODELS]
-['two_layer', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'amoebanet', 'deep_unet', 'gpt']
+['einsum', 'two_layer', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'amoebanet', 'deep_unet', 'gpt']
 
 Every size and choice of a preset is an argument: a published model needs no code.
 
@@ -34,6 +34,7 @@ Dimensions have the same names in all of them, so that a layout's rule means the
 | `layers`, `sparse` | layers where they are scanned; of these, those with experts | Transformers, `conformer`; `mixture` |
 | `qkv`, `pairs`, `gate_up` | what is projected together: query, key, value; key, value; gate, value | Transformers, `conformer` |
 | `kernel`, `kernel_depth` ... | how far a convolution sees | `conformer`, the U-Nets and `amoebanet` |
+| `I`, `J`, `K` ... | what its equation says | `einsum` |
 """
 
 from workbench.models.decoder import decoder_stage as decoder_stage

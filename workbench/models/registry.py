@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.core.program import Program, Reference
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import mnist, two_layer
+from workbench.models import einsum, mnist, two_layer
 from workbench.models.amoebanet import amoebanet
 from workbench.models.amoebanet import config as amoebanet_config
 from workbench.models.choose_preset import choose_preset
@@ -79,6 +79,7 @@ class Model:
 
 
 ALL_MODELS = (
+    Model("einsum", "one product of tensors, or none: what a lesson begins with", einsum.build, einsum.LAYOUTS),
     Model("two_layer", "Mesh-TensorFlow's example of two matrices: output and weight gradients", two_layer.build, two_layer.LAYOUTS),
     Model("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on drawn digits", mnist.build, mnist.LAYOUTS),
     Model(

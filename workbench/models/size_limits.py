@@ -46,6 +46,7 @@ MOST: Mapping[str, int] = {
     "channels": 1 << 16,  # of a level, where there is one for each
     "narrow": 1 << 16,
     "filters": 1 << 14,
+    "sizes": 1 << 24,  # of an einsum's dimensions
     "size": 1 << 14,  # pixels or voxels along an edge
     "cells": 144,  # each is traced; published models have up to 72
     "convolutions": 96,  # of a level, each traced; published models have up to 48

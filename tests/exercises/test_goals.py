@@ -1,0 +1,169 @@
+"""Goals: what is right is said to be, and what is wrong is refused with what it misses."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from workbench.errors import DocumentError
+from workbench.exercises import (
+    ALL_GOALS,
+    BoundBy,
+    Bubble,
+    ComputesOnce,
+    Devices,
+    FewStatements,
+    FigureAtLeast,
+    FigureAtMost,
+    Fits,
+    GathersNothingWhole,
+    Holds,
+    Lies,
+    Mfu,
+    PadsNothing,
+    Peak,
+    PlanQuestion,
+    SameResult,
+    Sends,
+    StepWithin,
+    UsesCollective,
+)
+from workbench.exercises.goals import parse_goal
+from workbench.exercises.goals.goal import goal_record
+from workbench.exercises.plan_figures import ALL_FIGURES, read_figure
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.tracing import trace
+
+pytestmark = pytest.mark.compile
+
+
+def spec(*shape):
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+PRODUCT = Plan(trace(lambda A, B: A @ B, spec(64, 32), spec(32, 128), dims={"A": "I J", "B": "J K"}, name="product"), "x:8")
+GRID = PRODUCT.updated(mesh="x:4 y:2")
+CUBE = Plan(trace(lambda x: jnp.sin(x) * 2, spec(64, 64, 64), dims={"x": "a b c"}, name="cube"), "r:2 c:4")
+UNEVEN = Plan(trace(lambda x: jnp.exp(x).sum(0), spec(9, 12), dims={"x": "words d"}, name="uneven"), "data:8")
+LAYERS = Plan(build("two_layer"), "all:8", "", hardware="TPU v5e 2x4")
+GPT = Plan(build("gpt", layers=4), "stage:2 data:4", "batch:data", hardware="TPU v5e 2x4")
+TWO_STAGES = GPT.updated(pipeline="stages:2 micro_batches:2 axis:stage")
+LARGE = Plan(build("gpt", preset="gpt3-1.3b", batch=16, remat=True), "data:16", hardware="TPU v5e 4x4")
+
+# the goal, the plan to start from, a right answer, a wrong one, and what is said of it
+CASES = {
+    Lies("dot_general", "[x, y]"): (GRID, "I:x; K:y", "I:x", "`dot_general` is sharded as [x, -], not [x, y]"),
+    FewStatements(1): (GRID, "I:x", "I:x; K:y", "2 statements, where 1 is enough."),
+    Sends(): (PRODUCT, "I:x", "J:x", "most of it by all-reduce over x at dot_general. Let it send nothing."),
+    Sends("29.3 KiB"): (PRODUCT, "J:x; result=[x, -]", "J:x", "Let it send not more than 29.3 KiB."),
+    Sends("1 GiB", "reduce-scatter"): (PRODUCT, "J:x; result=[x, -]", "J:x", "It sends by all-reduce where reduce-scatter would do."),
+    UsesCollective("reduce-scatter", "x"): (
+        PRODUCT,
+        "J:x; result=[x, -]",
+        "J:x",
+        "It makes no reduce-scatter over `x`, but all-reduce over x.",
+    ),
+    UsesCollective("all-reduce", never=True): (PRODUCT, "I:x", "J:x", "It makes 1 all-reduce: one at dot_general."),
+    ComputesOnce(): (GRID, "I:x+y", "I:x", "Products are computed 2.00 times"),
+    Holds("input", 4_000): (PRODUCT, "J:x", "I:x", "Each device holds 17.0 KiB of input, where 3.91 KiB are asked for."),
+    GathersNothingWhole(): (
+        CUBE,
+        "@sin=[r, c, -]; @mul=[-, c+r, -]",
+        "@sin=[r, -, c]; @mul=[-, c+r, -]",
+        "Gathered whole, then sliced: sin [r, -, c] → [-, c+r, -] for mul.",
+    ),
+    PadsNothing(): (UNEVEN, "", "@exp=[data, -]", "exp: 9 over `data` (8): 8 parts of 2, 16 slots for 9"),
+    Fits(): (
+        LARGE,
+        LARGE.recipe("data_parallel").recipe("zero_3"),
+        "",
+        "and has 15.8 GiB.",
+    ),
+    Peak("12 MiB"): (LAYERS, "hidden:all", "", "The fullest device holds 68.0 MiB; 12.0 MiB are allowed."),
+    StepWithin("200 us"): (LAYERS, "hidden:all", "batch:all", "A step takes 891 µs; 200 µs are allowed."),
+    Mfu("10 %"): (LAYERS, "hidden:all", "", "; 10.0 % is asked for."),
+    BoundBy("communication"): (LAYERS, "batch:all", "", "on waiting for what is sent, and "),
+    Bubble("40 %"): (TWO_STAGES, TWO_STAGES, GPT, "There is no pipeline, and so no bubble to make small."),
+    Devices(8): (
+        LAYERS,
+        "",
+        LAYERS.updated(mesh="all:16", hardware="TPU v5e 4x4"),
+        "It takes 16 devices, where 8 are allowed.",
+    ),
+    SameResult(): (
+        GPT,
+        "",
+        GPT.updated(program=build("gpt", layers=4).variant(precision=GPT.program.precision.parse("bfloat16"))),
+        "It computes in bfloat16, where the exercise computes as traced: results are rounded otherwise.",
+    ),
+    FigureAtMost("parameters", "700 kB"): (GPT, "d_model:data", "", "parameters is "),
+    FigureAtLeast("duplication", 8): (GRID, "", "I:x", "duplication is 2; 8 is asked for."),
+}
+
+
+@pytest.fixture(params=CASES.items(), ids=lambda case: repr(case[0]))
+def case(request):
+    goal, (start, right, wrong, said) = request.param
+    question = PlanQuestion(start, goal, may_change=("layout", "mesh", "pipeline", "precision", "devices"))
+    return question, right, wrong, said
+
+
+def test_every_goal_has_a_case():
+    assert {type(each) for each in CASES} == set(ALL_GOALS)
+
+
+def test_an_answer_that_meets_the_goal_is_right(case):
+    question, right, *_ = case
+    verdict = question.check(right)
+    assert verdict, verdict
+    assert repr(verdict) == "Right."
+    assert verdict.score == verdict.most == 1
+
+
+def test_one_that_does_not_is_refused_with_what_it_misses(case):
+    question, _, wrong, said = case
+    verdict = question.check(wrong)
+    assert not verdict
+    assert said in str(verdict)
+    assert (verdict.score, verdict.most) == (0, 1)
+
+
+@pytest.mark.parametrize("goal", CASES, ids=repr)
+def test_a_goal_is_read_back_from_its_record(goal):
+    assert parse_goal(goal_record(goal)) == goal
+    assert goal.describe().endswith(".")
+
+
+def test_a_bubble_too_large_is_told_in_percent():
+    assert "bubble is" in str(PlanQuestion(TWO_STAGES, Bubble("1 %")).check(TWO_STAGES))
+
+
+def test_without_hardware_what_takes_time_is_not_known():
+    for goal in (StepWithin(1.0), Mfu(0.1), BoundBy("compute"), FigureAtMost("step_time", "1 s")):
+        [reason] = PlanQuestion(LAYERS.updated(hardware=None), goal).check("batch:all").reasons
+        assert "is not known: the plan names no hardware." in reason
+
+
+WRONG = {
+    "There is no goal `pek`; there are `lies`, ": {"goal": "pek"},
+    "There is no field `at_least` of the goal `peak`; there are `at_most`.": {"goal": "peak", "at_least": 1},
+    "The goal `peak` does not say `at_most`.": {"goal": "peak"},
+    "`much` is not an amount of bytes.": {"goal": "peak", "at_most": "much"},
+    "There is no kind `all-redcue` for the goal `sends`; there are ": {"goal": "sends", "kind": "all-redcue"},
+    "The goal `statements`: `at_most` is '2'; it should be a whole number.": {"goal": "statements", "at_most": "2"},
+    "There is no figure `peek`; there are `peak`, ": {"goal": "at_most", "figure": "peek", "value": 1},
+}
+
+
+@pytest.mark.parametrize(("said", "record"), WRONG.items(), ids=WRONG)
+def test_a_goal_that_cannot_be_is_an_error_in_the_authors_words(said, record):
+    with pytest.raises(DocumentError) as caught:
+        parse_goal(record)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("figure", ALL_FIGURES, ids=lambda each: each.name)
+def test_every_figure_is_read_of_a_plan_on_hardware(figure):
+    found = read_figure(figure.name, TWO_STAGES.report())
+    assert found >= 0
+    assert figure.words

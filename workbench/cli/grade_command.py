@@ -1,0 +1,79 @@
+"""`workbench grade`: what answers to an exercise are worth. Nothing of an answer is run: it is planned."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from workbench.cli.arguments import add_parser, positive
+from workbench.errors import DocumentError
+
+FORMS = ("text", "json", "gradescope")
+
+
+def grade(options: argparse.Namespace) -> None:
+    """Grade one submission, or many, each in the same way and apart from the others."""
+    from workbench.exercises.exercise import Exercise
+    from workbench.exercises.grading import grade, grade_record, gradescope_record
+    from workbench.exercises.submissions import Submission, read_submission
+    from workbench.tracing.jax_backends import force_cpu_backend
+
+    force_cpu_backend()
+    count = len(options.submissions) + bool(options.answer)
+    if not count:
+        raise DocumentError("There is nothing to grade.", ["give a plan file", "give --answer NAME=VALUE"])
+    if options.format == "gradescope" and count != 1:
+        raise DocumentError("Gradescope reads the result of one submission.", ["give one submission", "take --format json"])
+    exercise = Exercise.load(options.exercise)
+    if options.question:
+        exercise[options.question]  # one that there is not is an error before anything is graded
+    given = [Submission("answers", dict(_pair(each) for each in options.answer))] if options.answer else []
+    submissions = [*given, *(read_submission(each, exercise, options.question) for each in options.submissions)]
+    grades = [grade(exercise, each, options.attempt) for each in submissions]
+    if options.format == "gradescope":
+        _write(json.dumps(gradescope_record(grades[0]), indent=1), options.output)
+    elif options.format == "json":
+        record = {"exercise": exercise.name, "most": exercise.points, "grades": [grade_record(each) for each in grades]}
+        _write(json.dumps(record, indent=1), options.output)
+    else:
+        _write("\n".join([f"{exercise.title} ({exercise.name}), {exercise.points:g} points", *map(str, grades)]), options.output)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise DocumentError(f"`{text[:80]}` names no question.", ["write --answer NAME=VALUE"])
+    return name.strip(), value.strip()
+
+
+def _write(text: str, path: str | None) -> None:
+    if path is None:
+        print(text)
+        return
+    try:
+        Path(path).write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise DocumentError(f"`{path}` cannot be written: {error.strerror or error}.", ["check the path"]) from None
+
+
+def add_grade(added: Any) -> None:
+    """The command's arguments."""
+    command = add_parser(
+        added,
+        "grade",
+        "check answers to an exercise: what each meets, what it misses, and its points",
+        description="Check answers to an exercise. An answer carries no code; it is planned, and never run. A submission is a plan file, a "
+        "document of answers (*.answers.json), or a folder of these; a plan answers the question that its file is named after, "
+        "QUESTION.plan.json.",
+        epilog="examples:\n  workbench grade exercise.json answer.plan.json\n  workbench grade exercise.json submissions/* --format json\n",
+    )
+    command.add_argument("exercise", metavar="EXERCISE.json", help="the exercise")
+    command.add_argument("submissions", metavar="SUBMISSION", nargs="*", help="a plan file, a document of answers, a folder of these")
+    command.add_argument(
+        "--answer", metavar="NAME=VALUE", action="append", default=[], help="an answer by the name of its question; may be repeated"
+    )
+    command.add_argument("--question", default="", metavar="NAME", help="the question that plans answer (default: by their file names)")
+    command.add_argument("--attempt", type=positive, default=1, metavar="N", help="which try it is: each but the first earns a hint")
+    command.add_argument("--format", choices=FORMS, default="text", help="how to write it (default: %(default)s); gradescope: results.json")
+    command.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
+    command.set_defaults(command=grade)

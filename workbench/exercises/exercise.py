@@ -1,0 +1,79 @@
+"""An exercise: questions that check their own answers, read from `exercise.json`.
+
+one = Exercise.load("lessons/one_product/exercise.json")
+one.check(plan)                      # Right.
+one["bytes_sent"].check("16 KiB")
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import DocumentError, unknown_name, wrong_type
+from workbench.exercises.choice_question import ChoiceQuestion
+from workbench.exercises.exercise_document import parse_document, read_document
+from workbench.exercises.number_question import NumberQuestion
+from workbench.exercises.parse_questions import Question, parse_question
+from workbench.exercises.plan_question import PlanQuestion
+from workbench.exercises.verdict import Verdict
+from workbench.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """What a lesson asks: `questions` in order, each with a name of its own."""
+
+    name: str
+    title: str
+    questions: tuple[Question, ...]
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Exercise":
+        """Read `exercise.json`. Raises `DocumentError` for a file that cannot be read, or is no exercise; no plan is built yet."""
+        if not isinstance(path, str | Path):
+            raise DocumentError(wrong_type("path", path, "the path of a file"), ['write "lessons/one_product/exercise.json"'])
+        return cls.parse(read_document(Path(path)), f"`{path}`")
+
+    @classmethod
+    def parse(cls, text: str, name: str = "The text") -> "Exercise":
+        """The exercise of a document; `name` is what errors call it. Raises `DocumentError`."""
+        document = parse_document("exercise", text, name)
+        plans = document.get("plans", {})
+        questions = tuple(parse_question(each, plans, name) for each in document["questions"])
+        names = [each.name for each in questions]
+        if repeated := next((each for each in names if names.count(each) > 1), None):
+            raise DocumentError(f"{name} has two questions `{repeated}`.", ["give one of them another name"])
+        return cls(document["name"], document["title"], questions)
+
+    @property
+    def points(self) -> float:
+        """What the right answers to all questions are worth."""
+        return sum(each.points for each in self.questions)
+
+    def __getitem__(self, name: str) -> Question:
+        """The question of that name. Raises `DocumentError` for one that there is not."""
+        found = next((each for each in self.questions if each.name == name), None)
+        if found is None:
+            raise DocumentError(*unknown_name("question", name, (each.name for each in self.questions), f" in `{self.name}`"))
+        return found
+
+    def check(self, answer: Any, question: str = "", attempt: int = 1) -> Verdict:
+        """The verdict on an answer: a plan, a layout, a number with its unit, choices by their numbers. Without the name of a
+        question, it is of the only one that such an answer can be for.
+
+        Raises `DocumentError` where that is not plain.
+        """
+        return (self[question] if question else self.question_of(answer)).check(answer, attempt)
+
+    def question_of(self, answer: Any) -> Question:
+        """The question that an answer is for, by what it is. Raises `DocumentError` where that is not plain."""
+        if len(self.questions) == 1:
+            return self.questions[0]
+        kinds = (PlanQuestion,) if isinstance(answer, Plan) else (NumberQuestion, ChoiceQuestion, PlanQuestion)
+        found = [each for each in self.questions if isinstance(each, kinds)]
+        if len(found) > 1 and isinstance(answer, Plan):
+            found = [each for each in found if isinstance(each, PlanQuestion) and each.is_about(answer)] or found
+        if len(found) != 1:
+            names = ", ".join(f"`{each.name}`" for each in found or self.questions)
+            raise DocumentError(f"`{self.name}` does not say which of its questions this answers: {names}.", ["name the question"])
+        return found[0]

@@ -1,0 +1,50 @@
+"""The goals that an exercise can ask for: the vocabulary of `exercise.json`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import DocumentError, unknown_name
+from workbench.exercises.goals.bound_by import BoundBy
+from workbench.exercises.goals.computes_once import ComputesOnce
+from workbench.exercises.goals.figure_bounds import Bubble, Devices, FigureAtLeast, FigureAtMost, Mfu, Peak, StepWithin
+from workbench.exercises.goals.fits import Fits
+from workbench.exercises.goals.gathers_nothing_whole import GathersNothingWhole
+from workbench.exercises.goals.goal import Goal, make_goal
+from workbench.exercises.goals.holds import Holds
+from workbench.exercises.goals.lies import Lies
+from workbench.exercises.goals.pads_nothing import PadsNothing
+from workbench.exercises.goals.same_result import SameResult
+from workbench.exercises.goals.sends import Sends
+from workbench.exercises.goals.statements import FewStatements
+from workbench.exercises.goals.uses_collective import UsesCollective
+
+ALL_GOALS: tuple[type[Goal], ...] = (
+    Lies,
+    FewStatements,
+    Sends,
+    UsesCollective,
+    ComputesOnce,
+    GathersNothingWhole,
+    Holds,
+    PadsNothing,
+    Fits,
+    Peak,
+    StepWithin,
+    Mfu,
+    BoundBy,
+    Bubble,
+    Devices,
+    SameResult,
+    FigureAtMost,
+    FigureAtLeast,
+)
+
+
+def parse_goal(record: Mapping[str, Any]) -> Goal:
+    """The inverse of `goal_record`. Raises `DocumentError` for a goal that there is not, or fields that it does not take."""
+    given = dict(record)
+    name = given.pop("goal", "")
+    kind = next((each for each in ALL_GOALS if each.name == name), None)
+    if kind is None:
+        raise DocumentError(*unknown_name("goal", name, (each.name for each in ALL_GOALS)))
+    return make_goal(kind, given)

@@ -1,0 +1,36 @@
+"""What a step spends most of its time on."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workbench.exercises.goals.goal import Goal, one_of
+from workbench.exercises.plan_figures import BOUNDS, seconds_by_bound
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.units import format_seconds
+
+_SPENT = ("arithmetic", "reading and writing memory", "waiting for what is sent", "waiting for other stages", "the host")
+_WORDS = dict(zip(BOUNDS, _SPENT, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundBy(Goal):
+    """A step of the longest stage spends more time on this than on any other of `compute`, `memory`, `communication`, `bubble`, `host`."""
+
+    name: ClassVar[str] = "bound_by"
+    what: str = one_of(*BOUNDS)
+
+    def describe(self) -> str:
+        return f"A step is bound by {self.what}: most of its time goes to {_WORDS[self.what]}."
+
+    def miss(self, report: Report, start: Plan) -> str:
+        del start
+        found = seconds_by_bound(report)
+        if not found:
+            return "What a step is bound by is not known: the plan names no hardware."
+        most = max(found, key=lambda each: found[each])
+        if most == self.what:
+            return ""
+        return (
+            f"A step spends {format_seconds(found[self.what])} on {_WORDS[self.what]}, and {format_seconds(found[most])} on {_WORDS[most]}."
+        )

@@ -1,0 +1,30 @@
+"""No value is gathered whole only to be split again."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workbench.exercises.goals.goal import Goal
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class GathersNothingWhole(Goal):
+    """No value is gathered whole on every device to be resharded (*involuntary full rematerialization*).
+
+    XLA's partitioner is asked, and warns of none.
+    """
+
+    name: ClassVar[str] = "gathers_nothing_whole"
+
+    def describe(self) -> str:
+        return "No value is gathered whole to be resharded."
+
+    def miss(self, report: Report, start: Plan) -> str:
+        del start
+        asked = report if report.partitioned else report.plan.report("partitioned")
+        places = [str(each) for each in asked.reshards if each.rematerialises]
+        warned = (
+            [f"{each.shape} from {each.before} to {each.after}" for each in asked.partitioned.gathered_whole] if asked.partitioned else []
+        )
+        return f"Gathered whole, then sliced: {(places or warned)[0]}." if warned else ""

@@ -1,0 +1,104 @@
+"""Grading: the verdict on each answer of a submission, its score, and records of it for people, programs and Gradescope."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.exercises.exercise import Exercise
+from workbench.exercises.parse_answer import parse_answer
+from workbench.exercises.parse_questions import Question
+from workbench.exercises.plan_question import PlanQuestion
+from workbench.exercises.submissions import Submission
+from workbench.exercises.verdict import Check, Verdict, refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The verdicts on one submission, by the names of the questions in their order; `problem` is why some of it could not be read."""
+
+    submission: str
+    verdicts: Mapping[str, Verdict]
+    problem: str = ""
+
+    @property
+    def score(self) -> float:
+        return sum(each.score for each in self.verdicts.values())
+
+    @property
+    def most(self) -> float:
+        return sum(each.most for each in self.verdicts.values())
+
+    def __str__(self) -> str:
+        lines = [f"{self.submission}: {self.score:g} of {self.most:g}", *([f"  {self.problem}"] if self.problem else [])]
+        for name, verdict in self.verdicts.items():
+            lines.append(f"  {name}: {verdict.score:g} of {verdict.most:g}")
+            lines += [f"    - {reason}" for reason in verdict.reasons]
+            lines += [f"    Hint: {hint}" for hint in verdict.hints]
+        return "\n".join(lines)
+
+
+def grade(exercise: Exercise, submission: Submission, attempt: int = 1) -> Grade:
+    """The grade of a submission: the same each time, by the plans alone. A question without an answer is worth nothing. `attempt` is the
+    number of the try where the submission does not say it."""
+    verdicts = {each.name: _judge(each, submission, attempt) for each in exercise.questions}
+    return Grade(submission.name, verdicts, submission.problem)
+
+
+def _judge(question: Question, submission: Submission, attempt: int) -> Verdict:
+    if question.name not in submission.answers:
+        return refusal(("There is no answer.",), question.points)
+    answer, attempt = submission.answers[question.name], submission.attempts.get(question.name, attempt)
+    try:
+        if isinstance(question, PlanQuestion) and _is_document(answer):
+            answer = parse_answer(answer)
+        return question.check(answer, attempt)
+    except WorkbenchError as error:
+        return refusal((str(error),), question.points)
+
+
+def _is_document(answer: Any) -> bool:
+    """Whether an answer is a plan's document, and no layout."""
+    return isinstance(answer, Mapping) or (isinstance(answer, str) and answer.lstrip().startswith("{"))
+
+
+def grade_record(graded: Grade) -> dict[str, Any]:
+    """The grade as plain values."""
+    return {
+        "submission": graded.submission,
+        "score": graded.score,
+        "most": graded.most,
+        **({"problem": graded.problem} if graded.problem else {}),
+        "questions": [
+            {
+                "name": name,
+                "score": verdict.score,
+                "most": verdict.most,
+                "checks": [_check_record(each) for each in verdict.checks],
+                "hints": list(verdict.hints),
+            }
+            for name, verdict in graded.verdicts.items()
+        ],
+    }
+
+
+def _check_record(check: Check) -> dict[str, Any]:
+    return {"what": check.what, "is_met": check.is_met, "reason": check.reason, "points": check.points, "hidden": check.hidden}
+
+
+def gradescope_record(graded: Grade) -> dict[str, Any]:
+    """The grade as Gradescope reads it from `results.json`: a test for each check; those of hidden variants are shown after the due date
+    (gradescope-autograders.readthedocs.io, "Output Format")."""
+    tests = [
+        {
+            "name": f"{name}: {check.what}",
+            "score": check.points if check.is_met else 0.0,
+            "max_score": check.points,
+            "status": "passed" if check.is_met else "failed",
+            "output": "\n".join(filter(None, (check.reason, *(verdict.hints if not check.is_met else ())))),
+            "visibility": "after_due_date" if check.hidden else "visible",
+        }
+        for name, verdict in graded.verdicts.items()
+        for check in verdict.checks
+    ]
+    return {"score": graded.score, **({"output": graded.problem} if graded.problem else {}), "tests": tests}

@@ -1,0 +1,91 @@
+"""Questions about a search: which plan is the best, and which decision saves most."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import SearchError, unknown_name
+from workbench.exercises.verdict import Check, Verdict
+from workbench.search.candidates import PlanCandidate
+from workbench.search.explain import Ledger, LedgerLine
+from workbench.search.figures import Figures
+from workbench.search.find_plans import read_requirements
+from workbench.search.requirements import Requirement
+from workbench.search.run_search import run_search
+from workbench.search.search_result import SearchResult
+from workbench.units import format_bytes, format_dollars, format_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerQuestion:
+    """Which plan is the best? To be answered before it is shown: `WinnerQuestion(plan.search(...)).check(stage=2, zero="zero_1")`."""
+
+    result: SearchResult
+
+    def check(self, **guess: Any) -> Verdict:
+        """Whether a best plan has each of these: mesh axes by their sizes, `layout`, `zero`, `remat`, `micro_batches`, `schedule`.
+
+        For one that none has, the reason is what the best plan with it needs. Raises `SearchError` for a decision that there is not, and
+        where the search found no plan.
+        """
+        if self.result.state.best is None:
+            raise self.result.no_plan_error()
+        requirements = read_requirements(self.result.space, {}, guess)[-len(guess) :] if guess else ()
+        return Verdict(tuple(Check(f"A best plan has {each}.", self._explain(each)) for each in requirements))
+
+    def _explain(self, guess: Requirement) -> str:
+        """Why no best plan has what was guessed; empty where one has it."""
+        result, objective = self.result, self.result.state.objective
+        found = _find_best(result, guess)
+        if found is None:
+            return f"Not {guess}: no plan with it keeps {' and '.join(f'`{each}`' for each in result.requirements) or 'what is asked for'}."
+        best = result.state.best
+        more = _difference_text(objective, found[1], best[1]) if best else ""
+        return f"Not {guess}: the best plan with it needs {more} more than the best of all." if more else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerQuestion:
+    """Which decision of a ledger saves most time? `LedgerQuestion(result.why()).check("remat")`."""
+
+    ledger: Ledger
+
+    def check(self, decision: str) -> Verdict:
+        """Whether the line with this decision takes most off the time of a step. Raises `SearchError` for one that the ledger has not."""
+        lines = {name: line for line in self.ledger.lines for name in line.decisions}
+        if decision not in lines:
+            raise SearchError(*unknown_name("decision", decision, lines, " in the ledger"))
+        line = lines[decision]
+        least = min(self.ledger.lines, key=lambda each: each.seconds)
+        reason = "" if line.seconds <= least.seconds else f"{_line_text(line)}, and another line saves more."
+        return Verdict((Check("No decision saves more.", reason),))
+
+
+def _find_best(result: SearchResult, guess: Requirement) -> tuple[PlanCandidate, Figures] | None:
+    """The best plan that has what was guessed and keeps what the search had to keep."""
+    requirements = (*result.requirements, guess)
+    found = None
+    for state in run_search(result.space, requirements, objective=result.state.objective, evaluator=result.evaluator):
+        found = state.best
+        if state.is_proved:
+            break
+    return found
+
+
+def _difference_text(objective: str, figures: Figures, best: Figures) -> str:
+    """How much more of the objective; empty where it is not more."""
+    more = float(getattr(figures, objective) or 0) - float(getattr(best, objective) or 0)
+    match objective if more > 0 else "":
+        case "seconds":
+            return format_seconds(more)
+        case "memory":
+            return format_bytes(int(more))
+        case "dollars":
+            return format_dollars(more)
+        case "devices":
+            return f"{more:,.0f} devices"
+    return ""
+
+
+def _line_text(line: LedgerLine) -> str:
+    names = " with ".join(f"`{each}`" for each in line.decisions)
+    return f"{names} {'saves' if line.seconds < 0 else 'costs'} {format_seconds(abs(line.seconds))}"

@@ -1,0 +1,69 @@
+"""Variants of a question: the same decisions at other sizes, so that an answer that was found by trying holds for a reason."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program, Reference
+from workbench.documents.program_references import program_from_reference
+from workbench.errors import DocumentError
+from workbench.exercises.goals.goal import Goal
+from workbench.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Other `arguments` of the model, other sizes of mesh axes, other hardware. `goals` take the place of the question's, whose figures may
+    be of its own sizes; without any, those hold here as well. It is worth `points`; `hint` is for those who miss it."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    mesh: Mapping[str, int] = field(default_factory=dict)
+    hardware: str = ""
+    goals: tuple[Goal, ...] = ()
+    points: float = 1.0
+    hint: str = ""
+
+    def apply(self, plan: Plan) -> Plan:
+        """The plan with the same decisions in this variant. Raises `WorkbenchError` where they cannot be made there."""
+        sizes = dict(plan.mesh.axes)
+        if missing := [axis for axis in self.mesh if axis not in sizes]:
+            raise DocumentError(f"The mesh has no axis `{missing[0]}`.", [f"keep the axes {', '.join(f'`{each}`' for each in self.mesh)}"])
+        program = _build(plan.program, self.arguments) if self.arguments else plan.program
+        return Plan(
+            program,
+            Mesh(tuple((axis, self.mesh.get(axis, size)) for axis, size in sizes.items())),
+            plan.layout,
+            plan.name,
+            self.hardware or plan.hardware,
+            None if self.hardware or self.mesh else plan.axis_assignment,
+            plan.pipeline,
+        )
+
+    def describe(self) -> str:
+        """In what it differs: `with batch=64 on data:4 for TPU v5e 4x4`."""
+        parts = [
+            f"with {', '.join(f'{name}={value}' for name, value in self.arguments.items())}" if self.arguments else "",
+            f"on {' '.join(f'{axis}:{size}' for axis, size in self.mesh.items())}" if self.mesh else "",
+            f"for {self.hardware}" if self.hardware else "",
+        ]
+        return " ".join(filter(None, parts))
+
+
+@lru_cache(maxsize=64)
+def _build_model(target: str, arguments: str) -> Program:
+    """The model with arguments in JSON: many answers are of one."""
+    return program_from_reference(Reference(target, json.loads(arguments)))
+
+
+def _build(program: Program, changed: Mapping[str, Any]) -> Program:
+    """The program at other sizes, traced as before."""
+    if program.reference is None or ":" in program.reference.target:
+        raise DocumentError(f"`{program.name}` is no model of the zoo, so there are no variants of it.", ["start from a model of the zoo"])
+    arguments = {**program.reference.arguments, **changed}
+    built = _build_model(program.reference.target, json.dumps(arguments, sort_keys=True))
+    built = built.variant(remat=program.remat, precision=program.precision, offload=program.offload)
+    renamed = {before: now for before, now in program.renamed.items() if before != now}
+    return built.rename(renamed) if renamed else built
