@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from workbench.errors import WorkbenchError
+from workbench.exercises.question_text import choice_markdown
 from workbench.exercises.verdict import Check, Verdict, refusal
 
 
@@ -64,3 +65,6 @@ class ChoiceQuestion:
                 f"`{str(answer)[:80]}` is none of the choices.", [f"give numbers from 1 to {len(self.choices)}, such as `1`"]
             )
         return frozenset(numbers)
+
+    def _repr_markdown_(self) -> str:
+        return choice_markdown(self)

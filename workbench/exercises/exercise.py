@@ -15,6 +15,7 @@ from workbench.exercises.exercise_document import parse_document, read_document
 from workbench.exercises.number_question import NumberQuestion
 from workbench.exercises.parse_questions import Question, parse_question
 from workbench.exercises.plan_question import PlanQuestion
+from workbench.exercises.question_text import exercise_markdown
 from workbench.exercises.verdict import Verdict
 from workbench.plan.plan import Plan
 
@@ -77,3 +78,6 @@ class Exercise:
             names = ", ".join(f"`{each.name}`" for each in found or self.questions)
             raise DocumentError(f"`{self.name}` does not say which of its questions this answers: {names}.", ["name the question"])
         return found[0]
+
+    def _repr_markdown_(self) -> str:
+        return exercise_markdown(self)

@@ -8,6 +8,7 @@ from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.plan_figures import find_figure, read_figure
 from workbench.exercises.quantities import UNITS, format_quantity, parse_quantity
+from workbench.exercises.question_text import number_markdown
 from workbench.exercises.usual_mistakes import recognise
 from workbench.exercises.verdict import Check, Verdict, refusal
 
@@ -83,3 +84,6 @@ class NumberQuestion:
             if abs(given - wrong) <= self.tolerance * abs(wrong):
                 return hint
         return recognise(given, right, self.unit, self.tolerance, self.devices)
+
+    def _repr_markdown_(self) -> str:
+        return number_markdown(self)

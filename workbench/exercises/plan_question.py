@@ -13,6 +13,7 @@ from functools import lru_cache
 from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal
+from workbench.exercises.question_text import CHANGE_WORDS, plan_markdown
 from workbench.exercises.variants import Variant
 from workbench.exercises.verdict import Check, Verdict, refusal
 from workbench.plan.plan import Plan
@@ -127,8 +128,11 @@ class PlanQuestion:
         allowed = {*self.may_change, *(("mesh",) if "devices" in self.may_change else ())}
         for name, before, after in _decisions(asked, answer):
             if name not in allowed and before != after:
-                change = f"the {_WORDS.get(name, name)} from {_shown(before)} to {_shown(after)}"
+                change = f"the {CHANGE_WORDS.get(name, name)} from {_shown(before)} to {_shown(after)}"
                 yield f"It changes {change}; here {_and_text(self.may_change)} may change."
+
+    def _repr_markdown_(self) -> str:
+        return plan_markdown(self)
 
 
 @lru_cache(maxsize=256)
@@ -144,9 +148,6 @@ def _miss(goal: Goal, report: Report, start: Plan) -> str:
         return str(error)
 
 
-_WORDS = {"axis_assignment": "axes on links", "remat": "rematerialisation"}
-
-
 def _decisions(asked: Plan, answer: Plan) -> Iterator[tuple[str, object, object]]:
     """What can be decided of a plan: its name, how it was asked and how it was answered."""
     for name in ("layout", "mesh", "pipeline", "axis_assignment"):
@@ -160,7 +161,7 @@ def _shown(decision: object) -> str:
 
 
 def _and_text(names: Sequence[str]) -> str:
-    words = [_WORDS.get(each, each) for each in names]
+    words = [CHANGE_WORDS.get(each, each) for each in names]
     return f"the {words[0]} alone" if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -1,0 +1,58 @@
+"""Every lesson's exercise accepts its right answers, and refuses wrong ones with what helps: `lessons/NAME/answers.json` has both."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from workbench.exercises import Exercise, PlanQuestion
+from workbench.exercises.exercise_document import read_document
+
+pytestmark = pytest.mark.compile
+
+LESSONS = Path(__file__).parents[2] / "lessons"
+NAMES = sorted(each.parent.name for each in LESSONS.glob("*/exercise.json"))
+ANSWERS = {name: json.loads((LESSONS / name / "answers.json").read_text(encoding="utf-8")) for name in NAMES}
+PAIRS = [pytest.param(name, question, id=f"{name}-{question}") for name in NAMES for question in ANSWERS[name]]
+
+
+def load(name: str) -> Exercise:
+    return Exercise.load(LESSONS / name / "exercise.json")
+
+
+def as_answer(question, given):
+    """A plan where the answer says what it changes of the one to start from."""
+    return question.plan.updated(**given) if isinstance(question, PlanQuestion) and isinstance(given, dict) else given
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_has_a_text_and_answers_to_each_of_its_questions(name):
+    exercise = load(name)
+    assert exercise.name == name
+    assert [each.name for each in exercise.questions] == list(ANSWERS[name])
+    text = read_document(LESSONS / name / "lesson.md")
+    assert all(f'exercise["{each.name}"]' in text for each in exercise.questions)
+
+
+@pytest.mark.parametrize(("name", "question"), PAIRS)
+def test_a_question_has_two_right_answers_and_three_wrong_ones(name, question):
+    known = ANSWERS[name][question]
+    assert len(known["accepted"]) >= 2
+    assert len(known["rejected"]) >= 3
+
+
+@pytest.mark.parametrize(("name", "question"), PAIRS)
+def test_right_answers_are_accepted(name, question):
+    asked = load(name)[question]
+    for given in ANSWERS[name][question]["accepted"]:
+        verdict = asked.check(as_answer(asked, given))
+        assert verdict, f"{given}: {verdict}"
+
+
+@pytest.mark.parametrize(("name", "question"), PAIRS)
+def test_wrong_answers_are_refused_with_what_helps(name, question):
+    asked = load(name)[question]
+    for each in ANSWERS[name][question]["rejected"]:
+        verdict = asked.check(as_answer(asked, each["answer"]))
+        assert not verdict, each
+        assert each["says"] in str(verdict), f"{each['answer']}: {verdict}"
