@@ -1,6 +1,8 @@
 """Grading: files and folders of answers, each apart from the others; the same score twice; and the command line."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -126,3 +128,23 @@ def test_the_command_writes_what_gradescope_reads(folder, capsys):
 def test_what_the_command_cannot_do_is_said(folder, capsys, arguments, said):
     assert main(["grade", str(folder / "exercise.json"), *arguments]) == 1
     assert said in capsys.readouterr().err
+
+
+READS = """
+import sys
+
+from workbench.cli.main import main
+
+opened = []
+sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event == "open" else None)
+assert main(["grade", f"{sys.argv[1]}/exercise.json", f"{sys.argv[1]}/ada", "--format", "json"]) == 0
+documents = {Path(each).name for each in opened if isinstance(each, str) and Path(each).suffix == ".json"}
+print(sorted(documents), file=sys.stderr)
+"""
+
+
+def test_no_document_is_read_but_the_exercise_the_answers_and_the_schemas(folder):
+    done = subprocess.run([sys.executable, "-c", READS, str(folder)], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["grades"][0]["score"] == 6
+    schemas = ["answers.schema.json", "exercise.schema.json", "plan.schema.json"]
+    assert done.stderr.splitlines()[-1] == str(sorted(["exercise.json", "rest.answers.json", "split.plan.json", *schemas]))
