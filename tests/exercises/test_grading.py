@@ -132,6 +132,7 @@ def test_what_the_command_cannot_do_is_said(folder, capsys, arguments, said):
 
 READS = """
 import sys
+from pathlib import Path
 
 from workbench.cli.main import main
 
