@@ -1,0 +1,66 @@
+"""The documentation site is built without a warning, every cell of every lesson run; and what links point at is there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "docs"))
+
+from generated_pages import COURSES, slug
+from plain_docstrings import convert
+
+from workbench.widgets.glossary.glossary import GROUPS
+
+pytestmark = [pytest.mark.compile, pytest.mark.notebook]
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The site, built in a process of its own as `CONTRIBUTING.md` says."""
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def test_every_lesson_notebook_and_word_has_a_page(site):
+    lessons = [f"lessons/{name}/lesson" for names in COURSES.values() for name in names]
+    words = [f"glossary/{slug(term.name)}" for _, terms in GROUPS for term in terms]
+    notebooks = [f"notebooks/{each.stem}" for each in (ROOT / "notebooks").glob("*.ipynb")]
+    for page in (*lessons, *words, *notebooks, "index", "reference/python", "reference/command_line", "reference/gallery"):
+        assert (site / f"{page}.html").exists(), page
+
+
+def test_the_cells_of_lessons_ran_and_their_outputs_are_shown(site):
+    page = (site / "lessons" / "one_product" / "lesson.html").read_text(encoding="utf-8")
+    assert "each product is computed 2.00 times" in page
+    assert "Not yet:" in page
+
+
+def test_no_two_words_of_the_glossary_share_a_page():
+    slugs = [slug(term.name) for _, terms in GROUPS for term in terms]
+    assert len(set(slugs)) == len(slugs)
+
+
+@pytest.mark.parametrize(
+    ("plain", "made"),
+    [
+        (["`Mesh`es of `a`."], ["``Mesh``\\ es of ``a``."]),
+        (["Call `f`:", "", "    f(1)"], ["Call ``f``:", "", "::", "", "    f(1)"]),
+        (["There are", "- `a`;", "- `b`."], ["There are", "", "- ``a``;", "- ``b``."]),
+    ],
+)
+def test_a_docstring_becomes_restructured_text(plain, made):
+    assert convert(plain) == made
+
+
+def test_every_link_of_the_site_to_itself_leads_somewhere(site):
+    for page in (each for each in site.rglob("*.html") if "_static" not in each.parts):
+        for link in re.findall(r'(?:href|src)="([^"#?:]+)(?:[#?][^"]*)?"', page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.relative_to(site)} links to {link}"
