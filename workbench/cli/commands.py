@@ -18,6 +18,7 @@ from workbench.documents import hardware_entry
 from workbench.engine.cluster.join_cluster import verify_shared_cluster
 from workbench.engine.cluster.relay import CLUSTER
 from workbench.errors import PipelineError, WorkbenchError
+from workbench.exercises.exercise import Exercise
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -54,15 +55,26 @@ def serve(options: argparse.Namespace) -> None:
         return
     if options.root and not Path(options.root).is_dir():
         raise WorkbenchError(f"`{options.root}` is no folder.", ["give a folder that holds plan files"])
-    make = functools.partial(plan_on_the_cpu, options)
+    exercise = Exercise.load(options.exercise) if options.exercise else None
+    is_asked = exercise is not None and not options.plan and not options.model
+    make = functools.partial(_first_plan if is_asked else plan_on_the_cpu, options)
     changed = any(getattr(options, name) is not None for name in CHANGES)
     file = options.plan if options.plan and not changed else None
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
     opened["allow"] = (*allowed_modules(options), *([options.model] if options.model and ":" in options.model else []))
     opened["verify"] = not options.unix_socket  # behind a proxy nobody reads this terminal: there an error is shown on the page
-    opened["tour"] = not options.plan and not options.model  # on the example, not on the user's own plan
+    opened["tour"] = not options.plan and not options.model and exercise is None  # on the example, not on the user's own plan
+    opened["exercise"] = exercise
     with listening(options):
         serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened, **reach)
+
+
+def _first_plan(options: argparse.Namespace) -> Plan:
+    """The plan that the exercise begins with, where this process is kept off the accelerators."""
+    from workbench.tracing.jax_backends import force_cpu_backend
+
+    force_cpu_backend()
+    return Exercise.load(options.exercise).first_plan
 
 
 def report(options: argparse.Namespace) -> None:

@@ -114,6 +114,11 @@ def _serve(added: Any) -> None:
     command.add_argument(
         "--cluster", metavar="ADDRESS", help="compile and search on a Ray cluster: ray://HOST:10001, or `auto`, that of this machine"
     )
+    command.add_argument(
+        "--exercise",
+        metavar="FILE",
+        help="show the questions of this exercise.json above the board",
+    )
     command.add_argument("--fleet", metavar="FILE", help="open the board of the models of this file, in TOML or JSON, instead of a plan")
 
 

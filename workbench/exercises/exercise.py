@@ -51,6 +51,14 @@ class Exercise:
         """What the right answers to all questions are worth."""
         return sum(each.points for each in self.questions)
 
+    @property
+    def first_plan(self) -> Plan:
+        """The plan of the first question that asks for one. Raises `DocumentError` where none does, or it cannot be read."""
+        found = next((each for each in self.questions if isinstance(each, PlanQuestion)), None)
+        if found is None:
+            raise DocumentError(f"`{self.name}` asks for no plan, so there is nothing to put on a board.", ["give the board a plan"])
+        return found.plan
+
     def __getitem__(self, name: str) -> Question:
         """The question of that name. Raises `DocumentError` for one that there is not."""
         found = next((each for each in self.questions if each.name == name), None)

@@ -80,7 +80,7 @@ class PlanQuestion:
         """
         try:
             plan = answer if isinstance(answer, Plan) else self.plan.updated(layout=answer)
-            if differences := tuple(self._differences(plan)):
+            if differences := tuple(self.differences(plan)):
                 return refusal(differences, self.points, self._hints(attempt))
             return self.judge(plan.report(), attempt)
         except WorkbenchError as error:
@@ -95,7 +95,7 @@ class PlanQuestion:
 
     def is_about(self, plan: Plan) -> bool:
         """Whether a plan changes nothing but what may change, so that it is an answer, right or wrong."""
-        return not any(self._differences(plan))
+        return not any(self.differences(plan))
 
     def _hints(self, attempt: int) -> tuple[str, ...]:
         return self.hints[: max(attempt - 1, 0)]
@@ -116,7 +116,7 @@ class PlanQuestion:
         reason = next(filter(None, (_miss(each, report, start) for each in goals)), "")
         return Check(what, reason and f"{there}: {reason}", variant.points, variant.hint, hidden=True)
 
-    def _differences(self, answer: Plan) -> Iterator[str]:
+    def differences(self, answer: Plan) -> Iterator[str]:
         """Why a plan answers another question."""
         asked = self.plan
         if answer.program.name != asked.program.name or answer.program.dims != asked.program.dims:

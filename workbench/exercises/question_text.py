@@ -21,17 +21,26 @@ _HOW = {
 
 def plan_markdown(question: "PlanQuestion") -> str:
     """What is asked, the goals that are checked, and what may change."""
-    return "\n".join([_ask(question), "", *(f"- {each.goal.describe()}" for each in question.goals), "", _changes(question)])
+    changes = f"*{change_words(question)} The start is {question.plan}.*"
+    return "\n".join([_ask(question), "", *(f"- {each.goal.describe()}" for each in question.goals), "", changes])
 
 
 def number_markdown(question: "NumberQuestion") -> str:
-    return "\n\n".join([_ask(question), f"*Answer with {_HOW[question.unit]}.*"])
+    return "\n\n".join([_ask(question), f"*{answer_words(question)}*"])
 
 
 def choice_markdown(question: "ChoiceQuestion") -> str:
-    several = sum(each.is_right for each in question.choices) > 1
     choices = [f"{number}. {each.text}" for number, each in enumerate(question.choices, 1)]
-    return "\n".join([_ask(question), "", *choices, "", f"*Answer with {'all numbers that apply' if several else 'one number'}.*"])
+    return "\n".join([_ask(question), "", *choices, "", f"*{answer_words(question)}*"])
+
+
+def answer_words(question: "NumberQuestion | ChoiceQuestion") -> str:
+    """How a question is answered that asks for no plan."""
+    unit = getattr(question, "unit", "")
+    if unit:
+        return f"Answer with {_HOW[unit]}."
+    several = sum(each.is_right for each in getattr(question, "choices", ())) > 1
+    return f"Answer with {'all numbers that apply' if several else 'one number'}."
 
 
 def exercise_markdown(exercise: "Exercise") -> str:
@@ -49,7 +58,8 @@ def _ask(question: "PlanQuestion | NumberQuestion | ChoiceQuestion") -> str:
     return f"**`{question.name}`** {question.ask.strip()}"
 
 
-def _changes(question: "PlanQuestion") -> str:
+def change_words(question: "PlanQuestion") -> str:
+    """What an answer may change."""
     words = [CHANGE_WORDS.get(each, each.replace("_", " ")) for each in question.may_change]
     what = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
-    return f"*The {what} may change; the start is {question.plan}.*"
+    return f"The {what} may change."

@@ -10,6 +10,8 @@ from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
+from workbench.errors import WorkbenchError
+from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
@@ -33,6 +35,15 @@ def loop_defer(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None]]
     return defer
 
 
+def _first_plan(plan: Plan | None, exercise: Exercise | None) -> Plan:
+    """The plan that is given, else the first of the exercise. Raises `WorkbenchError` where there is neither."""
+    if plan is not None:
+        return plan
+    if exercise is None:
+        raise WorkbenchError("A board shows a plan, and none is given.", ["give it a plan", "give it an exercise"])
+    return exercise.first_plan
+
+
 class Workbench(BoardCell):
     """The board over a plan, or over a session that other code edits as well.
 
@@ -43,13 +54,22 @@ class Workbench(BoardCell):
         bench.compiled       # of the last compilation
 
     `runner` runs and compiles plans; by default the engine does, in worker processes: one run at a time for all boards of this kernel.
-    Without a kernel, a static picture is shown. `theme` is `auto`, `light` or `dark`; `tour` shows a first visitor around.
+    Without a kernel, a static picture is shown. With an `exercise` its questions are above the board, and the plan may be left out: it is
+    then the first that a question starts from. `theme` is `auto`, `light` or `dark`; `tour` shows a first visitor around.
     """
 
-    def __init__(self, plan: Plan | Session, runner: Runner | None = None, theme: str = "auto", tour: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan | Session | None = None,
+        runner: Runner | None = None,
+        theme: str = "auto",
+        tour: bool = False,
+        exercise: Exercise | None = None,
+    ) -> None:
         super().__init__(theme, tour=tour, when_shown=self._begin_settling)
-        self.session = plan if isinstance(plan, Session) else Session(plan)
-        self._board = Board(self.session, self._show, runner=runner or QueuedRunner(WorkerRunner(), _QUEUE), host=notebook_host())
+        self.session = plan if isinstance(plan, Session) else Session(_first_plan(plan, exercise))
+        runner = runner or QueuedRunner(WorkerRunner(), _QUEUE)
+        self._board = Board(self.session, self._show, runner=runner, host=notebook_host(exercise))
         kernel_plans.boards.add(self)
         self.observe(lambda change: self._board.answer(change["new"]), "gesture")
 

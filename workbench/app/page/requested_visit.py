@@ -11,6 +11,7 @@ from workbench.app.page.window_channel import VisitorWindow
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link
 from workbench.errors import DocumentError
+from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.deferring import Defer
@@ -22,6 +23,7 @@ class ServeOptions:
     """What the pages show: a first plan from `make`, or `file`, or with `?file=` any plan file under `root`.
 
     A board's run or compilation may take `time_limit` seconds. `allow` are modules whose programs the plan files may name; links may not.
+    `exercise` is what is to be answered on each board.
     """
 
     make: Callable[[], Plan]
@@ -30,6 +32,7 @@ class ServeOptions:
     tour: bool = False
     time_limit: float = RUN_LIMIT
     allow: tuple[str, ...] = ()
+    exercise: Exercise | None = None
 
 
 def open_visit(
@@ -61,7 +64,8 @@ def _make_visit(served: ServeOptions, query: Mapping[str, str], context: VisitCo
         return FileVisit(PlanFile(file, served.allow), context, Host(link=address_of, allow=served.allow))
     visit = Visit(context)
     tour = served.tour and not {"plan", "board"} & query.keys()
-    visit.show(lambda: _first_plan(served, query), Host(link=address_of, allow=served.allow), tour=tour)
+    host = Host(link=address_of, allow=served.allow, exercise=served.exercise)
+    visit.show(lambda: _first_plan(served, query), host, tour=tour)
     return visit
 
 

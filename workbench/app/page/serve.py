@@ -26,6 +26,7 @@ from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import read_allowed
 from workbench.errors import WorkbenchError
+from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.tracing import untested_jax
 from workbench.widgets.deferring import at_once
@@ -57,6 +58,7 @@ def serve(
     allow: str | Iterable[str] = (),
     verify: bool = False,
     threaded: bool = False,
+    exercise: Exercise | None = None,
 ) -> Any:
     """Serve the board over `plan` at `http://address:port/`, until interrupted, or ended with SIGTERM (exit code 0).
 
@@ -69,11 +71,11 @@ def serve(
     first-time visitors are shown around. With a `unix_socket` it listens there instead of at a port; whoever may open it, a proxy say, must
     check the origins. Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here. With
     `verify` an error of `plan` is raised here, before anything is served, instead of shown on the page. With `threaded` it returns at once;
-    `stop()` of what it returns ends it. Port 0 takes a free one.
+    `stop()` of what it returns ends it. Port 0 takes a free one. The questions of an `exercise` are above each board.
     """
     make = live_plan(plan) if isinstance(plan, Plan) else plan
     limit = RUN_LIMIT if time_limit is None else time_limit
-    served = ServeOptions(make, Path(file) if file else None, Path(root) if root else None, tour, limit, read_allowed(allow))
+    served = ServeOptions(make, Path(file) if file else None, Path(root) if root else None, tour, limit, read_allowed(allow), exercise)
     if runner:
         opening = _open_in_process(served, runner)
         return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)

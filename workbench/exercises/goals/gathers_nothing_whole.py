@@ -20,6 +20,9 @@ class GathersNothingWhole(Goal):
     def describe(self) -> str:
         return "No value is gathered whole to be resharded."
 
+    def is_quick(self, report: Report) -> bool:
+        return report.partitioned is not None
+
     def miss(self, report: Report, start: Plan) -> str:
         del start
         asked = report if report.partitioned else report.plan.report("partitioned")

@@ -29,6 +29,7 @@ from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.deferring import Defer, at_once
+from workbench.widgets.exercise.exercise_panel import ExercisePanel
 from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.codec import asked_hardware, read_gesture, zone_of
 from workbench.widgets.gestures.gesture import Gesture, Message
@@ -66,6 +67,7 @@ class Board:
         self.session, self._host = session, host or Host()
         self._history, self._files = HistoryPanel(session), Files(session, self._host, self._measured)
         self._recipes, self._shared = RecipesPanel(session), shared_states(session)
+        self._exercise = ExercisePanel(session, self._host.exercise, self._later, lambda: self._show("board"))
         self._publisher = Publisher(publish, {"board": self.state, "table": self._table, "live": self._live})
         self._show = self._publisher.show
         self._sight, self._figures, self._answers = Sight(session), FigureHistory(), Answers()
@@ -219,8 +221,8 @@ class Board:
         return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
 
     def _beside(self) -> dict[str, Any]:
-        """The parts beside the plan: its history, and files."""
-        return {"history": self._history.state(), "files": self._files.state()}
+        """The parts beside the plan: its history, files, and an exercise."""
+        return {"history": self._history.state(), "files": self._files.state(), "exercise": self._exercise.state()}
 
     def _make_handlers(self) -> Handlers:
         """The table of gestures: the board's handler for each."""
@@ -228,6 +230,7 @@ class Board:
             **dict.fromkeys(EDITS, self._edit),
             **self._history.handlers(),
             **self._files.handlers(),
+            **self._exercise.handlers(),
             **job_handlers(self.session, self._jobs),
             **self._calibration.handlers(),
             **self._before_tables(

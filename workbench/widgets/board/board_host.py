@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.documents import save_plan
+from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.widgets.run.run_progress import RunProgress
 
@@ -30,9 +31,9 @@ class _Folder:
         return path.name
 
 
-def notebook_host() -> "Host":
+def notebook_host(exercise: Exercise | None = None) -> "Host":
     """The host of a notebook: there is no URL to send, and files are saved beside it."""
-    return Host(save=_Folder().save)
+    return Host(save=_Folder().save, exercise=exercise)
 
 
 def file_name(name: str, ending: str) -> str:
@@ -62,7 +63,8 @@ class Host:
       whichever thread changed the session, and should be quick;
     - `allow`: modules whose programs a file that is opened may name (`documents.read_allowed`).
     - `downloaded`: called with the plan that the browser downloads;
-    - `ran`: called with each run that this board has finished.
+    - `ran`: called with each run that this board has finished;
+    - `exercise`: what is to be answered on the board.
     """
 
     save: Callable[[Plan], str] | None = None
@@ -73,3 +75,4 @@ class Host:
     allow: tuple[str, ...] = ()
     downloaded: Callable[[Plan], None] = _nobody
     ran: Callable[[RunProgress], None] = _nobody
+    exercise: Exercise | None = None

@@ -3,6 +3,7 @@
 from workbench.widgets.gestures import (
     annotation,
     dimensions,
+    exercise_answers,
     finding,
     fleet_controls,
     hardware_choice,
@@ -89,6 +90,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
     ),
     *(finding.FindGesture, finding.StopFindingGesture, finding.ChooseFoundGesture, finding.TakeFoundGesture),
     *(finding.ExplainFoundGesture, finding.VerifyFoundGesture, finding.StopVerifyingGesture, finding.RelaxGesture),
+    *(exercise_answers.QuestionGesture, exercise_answers.StartQuestionGesture, exercise_answers.AnswerGesture),
     *(running.DismissGesture, running.RefreshGesture),
 )
 """Gestures of the board over one plan."""

@@ -6,6 +6,7 @@ import { removeCharts } from "./chart.js";
 import { h, keepingFocus, painter, patch } from "./dom.js";
 import { release } from "./drag.js";
 import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
+import { exerciseSection } from "./exercise.js";
 import { filesSection } from "./files.js";
 import { STYLE } from "./python_constants.js";
 import { drawHead } from "./card_header.js";
@@ -48,7 +49,7 @@ export function mount(model, el) {
   const alarms = h("div", { class: "alarms" });
   const why = whySection(wb);
   const compile = compileSection(wb), lines = sourceSection(wb);
-  const history = historySection(wb), files = filesSection(wb);
+  const history = historySection(wb), files = filesSection(wb), exercise = exerciseSection(wb);
   card.append(
     head,
     files.section,
@@ -57,6 +58,7 @@ export function mount(model, el) {
     standing,
     alarms,
     silent,
+    exercise.section,
     board.section,
     h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, lines.section, compile.section, run.section)),
     run.results,
@@ -96,6 +98,8 @@ export function mount(model, el) {
     });
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
+    const aboutIt = refusal?.zone === "exercise" ? refusal : null;
+    exercise.paint({ state: state.exercise, refusal: aboutIt, seq: aboutIt ? seq : 0 });
     keepTall(figures, state.answer.seq, Boolean(model.get("live").at_rest?.on && state.hardware.name));
     paintFigures(state.figures);
     paintStanding(state.standing);

@@ -6988,6 +6988,185 @@ function drawDevices(wb, parent, { running, devices, away }) {
   }));
 }
 
+// workbench/widgets/static/exercise.js
+function drawStep(wb, question) {
+  return h("button", {
+    class: question.open ? "step open" : "step",
+    type: "button",
+    ariaCurrent: question.open ? "step" : null,
+    ariaLabel: `Question ${question.label}, ${question.name}${question.done ? ", answered" : ""}`,
+    title: question.name,
+    data: {
+      focus: `question ${question.name}`,
+      done: question.done
+    },
+    onclick: () => wb.send({
+      verb: "question",
+      name: question.name
+    })
+  }, question.done ? "\u2713" : question.label);
+}
+var MARKS = {
+  true: [
+    "\u2713",
+    "met"
+  ],
+  false: [
+    "\u2717",
+    "missed"
+  ],
+  null: [
+    "\u25CB",
+    "not known yet"
+  ]
+};
+function drawGoal(goal) {
+  const [mark, word] = MARKS[String(goal.met)];
+  return h("li", {
+    class: "goal",
+    data: {
+      met: String(goal.met)
+    }
+  }, h("span", {
+    class: "tick",
+    role: "img",
+    ariaLabel: word
+  }, mark), h("div", {}, h("div", {}, ...withCode(goal.text)), goal.reason && h("div", {
+    class: "muted"
+  }, ...withCode(goal.reason))));
+}
+function drawChoices2(state) {
+  return state.choices.map((choice, place) => h("label", {
+    class: "choice"
+  }, h("input", {
+    type: state.several ? "checkbox" : "radio",
+    name: `choice ${state.name}`,
+    value: String(place + 1),
+    data: {
+      focus: `choice ${place}`
+    }
+  }), h("span", {}, ...withCode(choice))));
+}
+function answerOf(form) {
+  const chosen = [
+    .../** @type {NodeListOf<HTMLInputElement>} */
+    form.querySelectorAll("input:checked")
+  ];
+  const typed = (
+    /** @type {HTMLInputElement | null} */
+    form.querySelector("input.field")
+  );
+  return typed ? typed.value : chosen.map((each) => each.value).join(" ");
+}
+function drawForm(wb, state) {
+  const field = state.kind !== "number" ? null : h("input", {
+    class: "field",
+    ariaLabel: "your answer",
+    placeholder: "your answer",
+    maxLength: 200,
+    data: {
+      focus: "exercise answer"
+    }
+  });
+  const form = h("form", {
+    onsubmit: (event) => {
+      event.preventDefault();
+      if (!state.checking) wb.send({
+        verb: "answer_question",
+        answer: answerOf(form)
+      });
+    }
+  }, ...drawChoices2(state), h("div", {
+    class: "buttons"
+  }, field, h("button", {
+    class: "btn primary",
+    type: "submit",
+    ariaDisabled: String(state.checking),
+    title: state.kind === "plan" ? "Check the plan on the board, at other sizes, too" : "Check the answer",
+    data: {
+      focus: "exercise check",
+      verb: "answer_question"
+    }
+  }, state.checking ? "Checking\u2026" : "Check"), state.kind !== "plan" ? null : h("button", {
+    class: "btn",
+    type: "button",
+    title: "Put the plan that the question starts from on the board; undo takes it back",
+    data: {
+      focus: "exercise start",
+      verb: "start_question"
+    },
+    onclick: () => wb.send({
+      verb: "start_question"
+    })
+  }, "Begin again"), h("span", {
+    class: "muted"
+  }, state.how)));
+  return form;
+}
+function drawVerdict(verdict) {
+  if (!verdict) return null;
+  return h("div", {
+    class: verdict.right ? "verdict right" : "verdict",
+    role: "status",
+    data: {
+      right: verdict.right
+    }
+  }, h("b", {}, verdict.text), h("span", {
+    class: "muted"
+  }, ` ${verdict.score}, try ${verdict.attempt}`), verdict.reasons.length ? h("ul", {}, ...verdict.reasons.map((reason) => h("li", {}, ...withCode(reason)))) : null, ...verdict.hints.map((hint) => h("p", {
+    class: "hint"
+  }, "Hint: ", ...withCode(hint))));
+}
+function exerciseSection(wb) {
+  const body = h("div", {
+    class: "body"
+  });
+  const section = h("section", {
+    class: "exercise",
+    ariaLabel: "Exercise",
+    hidden: true
+  }, body);
+  const paint = painter(({ state, refusal }) => {
+    section.hidden = !state;
+    if (!state) return;
+    const before = body.querySelector("form"), kept = section.dataset.name === state.name && before ? answerOf(before) : "";
+    section.dataset.name = state.name;
+    keepingFocus(wb.root, body, () => {
+      const form = drawForm(wb, state);
+      body.replaceChildren(h("header", {}, h("h2", {}, state.title), h("nav", {
+        ariaLabel: "Questions"
+      }, ...state.questions.map((each) => drawStep(wb, each)))), h("div", {
+        class: "ask"
+      }, ...state.ask.split("\n\n").map((line) => h("p", {}, ...withCode(line)))), ...[
+        state.about && h("p", {
+          class: "bad"
+        }, ...withCode(state.about))
+      ].filter(Boolean), h("ul", {
+        class: "goals"
+      }, ...state.goals.map(drawGoal)), form, ...[
+        drawVerdict(state.verdict),
+        refusal && drawRefusal(wb, refusal)
+      ].filter((each) => each instanceof Node));
+      refill(form, kept);
+    });
+  });
+  return {
+    section,
+    paint
+  };
+}
+function refill(form, kept) {
+  if (!kept) return;
+  if (form.querySelector("input.field")) the(form, "input.field").value = kept;
+  for (const number of kept.split(" ")) {
+    const input = (
+      /** @type {HTMLInputElement | null} */
+      form.querySelector(`.choice input[value="${CSS.escape(number)}"]`)
+    );
+    if (input) input.checked = true;
+  }
+}
+
 // workbench/widgets/static/hardware.js
 function drawHardware(wb, state, refusal) {
   const chip = h("select", {
@@ -7295,8 +7474,8 @@ function mount(model, el) {
   });
   const why = whySection(wb);
   const compile = compileSection(wb), lines = sourceSection(wb);
-  const history = historySection(wb), files = filesSection(wb);
-  card.append(head, files.section, history.section, figures, standing, alarms, silent, board.section, h("div", {
+  const history = historySection(wb), files = filesSection(wb), exercise = exerciseSection(wb);
+  card.append(head, files.section, history.section, figures, standing, alarms, silent, exercise.section, board.section, h("div", {
     class: "lower"
   }, tables.section, h("div", {
     class: "jobs"
@@ -7334,6 +7513,12 @@ function mount(model, el) {
     });
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
+    const aboutIt = refusal?.zone === "exercise" ? refusal : null;
+    exercise.paint({
+      state: state.exercise,
+      refusal: aboutIt,
+      seq: aboutIt ? seq : 0
+    });
     keepTall(figures, state.answer.seq, Boolean(model.get("live").at_rest?.on && state.hardware.name));
     paintFigures(state.figures);
     paintStanding(state.standing);

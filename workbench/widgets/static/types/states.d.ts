@@ -172,6 +172,29 @@ export interface FilesState {
   download: { name: string; text: string; view: string; seq: number; base64?: string; media?: string } | null;
   sheet: Sheet | null;
 }
+export interface ExerciseGoal {
+  text: string;
+  /** `null`: not known yet. */
+  met: boolean | null;
+  reason: string;
+}
+/** The question of an exercise that is looked at. */
+export interface ExerciseState {
+  title: string;
+  questions: { name: string; label: string; open: boolean; done: boolean }[];
+  name: string;
+  kind: "plan" | "number" | "choice";
+  ask: string;
+  how: string;
+  goals: ExerciseGoal[];
+  /** Why the plan on the board is no answer. */
+  about: string;
+  choices: string[];
+  several: boolean;
+  checking: boolean;
+  verdict: { right: boolean; text: string; reasons: string[]; hints: string[]; score: string; attempt: number } | null;
+  points: number;
+}
 /** What the tools of the head show of history and files. */
 export interface Tools {
   count: number;
@@ -203,6 +226,7 @@ export interface BoardState {
   taken: Taken | null;
   history: HistoryState;
   files: FilesState;
+  exercise: ExerciseState | null;
   answer: Answer;
   told: unknown;
   follows: boolean;

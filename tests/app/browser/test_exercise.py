@@ -1,0 +1,84 @@
+"""An exercise on the page: its goals tick under the hand, an answer is checked, and a person without a mouse or a screen can do it, too."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.app.browser.test_accessibility import findings_in_both
+from tests.support.scripted import ScriptedRunner
+from tests.support.servers import free_port, wait_for
+from workbench.app.page.serve import serve
+from workbench.exercises import Exercise
+
+ONE = Exercise.load(Path(__file__).parents[3] / "lessons" / "one_product" / "exercise.json")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    port = free_port()
+    running = serve(ONE.first_plan, port=port, open_browser=False, runner=ScriptedRunner(), threaded=True, exercise=ONE)
+    wait_for(f"http://127.0.0.1:{port}/liveness")
+    yield f"http://127.0.0.1:{port}/"
+    running.stop()
+
+
+@pytest.fixture
+def asked(guarded: Page, address: str) -> Page:
+    guarded.goto(address)
+    guarded.locator(".exercise .step").first.wait_for()
+    return guarded
+
+
+def met(page: Page) -> list[str]:
+    return [each.get_attribute("data-met") or "" for each in page.locator(".exercise .goal").all()]
+
+
+def test_goals_tick_while_a_dimension_is_dropped_and_the_answer_is_right(asked):
+    asked.get_by_role("button", name="Question 2, share").click()
+    expect(asked.locator(".exercise .goal")).to_have_count(3)
+    assert met(asked) == ["false", "true", "false"]
+    asked.locator(".chip [data-dim=K]").first.focus()
+    for key in ("Space", "ArrowRight", "Space"):
+        asked.keyboard.press(key)
+    expect(asked.locator(".exercise .goal[data-met=true]")).to_have_count(3)
+    asked.get_by_role("button", name="Check").click()
+    expect(asked.locator(".exercise .verdict")).to_contain_text("Right.")
+    expect(asked.get_by_role("button", name="Question 2, share, answered")).to_have_text("✓")
+    asked.get_by_role("button", name="Begin again").click()
+    expect(asked.locator(".head .layout")).to_have_text("everything replicated")
+    expect(asked.locator(".exercise .verdict")).to_contain_text("of an earlier plan")
+
+
+def test_a_choice_and_a_number_are_answered_by_the_keyboard_alone(asked):
+    asked.locator(".exercise .choice input").first.focus()
+    asked.keyboard.press("Space")
+    asked.keyboard.press("Enter")
+    expect(asked.locator(".exercise .verdict")).to_contain_text("the parts have to be added up")
+    expect(asked.locator(".exercise .choice input").first).to_be_checked()
+    asked.get_by_role("button", name="Question 3, sent").press("Enter")
+    field = asked.get_by_role("textbox", name="your answer")
+    field.fill("4 MiB")
+    field.press("Enter")
+    expect(asked.locator(".exercise .verdict")).to_contain_text("That is what leaves both devices together.")
+    expect(field).to_have_value("4 MiB")
+    field.fill("2 MiB")
+    field.press("Enter")
+    expect(asked.locator(".exercise .verdict.right")).to_contain_text("1 of 1, try 2")
+
+
+def test_everybody_can_use_it(asked):
+    asked.get_by_role("button", name="Question 2, share").click()
+    asked.get_by_role("button", name="Check").click()
+    asked.locator(".exercise .verdict").wait_for()
+    assert findings_in_both(asked) == {}
+
+
+def test_on_a_phone_nothing_is_past_its_card(asked):
+    asked.set_viewport_size({"width": 390, "height": 800})
+    asked.get_by_role("button", name="Question 2, share").click()
+    asked.get_by_role("button", name="Check").click()
+    asked.locator(".exercise .verdict").wait_for()
+    assert asked.locator(".exercise").evaluate("e => e.scrollWidth <= e.clientWidth")
+    asked.set_viewport_size({"width": 1280, "height": 900})

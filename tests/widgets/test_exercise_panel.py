@@ -1,0 +1,143 @@
+"""An exercise on the board: goals tick with the plan, answers are counted and earn hints, and what cannot be is said in the exercise."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.exercises import Exercise, GathersNothingWhole, PlanQuestion
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.session.plan_history import Session
+from workbench.widgets.board.board import Board
+from workbench.widgets.board.board_host import Host
+
+pytestmark = pytest.mark.compile
+
+ONE = Exercise.load(Path(__file__).parents[2] / "lessons" / "one_product" / "exercise.json")
+
+
+class Screen:
+    def __init__(self, exercise: Exercise | None, plan: Plan | None = None) -> None:
+        self.shown, self.seq = {}, 0
+        self.session = Session(plan or ONE.first_plan)
+        self.board = Board(self.session, self.shown.__setitem__, host=Host(exercise=exercise))
+
+    def do(self, **gesture) -> None:
+        self.seq += 1
+        self.board.answer({**gesture, "view": "v", "seq": self.seq})
+
+    def answer(self, answer: str = "") -> dict:
+        self.do(verb="answer_question", answer=answer)
+        deadline = time.monotonic() + 30
+        while self.exercise["checking"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.exercise["verdict"]
+
+    @property
+    def exercise(self) -> dict:
+        return self.shown["board"]["exercise"]
+
+    @property
+    def refusal(self) -> dict | None:
+        return self.shown["board"]["refusal"]
+
+    @property
+    def met(self) -> list[bool | None]:
+        return [each["met"] for each in self.exercise["goals"]]
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen(ONE)
+
+
+def test_a_board_without_an_exercise_shows_none():
+    other = Screen(None)
+    assert other.exercise is None
+    other.do(verb="question", name="share")
+    assert other.refusal["zone"] == "exercise"
+    assert other.refusal["message"] == "There is no exercise on this board."
+
+
+def test_goals_tick_while_the_plan_changes(screen):
+    screen.do(verb="question", name="share")
+    assert screen.met == [False, True, False]
+    screen.do(verb="drop", dim="I", source="", target="x")
+    assert screen.met == [True, True, False]
+    screen.do(verb="undo")
+    screen.do(verb="drop", dim="K", source="", target="x")
+    assert screen.met == [True, True, True]
+    assert screen.answer()["text"] == "Right."
+    assert [each["done"] for each in screen.exercise["questions"]] == [False, True, False, False]
+
+
+def test_an_answer_is_counted_and_each_further_one_earns_a_hint(screen):
+    screen.do(verb="question", name="share")
+    first = screen.answer()
+    assert (first["text"], first["attempt"], first["score"]) == ("Not yet:", 1, "1 of 4")
+    assert "Split a dimension that the result has." not in first["hints"]
+    assert "Split a dimension that the result has." in screen.answer()["hints"]
+    screen.do(verb="drop", dim="K", source="", target="x")
+    assert screen.exercise["verdict"]["text"] == "Not yet: (of an earlier plan)"
+    assert screen.answer()["attempt"] == 3
+
+
+def test_numbers_and_choices_are_answered_in_words(screen):
+    assert screen.exercise["kind"] == "choice"
+    assert "parts have to be added up" in screen.answer("1")["reasons"][0]
+    assert screen.answer("2")["right"]
+    screen.do(verb="question", name="sent")
+    assert screen.exercise["how"] == "Answer with an amount of bytes, such as `16 KiB`."
+    assert "both devices together" in screen.answer("4 MiB")["reasons"][0]
+
+
+def test_a_question_about_another_program_brings_its_plan_and_undo_takes_it_back():
+    other = Plan(build("two_layer"), "all:8", "batch:all")
+    screen = Screen(ONE, other)
+    screen.do(verb="question", name="share")
+    assert screen.session.plan == ONE["share"].plan
+    screen.do(verb="undo")
+    assert screen.session.plan == other
+    assert "It is a plan of `two-layer`" in screen.exercise["about"]
+    assert screen.met == [None, None, None]
+    screen.do(verb="start_question")
+    assert screen.exercise["about"] == ""
+
+
+def test_what_may_not_change_is_said_before_it_is_checked(screen):
+    screen.do(verb="question", name="share")
+    screen.do(verb="rename_axis", axis="x", name="model")
+    assert "It changes the mesh from `x:2` to `model:2`" in screen.exercise["about"]
+
+
+def test_a_question_that_there_is_not_is_refused_in_the_exercise(screen):
+    screen.do(verb="question", name="none")
+    assert (screen.refusal["zone"], screen.refusal["message"][:31]) == ("exercise", "There is no question `none` in ")
+    screen.do(verb="start_question")
+    assert screen.refusal["message"] == "This question asks for no plan."
+
+
+def test_a_goal_that_asks_the_partitioner_is_not_known_until_it_has_answered():
+    plan = ONE.first_plan.updated(layout="I:x")
+    question = PlanQuestion(plan, GathersNothingWhole(), name="whole", ask="?")
+    screen = Screen(Exercise("whole", "Whole", (question,)), plan)
+    assert screen.met == [None]
+    assert screen.answer()["right"]
+
+
+def test_what_fails_while_it_is_checked_is_a_sentence(screen, monkeypatch):
+    screen.do(verb="question", name="share")
+    monkeypatch.setattr(PlanQuestion, "check", lambda *_: 1 / 0)
+    assert screen.answer()["reasons"] == ["It could not be checked: ZeroDivisionError: division by zero"]
+
+
+def test_a_cell_needs_a_plan_or_an_exercise_that_asks_for_one():
+    from workbench import Workbench
+
+    assert Workbench(exercise=ONE).plan == ONE.first_plan
+    with pytest.raises(WorkbenchError, match="A board shows a plan, and none is given"):
+        Workbench()
+    with pytest.raises(WorkbenchError, match="asks for no plan"):
+        Workbench(exercise=Exercise("one", "One", (ONE["which"],)))

@@ -1,0 +1,168 @@
+"""The exercise over the board: its goals tick while the plan changes, an answer is checked with variants and earns hints."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.core.public_error_text import describe_error
+from workbench.errors import WorkbenchError
+from workbench.exercises import ChoiceQuestion, Exercise, Goal, NumberQuestion, PlanQuestion, Verdict
+from workbench.exercises.parse_questions import Question
+from workbench.exercises.question_text import answer_words, change_words
+from workbench.exercises.verdict import refusal
+from workbench.plan.edits import OpenPlan
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.session.plan_history import Session
+from workbench.widgets.deferring import Defer
+from workbench.widgets.gestures.exercise_answers import AnswerGesture, QuestionGesture, StartQuestionGesture
+from workbench.widgets.gestures.gesture_handlers import Handlers, on
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Attempts:
+    """What was answered to one question: how often, the last verdict, and what it was about: a plan, or a text."""
+
+    count: int = 0
+    verdict: Verdict | None = None
+    of: Any = None
+    is_done: bool = False
+    ticks: tuple[Report, list[dict[str, Any]], str] | None = field(default=None, repr=False)
+
+
+class ExercisePanel:
+    """One exercise on one board; without an exercise it shows nothing. `defer` moves work to the board's thread, `show()` publishes it."""
+
+    def __init__(self, session: Session, exercise: Exercise | None, defer: Defer, show: Callable[[], None]) -> None:
+        self._session, self._exercise, self._defer, self._show = session, exercise, defer, show
+        self._attempts = {each.name: _Attempts() for each in exercise.questions} if exercise else {}
+        self._name = exercise.questions[0].name if exercise else ""
+        self._checking = ""
+
+    def handlers(self) -> Handlers:
+        """Its handlers; they raise `WorkbenchError` where there is no exercise, or no such question."""
+        return dict([on(QuestionGesture, self._choose), on(StartQuestionGesture, self._start), on(AnswerGesture, self._answer)])
+
+    def state(self) -> dict[str, Any] | None:
+        """The question that is looked at, as JSON; `None` without an exercise."""
+        if self._exercise is None:
+            return None
+        question, attempts = self._question, self._attempts[self._name]
+        about, goals = self._ticks(question) if isinstance(question, PlanQuestion) else ("", [])
+        return {
+            "title": self._exercise.title,
+            "questions": [
+                {"name": each.name, "label": f"{number}", "open": each is question, "done": self._attempts[each.name].is_done}
+                for number, each in enumerate(self._exercise.questions, 1)
+            ],
+            "name": question.name,
+            "kind": "plan" if isinstance(question, PlanQuestion) else "number" if isinstance(question, NumberQuestion) else "choice",
+            "ask": question.ask,
+            "how": change_words(question) if isinstance(question, PlanQuestion) else answer_words(question),
+            "goals": goals,
+            "about": about,
+            "choices": [each.text for each in question.choices] if isinstance(question, ChoiceQuestion) else [],
+            "several": isinstance(question, ChoiceQuestion) and sum(each.is_right for each in question.choices) > 1,
+            "checking": self._checking == self._name,
+            "verdict": self._verdict_state(attempts),
+            "points": question.points,
+        }
+
+    @property
+    def _question(self) -> Question:
+        if self._exercise is None:
+            raise WorkbenchError("There is no exercise on this board.", ["open one: workbench serve --exercise exercise.json"])
+        return self._exercise[self._name]
+
+    def _choose(self, gesture: QuestionGesture) -> None:
+        if self._exercise is None:
+            _ = self._question
+            return
+        self._name = self._exercise[gesture.name].name
+        if isinstance(self._question, PlanQuestion) and not _is_of(self._question, self._session.plan):
+            self._start(StartQuestionGesture())
+
+    def _start(self, _gesture: StartQuestionGesture) -> None:
+        question = self._question
+        if not isinstance(question, PlanQuestion):
+            raise WorkbenchError("This question asks for no plan.", ["answer it in the field"])
+        if question.plan != self._session.plan:
+            self._session.apply(OpenPlan(question.plan, f"question {question.name}"))
+
+    def _answer(self, gesture: AnswerGesture) -> None:
+        """Check in a thread: variants are planned anew, and a goal may ask XLA's partitioner."""
+        question, name = self._question, self._name
+        if self._checking:
+            raise WorkbenchError("An answer is being checked.", ["wait a moment"])
+        attempts = self._attempts[name]
+        attempts.count += 1
+        self._checking = name
+        answer = self._session.plan if isinstance(question, PlanQuestion) else gesture.answer
+        threading.Thread(target=self._check, args=(question, answer, attempts.count), name="check an answer", daemon=True).start()
+
+    def _check(self, question: Question, answer: Any, attempt: int) -> None:
+        try:
+            verdict = question.check(answer, attempt)
+        except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
+            _log.exception("An answer to %s could not be checked", question.name)
+            verdict = refusal((f"It could not be checked: {describe_error(error)}",), question.points)
+        self._defer(lambda: self._learn(question.name, answer, verdict))
+
+    def _learn(self, name: str, answer: Any, verdict: Verdict) -> None:
+        attempts = self._attempts[name]
+        attempts.verdict, attempts.of, attempts.is_done = verdict, answer, attempts.is_done or bool(verdict)
+        self._checking = ""
+        self._show()
+
+    def _ticks(self, question: PlanQuestion) -> tuple[str, list[dict[str, Any]]]:
+        """Why the plan on the board is no answer, and each goal with whether it is met: once for each report.
+
+        Goals are judged by the planned figures, as a grader judges them, whatever tier the board shows: all see the same.
+        """
+        report, attempts = self._session.report, self._attempts[self._name]
+        if attempts.ticks is None or attempts.ticks[0] is not report:
+            planned = report if report.tier == "planned" else report.plan.report()
+            about = next(iter(question.differences(report.plan)), "")
+            goals = [_goal_state(each.goal, (planned, report), question.plan, about) for each in question.goals]
+            attempts.ticks = (report, goals, about)
+        return attempts.ticks[2], attempts.ticks[1]
+
+    def _verdict_state(self, attempts: _Attempts) -> dict[str, Any] | None:
+        verdict = attempts.verdict
+        if verdict is None:
+            return None
+        is_stale = isinstance(attempts.of, Plan) and attempts.of != self._session.plan
+        said = {"right": "Right.", "wrong": "Not yet:"}["right" if verdict else "wrong"]
+        return {
+            "right": bool(verdict),
+            "text": f"{said} (of an earlier plan)" if is_stale else said,
+            "reasons": list(verdict.reasons),
+            "hints": list(verdict.hints),
+            "score": f"{verdict.score:g} of {verdict.most:g}",
+            "attempt": attempts.count,
+        }
+
+
+def _is_of(question: PlanQuestion, plan: Plan) -> bool:
+    """Whether a plan is of the program that a question is about."""
+    return plan.program.name == question.plan.program.name and plan.program.dims == question.plan.program.dims
+
+
+def _goal_state(goal: Goal, reports: tuple[Report, ...], start: Plan, about: str) -> dict[str, Any]:
+    """A goal, whether it is met (`None`: not known yet), and why not, by the first report that knows it."""
+    text, report = goal.describe(), next(filter(goal.is_quick, reports), None)
+    if about or report is None:
+        return {
+            "text": text,
+            "met": None,
+            "reason": "" if about else "Known when XLA's partitioner has answered, or with Check.",
+        }
+    try:
+        reason = goal.miss(report, start)
+    except WorkbenchError as error:
+        reason = error.message
+    return {"text": text, "met": not reason, "reason": reason}
