@@ -12,11 +12,14 @@ import pytest
 from PIL import Image
 
 from tests.support.trace_format import EVENTS, verify_threads
+from workbench.analysis.compiled_report import with_compiled
 from workbench.cli.main import main
 from workbench.documents import parse_plan
+from workbench.documents.export.chrome_trace import COMPILED
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.device_trace import TraceEvent, summarize_trace
 from workbench.reports.measurement import Measurement, TaskTime
 from workbench.visualize.exports.board_picture import board_picture
@@ -81,6 +84,25 @@ def test_what_was_measured_stands_beside_it_as_processes_of_its_own(plan):
     ]
     threads = [name for (pid, _), name in named(events, "thread_name").items() if pid > 1000]
     assert threads == ["compute", "compute 2", "data"]  # two at once on one stream
+
+
+def test_the_compilers_kernels_stand_between_what_was_predicted_and_measured(plan):
+    kernels = (
+        CompiledKernel("fusion.1", "fusion", 2, "mlp/up", "gpt.py:1", 3e-5, 8, 4),
+        CompiledKernel("copy", "copy", 1, "", "", None, 0, 4),
+    )
+    compiled = Compiled(
+        "TPU", 8, 1.0, CompiledMemory(1, 1, 0, 1), (), (*kernels, replace(kernels[0], name="dot.2")), compiler="XLA of a test"
+    )
+    events = events_of(with_compiled(plan.report(), compiled), traced((0, "compute", 0.0, 2e-4)))
+    assert list(named(events, "process_name").values()) == [
+        "predicted: each of 8 devices, TPU v5e 2x4",
+        "compiled: each of 8 devices, XLA of a test",
+        "measured: device 0, cpu",
+    ]
+    first, second = (each for each in events if each["ph"] == "X" and each["pid"] == COMPILED)
+    assert (first["ts"], first["dur"], second["ts"]) == (0, 60, 60)  # in µs; a copy without an estimate is not shown
+    assert first["args"]["times_a_step"] == 2
 
 
 def test_a_pipeline_has_a_process_for_each_stage(pipelined):

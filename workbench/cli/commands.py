@@ -278,6 +278,7 @@ def export(options: argparse.Namespace) -> None:
     plan = plan_on_the_cpu(options)
     measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
     report = plan.report() if options.planned else settled_report(plan)[0]
+    report = with_compiled(report, plan.compile(on_progress=_stage_printer())) if options.compiled else report
     if options.output is not None:
         export_file(report, options.output, form, measured)
         return

@@ -241,7 +241,11 @@ def _export(added: Any) -> None:
         metavar="FORM",
         help="what to write, where the file does not say: script, specs, rules, maxtext, html, trace, png, svg, plan",
     )
-    command.add_argument("--planned", action="store_true", help="with the planned figures, at once (default: XLA's partitioner is asked)")
+    tier = command.add_mutually_exclusive_group()
+    tier.add_argument("--planned", action="store_true", help="with the planned figures, at once (default: XLA's partitioner is asked)")
+    tier.add_argument(
+        "--compiled", action="store_true", help="compile the plan, too: a trace has the compiler's kernels beside what was predicted"
+    )
     command.add_argument("--run", action="store_true", help="also run the plan here: a page and a trace have what was measured, too")
     command.add_argument("--steps", type=positive, default=20, help="steps to measure with --run (default: %(default)s)")
 

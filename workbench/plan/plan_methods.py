@@ -137,12 +137,12 @@ class PlanVerbs:
 
         return export_script(_as_plan(self))
 
-    def to_chrome_trace(self, measurement: "Measurement | None" = None) -> str:
-        """The step over time as JSON for ui.perfetto.dev, predicted and, of `plan.run()`, measured beside it. Raises `WorkbenchError`
-        without hardware and measurement."""
+    def to_chrome_trace(self, measurement: "Measurement | None" = None, tier: str = "planned") -> str:
+        """The step over time as JSON for ui.perfetto.dev: predicted, beside it as compiled where the `tier` is that (`report`), and, of
+        `plan.run()`, measured. Raises `WorkbenchError` without hardware and measurement."""
         from workbench.documents.export.chrome_trace import chrome_trace
 
-        return chrome_trace(_as_plan(self).report(), measurement)
+        return chrome_trace(self.report(tier), measurement)
 
     def export_file(self, path: str | Path, form: str = "", measurement: "Measurement | None" = None) -> Path:
         """Write the plan for others, and return where: `report.html`, one page to mail; `step.trace.json`, for Perfetto; `board.png` or

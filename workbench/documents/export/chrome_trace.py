@@ -1,9 +1,8 @@
 """A step over time in the trace event format, which Perfetto (ui.perfetto.dev), chrome://tracing and TensorBoard read.
 
-Predicted and measured stand beside each other as processes: of a plan without a pipeline one for the device, with a thread for computation
-and one for each set of mesh axes that something is sent over; of a pipeline one for
-each stage, with its tasks above. Format: "Trace Event Format", Google, 2016:
-complete events `X` with microseconds `ts` and `dur`, names by metadata events `M`, what overlaps as `b` and `e`, counters `C`.
+Predicted, compiled and measured stand beside each other as processes: of a plan without a pipeline one for the device, with a thread for
+computation and one for each set of mesh axes that something is sent over; of a pipeline one for each stage, with its tasks above. Format:
+"Trace Event Format", Google, 2016: complete events `X` with microseconds `ts` and `dur`, names by metadata events `M`, what overlaps as `b` and `e`, counters `C`.
 """
 
 import json
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from workbench.errors import WorkbenchError
+from workbench.reports.compiled import Compiled
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import Measurement, TaskTime
 from workbench.reports.pipeline import PipelineReport
@@ -18,8 +18,8 @@ from workbench.reports.report import Report
 from workbench.reports.simulated_pipeline import TaskSpan
 from workbench.reports.timeline import COMPUTE, Event
 
-MEASURED = 1001
-"""The number of the first measured process; predicted ones are numbered from 1."""
+COMPILED, MEASURED = 501, 1001
+"""The numbers of the first compiled and the first measured process; predicted ones are numbered from 1."""
 _TASKS = "tasks"
 Json = dict[str, Any]
 
@@ -41,8 +41,9 @@ class _Slice(NamedTuple):
 
 
 def chrome_trace(report: Report, measurement: Measurement | None = None) -> str:
-    """The predicted step as JSON, and beside it the measured one, if it was profiled. Raises `WorkbenchError` where there is neither."""
-    events = [*_predicted(report), *(_measured(measurement) if measurement else ())]
+    """The predicted step as JSON, beside it the compiler's kernels with its own estimates of them, where the report has these (XLA:TPU's),
+    and the measured step, if it was profiled. Raises `WorkbenchError` where there is none."""
+    events = [*_predicted(report.prediction), *_compiled(report), *(_measured(measurement) if measurement else ())]
     if not events:
         raise WorkbenchError(
             f"{report.plan.name} has no step over time: times are predicted for hardware, and the plan names none.",
@@ -60,6 +61,21 @@ def _predicted(report: Report) -> Iterator[Json]:
         facts = _Facts(report)
         name = f"predicted: each of {report.mesh.size:,} devices, {report.hardware}"
         yield from _process(1, name, [_slice(each, facts.of(each)) for each in report.timeline.events if each.seconds])
+
+
+def _compiled(report: Report) -> Iterator[Json]:
+    """The kernels of the scheduled program, one after the other in its order, each as long as the compiler estimates; a kernel of a loop
+    stands once, with the time of all its executions. What is sent has no estimate."""
+    if not isinstance(report.compiled, Compiled) or not report.has_compiled_times:
+        return
+    slices, start = [], 0.0
+    for each in report.compiled.kernels:
+        if each.seconds:
+            facts = {"path": each.path, "source": each.source, "instruction": each.name, "bytes": each.bytes, "flops": each.flops}
+            facts |= {"times_a_step": each.count, "us_each": each.seconds * 1e6}
+            slices.append(_Slice(COMPUTE, start, each.seconds * each.count, _short(each.path, each.name), each.kind, facts))
+            start += each.seconds * each.count
+    yield from _process(COMPILED, f"compiled: each of {report.mesh.size:,} devices, {report.compiled.compiler or report.hardware}", slices)
 
 
 def _measured(measurement: Measurement) -> Iterator[Json]:
