@@ -12,6 +12,9 @@ sys.path.append(str(Path(__file__).parents[1] / "docs"))
 from generated_pages import COURSES, slug
 from plain_docstrings import convert
 
+from workbench.models import build
+from workbench.plan.plan import Plan
+from workbench.reports.measurement import Measurement
 from workbench.widgets.glossary.glossary import GROUPS
 
 pytestmark = [pytest.mark.compile, pytest.mark.notebook]
@@ -58,6 +61,39 @@ def test_no_two_words_of_the_glossary_share_a_page():
 )
 def test_a_docstring_becomes_restructured_text(plain, made):
     assert convert(plain) == made
+
+
+class Recorded:
+    """A module of a tracker that is not installed: whatever is called or entered is there, and counted."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name):
+        self.calls.append(name)
+        return self
+
+    def __call__(self, *_given, **_named):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        return None
+
+
+@pytest.mark.parametrize(("tracker", "called"), [("mlflow", {"log_metrics", "log_metric", "log_text"}), ("wandb", {"init", "log", "save"})])
+def test_the_examples_for_trackers_run(tracker, called, tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "profilers_and_trackers.md").read_text(encoding="utf-8")
+    code = next(each for each in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if f"import {tracker}" in each)
+    monkeypatch.chdir(tmp_path)
+    Plan(build("two_layer"), "all:8", "batch:all", hardware="TPU v5e 2x4").save("my.plan.json")
+    monkeypatch.setattr(Plan, "run", lambda *_given, **_named: Measurement("cpu", 8, 1, 0.1, (2e-3, 3e-3), (), (), {}, 0))
+    recorded = Recorded()
+    monkeypatch.setitem(sys.modules, tracker, recorded)
+    exec(code, {})
+    assert called <= set(recorded.calls)
 
 
 def test_every_link_of_the_site_to_itself_leads_somewhere(site):

@@ -2,7 +2,8 @@
 
 Predicted, compiled and measured stand beside each other as processes: of a plan without a pipeline one for the device, with a thread for
 computation and one for each set of mesh axes that something is sent over; of a pipeline one for each stage, with its tasks above. Format:
-"Trace Event Format", Google, 2016: complete events `X` with microseconds `ts` and `dur`, names by metadata events `M`, what overlaps as `b` and `e`, counters `C`.
+"Trace Event Format", Google, 2016: complete events `X` with microseconds `ts` and `dur`, names by metadata events `M`, what overlaps as `b`
+and `e`, counters `C`.
 """
 
 import json
