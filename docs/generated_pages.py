@@ -1,17 +1,13 @@
 """Pages of the site that are written from the package itself: lessons and notebooks, a page for each word of the glossary, the commands."""
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from workbench.cli.parser import make_parser
 from workbench.widgets.glossary.glossary import GROUPS, Term
+from workbench.widgets.glossary.lessons import COURSES, LESSON_OF, page_name
 
-COURSES: dict[str, tuple[str, ...]] = {
-    "Layouts": ("one_product",),
-}
-"""The lessons, by course, in the order in which they build on each other."""
 NOTEBOOKS = {"01": "01_layouts", "02": "02_pipeline", "03": "03_gspmd", "04": "04_many_models", "05": "05_search"}
 
 
@@ -20,18 +16,9 @@ def write_pages(root: Path) -> None:
     docs = root / "docs"
     _fill(docs / "lessons", {**_copies(root / "lessons", "*/lesson.md", "*/exercise.json"), "index.md": _courses_page(root)})
     _fill(docs / "notebooks", _copies(root / "notebooks", "*.ipynb"))
-    terms = {f"{slug(term.name)}.md": _term_page(term, group) for group, terms in GROUPS for term in terms}
+    terms = {f"{page_name(term.name)}.md": _term_page(term, group) for group, terms in GROUPS for term in terms}
     _fill(docs / "glossary", {**terms, "index.md": _glossary_page()})
     _write(docs / "reference" / "command_line.md", _commands_page())
-
-
-def slug(name: str) -> str:
-    """A term's name as the name of its page.
-
-    >>> slug("Round (priority)"), slug("1 As the result is")
-    ('round_priority', '1_as_the_result_is')
-    """
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 def _copies(source: Path, *patterns: str) -> dict[str, str]:
@@ -78,6 +65,8 @@ def _term_page(term: Term, group: str) -> str:
             "",
             f"See it at work in the notebook [{NOTEBOOKS[term.number]}](../notebooks/{NOTEBOOKS[term.number]}.ipynb), “{term.notebook}”.",
         ]
+    if lesson := LESSON_OF.get(term.name):
+        lines += ["", f"A lesson begins with it: [](../lessons/{lesson}/lesson.md)."]
     if term.link:
         lines += ["", f"Read on: <{term.link}>"]
     return "\n".join(lines) + "\n"
@@ -87,8 +76,8 @@ def _glossary_page() -> str:
     lines = ["# Glossary", "", "The words on the board, one sentence each; each is a page that can be linked to."]
     for group, terms in GROUPS:
         lines += ["", f"## {group}", ""]
-        lines += [f"[{each.name}]({slug(each.name)}.md)\n: {each.says}\n" for each in terms]
-    pages = [slug(each.name) for _, terms in GROUPS for each in terms]
+        lines += [f"[{each.name}]({page_name(each.name)}.md)\n: {each.says}\n" for each in terms]
+    pages = [page_name(each.name) for _, terms in GROUPS for each in terms]
     return "\n".join([*lines, "", "```{toctree}", ":hidden:", "", *pages, "```", ""])
 
 

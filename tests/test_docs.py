@@ -9,13 +9,13 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
 
-from generated_pages import COURSES, slug
 from plain_docstrings import convert
 
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.widgets.glossary.glossary import GROUPS
+from workbench.widgets.glossary.lessons import COURSES, LESSON_OF, page_name
 
 pytestmark = [pytest.mark.compile, pytest.mark.notebook]
 
@@ -34,7 +34,7 @@ def site(tmp_path_factory) -> Path:
 
 def test_every_lesson_notebook_and_word_has_a_page(site):
     lessons = [f"lessons/{name}/lesson" for names in COURSES.values() for name in names]
-    words = [f"glossary/{slug(term.name)}" for _, terms in GROUPS for term in terms]
+    words = [f"glossary/{page_name(term.name)}" for _, terms in GROUPS for term in terms]
     notebooks = [f"notebooks/{each.stem}" for each in (ROOT / "notebooks").glob("*.ipynb")]
     for page in (*lessons, *words, *notebooks, "index", "reference/python", "reference/command_line", "reference/gallery"):
         assert (site / f"{page}.html").exists(), page
@@ -46,8 +46,17 @@ def test_the_cells_of_lessons_ran_and_their_outputs_are_shown(site):
     assert "Not yet:" in page
 
 
+def test_every_lesson_is_in_a_course_under_its_title():
+    titles = {name: title for lessons in COURSES.values() for name, title in lessons.items()}
+    texts = {each.parent.name: each.read_text(encoding="utf-8") for each in (ROOT / "lessons").glob("*/lesson.md")}
+    headings = {name: re.search(r"^# (.+)$", text, re.MULTILINE)[1] for name, text in texts.items()}
+    assert titles == headings
+    assert set(LESSON_OF.values()) <= set(titles)
+    assert set(LESSON_OF) <= {term.name for _, terms in GROUPS for term in terms}
+
+
 def test_no_two_words_of_the_glossary_share_a_page():
-    slugs = [slug(term.name) for _, terms in GROUPS for term in terms]
+    slugs = [page_name(term.name) for _, terms in GROUPS for term in terms]
     assert len(set(slugs)) == len(slugs)
 
 

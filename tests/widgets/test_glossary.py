@@ -11,6 +11,8 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS, KEYS, glossary_state
+from workbench.widgets.glossary.lessons import DOCS_VARIABLE, lesson_of, page_of
+from workbench.widgets.tabs.question_answers import WORDS
 
 TERMS = [term for _, terms in GROUPS for term in terms]
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -23,6 +25,23 @@ def test_a_term_is_said_in_a_sentence_or_two_and_can_be_read_about(term):
     assert re.fullmatch(r"https://[\w./-]+", term.link)
     assert term.on
     assert all(label == label.lower() for label in term.on)
+
+
+def test_what_a_why_is_about_is_in_the_glossary():
+    assert {word for words in WORDS.values() for word in words} <= {term.name for term in TERMS}
+
+
+def test_a_word_leads_to_its_page_where_the_site_is_known(monkeypatch):
+    monkeypatch.delenv(DOCS_VARIABLE, raising=False)
+    assert (page_of("Mesh"), lesson_of("Mesh")["link"], lesson_of("Padding")) == ("", "", None)
+    monkeypatch.setenv(DOCS_VARIABLE, "https://example.org/docs/")
+    assert page_of("Round (priority)") == "https://example.org/docs/glossary/round_priority.html"
+    assert lesson_of("Mesh") == {
+        "title": "One product on two devices",
+        "link": "https://example.org/docs/lessons/one_product/lesson.html",
+    }
+    monkeypatch.setenv(DOCS_VARIABLE, "javascript:alert(1)")
+    assert page_of("Mesh") == ""
 
 
 def test_no_label_has_two_meanings():

@@ -7,6 +7,7 @@ from typing import Any
 from workbench.widgets.glossary.annotations import ANNOTATIONS
 from workbench.widgets.glossary.finding import FINDING
 from workbench.widgets.glossary.fleet import FLEETS
+from workbench.widgets.glossary.lessons import lesson_of, page_of
 from workbench.widgets.glossary.pipeline import PIPELINES
 from workbench.widgets.glossary.tiers import TIERS
 
@@ -307,4 +308,13 @@ def glossary_state() -> dict[str, Any]:
 
 
 def _term_state(term: Term) -> dict[str, Any]:
-    return {"name": term.name, "says": term.says, "link": term.link, "on": list(term.on), "notebook": term.notebook, "number": term.number}
+    return {
+        "name": term.name,
+        "says": term.says,
+        "link": term.link,
+        "on": list(term.on),
+        "notebook": term.notebook,
+        "number": term.number,
+        "page": page_of(term.name),
+        "lesson": lesson_of(term.name),
+    }

@@ -22,11 +22,26 @@ function explained(term) {
     h(
       "p",
       { class: "sources" },
+      term.lesson && drawLesson(term.lesson),
       term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `“${term.notebook}”`)),
-      h("a", { href: term.link, target: "_blank", rel: "noopener noreferrer", title: term.link }, "Read more ↗"),
+      term.page && drawLink(term.page, "In the docs ↗"),
+      drawLink(term.link, "Read more ↗"),
     ),
   ];
 }
+
+/**
+ * @param {string} address
+ * @param {string} text
+ * @returns {HTMLElement}
+ */
+const drawLink = (address, text) => h("a", { href: address, target: "_blank", rel: "noopener noreferrer", title: address }, text);
+
+/**
+ * @param {{ title: string; link: string }} lesson
+ * @returns {HTMLElement}
+ */
+const drawLesson = ({ title, link }) => h("span", {}, "Lesson ", link ? drawLink(link, `“${title}” ↗`) : h("i", {}, `“${title}”`));
 
 /**
  * A label that has a meaning to tell is a button; the dotted line under it says so.

@@ -2,6 +2,7 @@
 // "Why?": a number is asked, Python answers with what it is made of; the answer stays beside the question and follows every edit.
 
 import { all, h, painter, withCode } from "./dom.js";
+import { termLabel } from "./help.js";
 import { patchBlocks } from "./tables.js";
 /** @import { AskedCell } from "./types/table_cells.d.ts" */
 /** @import { Because } from "./types/states.d.ts" */
@@ -57,6 +58,7 @@ export function drawAsked(wb, cell) {
 /** @param {Wb} wb */
 export function whySection(wb) {
   const title = h("h2", { tabIndex: -1 }), lead = h("div", { class: "lead" }), blocks = h("div", { class: "answer" });
+  const words = h("p", { class: "words muted", hidden: true });
   const shut = () => {
     const asker = wb.asker;
     wb.asker = null;
@@ -80,7 +82,7 @@ export function whySection(wb) {
       },
     },
     h("header", {}, title, close),
-    h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "The answer" }, lead, blocks),
+    h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "The answer" }, lead, blocks, words),
   );
   // Beside the question, and on the screen: the card may be longer than the window.
   const place = () => {
@@ -104,6 +106,8 @@ export function whySection(wb) {
     title.textContent = why.title;
     lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
     patchBlocks(wb, blocks, why.blocks);
+    words.hidden = !why.words.length;
+    words.replaceChildren("What the words mean: ", ...why.words.flatMap((word, place) => [place ? ", " : "", termLabel(wb, word)]));
     if (isNew) {
       place();
       if (wb.asker) title.focus({ preventScroll: true });

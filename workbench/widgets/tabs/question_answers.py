@@ -56,7 +56,27 @@ def why(
         found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, background)
     else:
         found = None
-    return found and {"of": of, "title": found[0], "lead": list(found[1]), "blocks": list(found[2])}
+    return found and {"of": of, "title": found[0], "lead": list(found[1]), "blocks": list(found[2]), "words": _words(kind, name)}
+
+
+WORDS = {
+    "memory": ("Memory per device", "Role", "Recomputation"),
+    "sent": ("Sent per device", "Payload", "Collective"),
+    "flops": ("FLOP per device", "Duplication"),
+    "duplication": ("Duplication", "Mesh"),
+    "predicted": ("Predicted step", "Exposed and hidden communication", "Bubble"),
+    "mfu": ("MFU", "Predicted step"),
+    "measured": ("Measured", "Predicted, compiled, measured"),
+    "collective": ("Collective", "Payload", "Partial sum (unreduced)"),
+    "axis": ("Propagation", "Conflict", "Override and constraint"),
+    "tensor": ("Per device", "Sharding"),
+    "value": ("Propagation", "Sharding"),
+}
+"""By what is asked, the terms of the glossary that the answer is about."""
+
+
+def _words(kind: str, name: str) -> list[str]:
+    return list(WORDS[name if kind == "figure" else kind])
 
 
 Answer = tuple[str, Iterable[str], Iterable[Block]]

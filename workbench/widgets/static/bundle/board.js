@@ -1857,14 +1857,16 @@ function explained(term) {
     h("p", {}, ...withCode(term.says)),
     h("p", {
       class: "sources"
-    }, term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `\u201C${term.notebook}\u201D`)), h("a", {
-      href: term.link,
-      target: "_blank",
-      rel: "noopener noreferrer",
-      title: term.link
-    }, "Read more \u2197"))
+    }, term.lesson && drawLesson(term.lesson), term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `\u201C${term.notebook}\u201D`)), term.page && drawLink(term.page, "In the docs \u2197"), drawLink(term.link, "Read more \u2197"))
   ];
 }
+var drawLink = (address, text) => h("a", {
+  href: address,
+  target: "_blank",
+  rel: "noopener noreferrer",
+  title: address
+}, text);
+var drawLesson = ({ title, link }) => h("span", {}, "Lesson ", link ? drawLink(link, `\u201C${title}\u201D \u2197`) : h("i", {}, `\u201C${title}\u201D`));
 function termLabel(wb, text, key = text) {
   const term = TERMS.get(key.toLowerCase());
   if (!term) return text;
@@ -5203,6 +5205,10 @@ function whySection(wb) {
   }), blocks = h("div", {
     class: "answer"
   });
+  const words = h("p", {
+    class: "words muted",
+    hidden: true
+  });
   const shut = () => {
     const asker = wb.asker;
     wb.asker = null;
@@ -5239,7 +5245,7 @@ function whySection(wb) {
     tabIndex: 0,
     role: "group",
     ariaLabel: "The answer"
-  }, lead, blocks));
+  }, lead, blocks, words));
   const place = () => {
     const card = wb.card.getBoundingClientRect();
     const at = wb.asker?.focus?.isConnected ? wb.asker.focus.getBoundingClientRect() : null;
@@ -5258,6 +5264,11 @@ function whySection(wb) {
     title.textContent = why.title;
     lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
     patchBlocks(wb, blocks, why.blocks);
+    words.hidden = !why.words.length;
+    words.replaceChildren("What the words mean: ", ...why.words.flatMap((word, place2) => [
+      place2 ? ", " : "",
+      termLabel(wb, word)
+    ]));
     if (isNew) {
       place();
       if (wb.asker) title.focus({

@@ -258,6 +258,8 @@ export interface Because {
   title: string;
   lead: string[];
   blocks: Block[];
+  /** Terms of the glossary that it is about. */
+  words: string[];
 }
 /** Which stage of a pipeline the tabs are about. */
 export interface StagesState {
@@ -346,6 +348,9 @@ export interface Term {
   on: string[];
   notebook: string;
   number: string;
+  /** Its page of the documentation site; empty where that is not known. */
+  page: string;
+  lesson: { title: string; link: string } | null;
 }
 export interface Glossary {
   groups: { title: string; terms: Term[] }[];

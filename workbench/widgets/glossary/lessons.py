@@ -1,0 +1,47 @@
+"""The lessons, by course, and which of them teaches a word of the board; where the documentation site is, for links to both."""
+
+import os
+import re
+
+COURSES: dict[str, dict[str, str]] = {
+    "Layouts": {"one_product": "One product on two devices"},
+}
+"""The folder of each lesson and its title, in the order in which lessons build on each other."""
+LESSON_OF: dict[str, str] = {
+    "Mesh": "one_product",
+    "Named dimension": "one_product",
+    "Duplication": "one_product",
+    "Partial sum (unreduced)": "one_product",
+}
+"""By the name of a term, the lesson that begins with it."""
+DOCS_VARIABLE = "WORKBENCH_DOCS"
+"""The environment variable that says where the documentation site is: `https://example.org/workbench`. Without it nothing links there."""
+
+
+def docs_address() -> str:
+    """The address of the documentation site, without a slash at its end; empty where none is known."""
+    found = os.environ.get(DOCS_VARIABLE, "").strip().rstrip("/")
+    return found if found.startswith(("https://", "http://")) else ""
+
+
+def page_name(term: str) -> str:
+    """A term's name as the name of its page of the site.
+
+    >>> page_name("Round (priority)"), page_name("1 Stays")
+    ('round_priority', '1_stays')
+    """
+    return re.sub(r"[^a-z0-9]+", "_", term.lower()).strip("_")
+
+
+def page_of(term: str) -> str:
+    """The address of a term's page; empty where the site is not known."""
+    return f"{docs_address()}/glossary/{page_name(term)}.html" if docs_address() else ""
+
+
+def lesson_of(term: str) -> dict[str, str] | None:
+    """The lesson that teaches a term: its title, and its address where the site is known; `None` where there is none."""
+    name = LESSON_OF.get(term)
+    if name is None:
+        return None
+    title = next(lessons[name] for lessons in COURSES.values() if name in lessons)
+    return {"title": title, "link": f"{docs_address()}/lessons/{name}/lesson.html" if docs_address() else ""}
