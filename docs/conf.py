@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["WORKBENCH_RECORD_MOVES"] = "2"  # boards of cells are alive on the site, without a kernel
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))  # the kernels that run the lessons
 
 from generated_pages import write_pages
@@ -28,6 +29,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "plain_docstrings",
+    "recorded_boards",
 ]
 exclude_patterns = ["deploy", "**/answers.json", "Thumbs.db"]
 
@@ -53,6 +55,8 @@ intersphinx_mapping = (
     if os.environ.get("WORKBENCH_DOCS_ONLINE")
     else {}
 )
+
+nb_mime_priority_overrides = [("html", "text/html", 0)]
 
 # Looks.
 html_theme = "sphinx_book_theme"

@@ -17,6 +17,14 @@ def module_text() -> str:
     return f"const GIVEN = {json.dumps(given)};\n{_text('board.js')}"
 
 
+@cache
+def recorded_script() -> str:
+    """A script for a page of recordings (`recorded/`), which needs no server: it shows the one of each element `.recorded-board`."""
+    given = {"style": _text("board.css"), "glossary": glossary_state()}
+    code = _text("recorded.js")
+    return f"(() => {{\nconst GIVEN = {json.dumps(given)};\n{code[: code.rindex('export {')]}\n}})();\n"
+
+
 PARTS = ("board", "table", "live")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from workbench.app.notebook.board_snapshot import snapshot_html
 from workbench.app.notebook.cell_base import BoardCell
@@ -11,7 +12,7 @@ from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.errors import WorkbenchError
-from workbench.exercises import Exercise
+from workbench.exercises import Exercise, PlanQuestion
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
@@ -20,6 +21,8 @@ from workbench.session import kernel_plans
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import notebook_host
+from workbench.widgets.recorded.record_board import record_board
+from workbench.widgets.recorded.recorded_page import recorded_element, recorded_moves
 from workbench.widgets.run.runner import Runner
 
 _QUEUE = JobQueue()  # of all boards of this kernel
@@ -35,13 +38,14 @@ def loop_defer(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None]]
     return defer
 
 
-def _first_plan(plan: Plan | None, exercise: Exercise | None) -> Plan:
-    """The plan that is given, else the first of the exercise. Raises `WorkbenchError` where there is neither."""
+def _first_plan(plan: Plan | None, exercise: Exercise | None, question: str) -> Plan:
+    """The plan that is given, else the one that the question starts from, or the first one. Raises `WorkbenchError` where there is none."""
     if plan is not None:
         return plan
     if exercise is None:
         raise WorkbenchError("A board shows a plan, and none is given.", ["give it a plan", "give it an exercise"])
-    return exercise.first_plan
+    asked = exercise[question] if question else None
+    return asked.plan if isinstance(asked, PlanQuestion) else exercise.first_plan
 
 
 class Workbench(BoardCell):
@@ -54,8 +58,9 @@ class Workbench(BoardCell):
         bench.compiled       # of the last compilation
 
     `runner` runs and compiles plans; by default the engine does, in worker processes: one run at a time for all boards of this kernel.
-    Without a kernel, a static picture is shown. With an `exercise` its questions are above the board, and the plan may be left out: it is
-    then the first that a question starts from. `theme` is `auto`, `light` or `dark`; `tour` shows a first visitor around.
+    Without a kernel, a static picture is shown. With an `exercise` its questions are above the board, beginning with the `question` that
+    is named, and the plan may be left out: it is then the one that the question starts from. `theme` is `auto`, `light` or `dark`; `tour`
+    shows a first visitor around.
     """
 
     def __init__(
@@ -65,11 +70,13 @@ class Workbench(BoardCell):
         theme: str = "auto",
         tour: bool = False,
         exercise: Exercise | None = None,
+        question: str = "",
     ) -> None:
         super().__init__(theme, tour=tour, when_shown=self._begin_settling)
-        self.session = plan if isinstance(plan, Session) else Session(_first_plan(plan, exercise))
+        self.session = plan if isinstance(plan, Session) else Session(_first_plan(plan, exercise, question))
+        self._asked = exercise, question
         runner = runner or QueuedRunner(WorkerRunner(), _QUEUE)
-        self._board = Board(self.session, self._show, runner=runner, host=notebook_host(exercise))
+        self._board = Board(self.session, self._show, runner=runner, host=notebook_host(exercise, question))
         kernel_plans.boards.add(self)
         self.observe(lambda change: self._board.answer(change["new"]), "gesture")
 
@@ -104,6 +111,14 @@ class Workbench(BoardCell):
             defer = loop_defer(asyncio.get_running_loop())
             self._board.begin_settling(EnginePartitioner(), defer)
             self._board.begin_compiling(defer)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """In the build of a documentation site, where no kernel will answer, a recording; else the board."""
+        moves = recorded_moves()
+        if not moves:
+            return super()._repr_mimebundle_(**kwargs)
+        recording = record_board(self.plan, moves, *self._asked)
+        return {"text/html": recorded_element(recording, ["run this cell in a notebook"]), "text/plain": repr(self)}, {}
 
     def _picture(self) -> str:
         return snapshot_html(self.board, self._board.whole_table())

@@ -67,7 +67,7 @@ class Board:
         self.session, self._host = session, host or Host()
         self._history, self._files = HistoryPanel(session), Files(session, self._host, self._measured)
         self._recipes, self._shared = RecipesPanel(session), shared_states(session)
-        self._exercise = ExercisePanel(session, self._host.exercise, self._later, lambda: self._show("board"))
+        self._exercise = ExercisePanel(session, self._host, self._later, lambda: self._show("board"))
         self._publisher = Publisher(publish, {"board": self.state, "table": self._table, "live": self._live})
         self._show = self._publisher.show
         self._sight, self._figures, self._answers = Sight(session), FigureHistory(), Answers()

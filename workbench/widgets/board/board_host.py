@@ -31,9 +31,9 @@ class _Folder:
         return path.name
 
 
-def notebook_host(exercise: Exercise | None = None) -> "Host":
+def notebook_host(exercise: Exercise | None = None, question: str = "") -> "Host":
     """The host of a notebook: there is no URL to send, and files are saved beside it."""
-    return Host(save=_Folder().save, exercise=exercise)
+    return Host(save=_Folder().save, exercise=exercise, question=question)
 
 
 def file_name(name: str, ending: str) -> str:
@@ -64,7 +64,7 @@ class Host:
     - `allow`: modules whose programs a file that is opened may name (`documents.read_allowed`).
     - `downloaded`: called with the plan that the browser downloads;
     - `ran`: called with each run that this board has finished;
-    - `exercise`: what is to be answered on the board.
+    - `exercise`: what is to be answered on the board, and the `question` that is looked at first.
     """
 
     save: Callable[[Plan], str] | None = None
@@ -76,3 +76,4 @@ class Host:
     downloaded: Callable[[Plan], None] = _nobody
     ran: Callable[[RunProgress], None] = _nobody
     exercise: Exercise | None = None
+    question: str = ""

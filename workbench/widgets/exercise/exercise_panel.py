@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
-from workbench.exercises import ChoiceQuestion, Exercise, Goal, NumberQuestion, PlanQuestion, Verdict
+from workbench.exercises import ChoiceQuestion, Goal, NumberQuestion, PlanQuestion, Verdict
 from workbench.exercises.parse_questions import Question
 from workbench.exercises.question_text import answer_words, change_words
 from workbench.exercises.verdict import refusal
@@ -16,6 +16,7 @@ from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
+from workbench.widgets.board.board_host import Host
 from workbench.widgets.deferring import Defer
 from workbench.widgets.gestures.exercise_answers import AnswerGesture, QuestionGesture, StartQuestionGesture
 from workbench.widgets.gestures.gesture_handlers import Handlers, on
@@ -37,10 +38,12 @@ class _Attempts:
 class ExercisePanel:
     """One exercise on one board; without an exercise it shows nothing. `defer` moves work to the board's thread, `show()` publishes it."""
 
-    def __init__(self, session: Session, exercise: Exercise | None, defer: Defer, show: Callable[[], None]) -> None:
+    def __init__(self, session: Session, host: Host, defer: Defer, show: Callable[[], None]) -> None:
+        """Raises `DocumentError` for a question that the exercise does not have."""
+        exercise = host.exercise
         self._session, self._exercise, self._defer, self._show = session, exercise, defer, show
         self._attempts = {each.name: _Attempts() for each in exercise.questions} if exercise else {}
-        self._name = exercise.questions[0].name if exercise else ""
+        self._name = "" if exercise is None else exercise[host.question].name if host.question else exercise.questions[0].name
         self._checking = ""
 
     def handlers(self) -> Handlers:

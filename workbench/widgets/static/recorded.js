@@ -1,0 +1,191 @@
+// @ts-check
+// A board without Python: every state that a few drops reach was written down (`recorded/record_board.py`), and is looked up here. What lies
+// outside says so, and where a live board is.
+
+import main from "./main.js";
+/** @import { Gesture, Listener, Model, Sent } from "./types/board_context.d.ts" */
+
+/** @typedef {Record<string, number>} Kept the entries of a part, by their numbers in the pool */
+/** @typedef {{ board: Kept; live: Kept; drops: Record<string, number>; refused: boolean; verdict: number; tables: Record<string, Kept>;
+ *   whys: Record<string, number> }} State */
+/** @typedef {{ states: State[]; pool: unknown[] }} Recording */
+/** @typedef {{ state: number; tab: string; why: string; selected: string; checked: boolean; refusal: object | null }} Sight */
+
+const OUTSIDE = "This board is a recording, and that is not in it.";
+
+/**
+ * @param {Recording} recording
+ * @returns {(number: number) => any}
+ */
+function reader({ pool }) {
+  /** @type {Map<number, unknown>} */
+  const known = new Map();
+  /** @param {any} value */
+  const whole = (value) => (value && typeof value === "object" && "$" in value ? read(value.$) : value);
+  /** @param {number} number */
+  const read = (number) => {
+    if (!known.has(number)) {
+      const kept = /** @type {any} */ (pool[number]);
+      const made = Array.isArray(kept)
+        ? kept.map(whole)
+        : kept && typeof kept === "object"
+        ? Object.fromEntries(Object.entries(kept).map(([key, each]) => [key, whole(each)]))
+        : kept;
+      known.set(number, made);
+    }
+    return known.get(number);
+  };
+  return read;
+}
+
+/**
+ * The model of a recording, which answers gestures as Python did.
+ * @param {Recording} recording
+ * @param {{ ways?: string[]; theme?: () => string }} [given]
+ * @returns {Model & { dress(): void }}
+ */
+export function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
+  const read = reader(recording);
+  /** @param {Kept} part */
+  const assembled = (part) => Object.fromEntries(Object.entries(part).map(([key, number]) => [key, read(number)]));
+  /** @type {Record<string, Set<Listener>>} */
+  const heard = {};
+  /** @type {Sight} */
+  let now = { state: 0, tab: Object.keys(recording.states[0].tables)[0], why: "", selected: "", checked: false, refusal: null };
+  const before = /** @type {Sight[]} */ ([]), undone = /** @type {Sight[]} */ ([]);
+  let answer = { view: "", seq: 0 };
+  /** @type {Gesture | null} */
+  let given = null;
+
+  /** @param {Sight} next */
+  const go = (next) => {
+    before.push(now);
+    undone.length = 0;
+    now = next;
+  };
+  /** @param {Gesture} gesture */
+  const drop = (gesture) => {
+    const place = recording.states[now.state].drops[`${gesture.dim}|${gesture.source}|${gesture.target}`];
+    if (place === undefined || gesture.add) return refuse(gesture);
+    const found = recording.states[place];
+    if (found.refused) now.refusal = read(found.board.refusal);
+    else go({ ...now, state: place, why: "", checked: false });
+  };
+  /** @param {Gesture} gesture */
+  const refuse = (gesture) => {
+    now.refusal = { zone: gesture.target ?? gesture.zone ?? "tools", message: OUTSIDE, ways_out: ways };
+  };
+  /** @type {Record<string, (gesture: Gesture) => void>} */
+  const answers = {
+    drop,
+    undo: () => {
+      const last = before.pop();
+      if (last) undone.push(now);
+      now = { ...(last ?? now), refusal: null };
+    },
+    redo: () => {
+      const next = undone.pop();
+      if (next) before.push(now);
+      now = next ?? now;
+    },
+    open: (gesture) => {
+      if (String(gesture.tab) in recording.states[now.state].tables) now.tab = String(gesture.tab);
+      else refuse(gesture);
+    },
+    why: (gesture) => {
+      const of = String(gesture.of ?? "");
+      if (!of || of in recording.states[now.state].whys) now.why = of;
+      else refuse(gesture);
+    },
+    select: (gesture) => {
+      now.selected = now.selected === gesture.path ? "" : String(gesture.path);
+    },
+    answer_question: (gesture) => {
+      now.checked = read(recording.states[now.state].verdict) !== null;
+      if (!now.checked) refuse(gesture);
+    },
+    start_question: () => go({ ...now, state: 0, why: "", checked: false }),
+    ...Object.fromEntries(["refresh", "dismiss", "take"].map((verb) => [verb, () => {}])),
+  };
+  const parts = {
+    board() {
+      const { board, verdict } = recording.states[now.state];
+      const shown = assembled(board);
+      const edit = before.length ? String(shown.said || "the drop") : null;
+      return {
+        ...shown,
+        undo: edit && `Undo ${edit}`,
+        redo: undone.length ? "Redo" : null,
+        refusal: now.refusal,
+        said: now.refusal ? OUTSIDE : shown.said,
+        selected: now.selected,
+        taken: null,
+        tabs: shown.tabs.map((/** @type {{ key: string }} */ tab) => ({ ...tab, open: tab.key === now.tab })),
+        exercise: shown.exercise && { ...shown.exercise, verdict: now.checked ? read(verdict) : null },
+        answer,
+        told: 0,
+        follows: false,
+      };
+    },
+    table() {
+      const { tables, whys } = recording.states[now.state];
+      return { ...assembled(tables[now.tab]), why: now.why ? read(whys[now.why]) : null, seq: answer.seq, told: 0 };
+    },
+    live: () => ({ ...assembled(recording.states[now.state].live), can_run: false, told: 0 }),
+  };
+  /** @param {string} name */
+  const fire = (name) => {
+    for (const listener of [...(heard[`change:${name}`] ?? [])]) listener();
+  };
+  /** @param {Sent} gesture */
+  const hear = (gesture) => {
+    if (gesture.ahead || gesture.again) return;
+    now = { ...now, refusal: null };
+    (answers[gesture.verb] ?? refuse)(gesture);
+    answer = { view: gesture.view, seq: gesture.seq };
+    for (const name of Object.keys(parts)) fire(name);
+  };
+  return {
+    get: (name) => (name in parts ? parts[/** @type {keyof typeof parts} */ (name)]() : name === "theme" ? theme() : undefined),
+    set: (name, value) => {
+      if (name === "gesture") given = /** @type {Gesture} */ (value);
+    },
+    save_changes: () => {
+      const gesture = given;
+      given = null;
+      if (gesture) setTimeout(() => hear(/** @type {Sent} */ (gesture)), 0); // as from elsewhere: the sender is done first
+    },
+    on: (event, listener) => void (heard[event] ??= new Set()).add(listener),
+    off: (event, listener) => void heard[event]?.delete(listener),
+    dress: () => fire("theme"),
+  };
+}
+
+/**
+ * The text of a recording, gzipped in base64.
+ * @param {string} packed
+ * @returns {Promise<Recording>}
+ */
+async function unpack(packed) {
+  const bytes = Uint8Array.from(atob(packed.trim()), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+/**
+ * Shows the recording of an element: its own script has it, its `data-ways` the ways to a live board.
+ * @param {HTMLElement} element
+ */
+async function show(element) {
+  const packed = element.querySelector("script")?.textContent ?? "";
+  const theme = () => document.documentElement.dataset.theme ?? "auto"; // as the page's own switch says
+  const model = recordedModel(await unpack(packed), { ways: element.dataset.ways?.split("|") ?? [], theme });
+  const place = document.createElement("div");
+  const inside = element.attachShadow({ mode: "open" }); // the page's styles are not the board's
+  inside.append(place);
+  main.render({ model, el: place });
+  new MutationObserver(() => model.dress()).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+}
+
+const page = /** @type {Document | undefined} */ (globalThis.document);
+for (const each of page?.querySelectorAll?.(".recorded-board") ?? []) show(/** @type {HTMLElement} */ (each));
