@@ -1,7 +1,7 @@
 """Recorded boards: what a lesson's page weighs, and when a browser without a network has painted it from a file.
 
-Of each lesson the page of its first board, two drops deep, with the script that all share: `gzip_kb` of the largest, `first_paint_ms` of the
-slowest (First Contentful Paint in headless Chromium, the median of five loads), `board_ms` when its chips are there.
+Of each lesson the page of its first board, two drops deep, with the script that all share: `gzip_kb` of the largest, `first_paint_ms` of
+the slowest (First Contentful Paint in headless Chromium, the median of five loads), `board_ms` when its chips are there.
 
     python benchmarks/recorded.py [--quick] [--json]
 """
@@ -43,7 +43,7 @@ def paint(browser: Browser, file: Path) -> tuple[float, float]:
     page.goto(file.as_uri())
     page.locator(".chip").first.wait_for()
     shown = (time.perf_counter() - start) * 1e3
-    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    painted = page.wait_for_function("performance.getEntriesByName('first-contentful-paint')[0]?.startTime").json_value()
     context.close()
     return float(painted), shown
 
