@@ -1,7 +1,7 @@
 """The cache of keys and values: what a decoder keeps of the tokens it has seen, so that a new one is computed alone.
 
     key, value   [layers, batch, context, heads, d_head]      a token's row is written at its position, in place
-    key_scale    [layers, batch, context, heads]              where the cache is int8 or float8: one for each token and head
+    key_scale    [layers, batch, context, heads]              where the cache is int8, int4 or float8: one for each token and head
     length       int32[]                                      how many positions are filled; all sequences of a batch are equally long
 
 A cache is a dictionary of arrays without `layers` where layers are not scanned. In einsum strings: b batch, s seq (of queries), t context,
@@ -18,9 +18,9 @@ from workbench.models.layers.decoder_blocks import mark
 from workbench.models.layers.quantized_weights import quantize
 from workbench.tracing import fused_kernel
 
-CACHES = ("bfloat16", "float32", "int8", "float8_e4m3fn")
+CACHES = ("bfloat16", "float32", "int8", "int4", "float8_e4m3fn")
 """Types in which a cache may be kept."""
-SCALED = ("int8", "float8_e4m3fn")
+SCALED = ("int8", "int4", "float8_e4m3fn")
 """Those of them that have scales."""
 SCALE_TYPE = jnp.bfloat16
 """Of a token's row: what it rounds off is made up for by the values, which are divided by the rounded scale."""
