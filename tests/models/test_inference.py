@@ -154,7 +154,7 @@ def test_a_full_cache_has_its_last_token_replaced():
     cache = decoder_inference.make_cache(config, scan=False) | {"length": jnp.int32(4)}
     after, _ = decoder_inference.decode(params, cache, {"tokens": jnp.array([5, 6])}, config.architecture)
     assert int(after["length"]) == 4
-    written = np.abs(after["layers"][0]["key"]).sum((0, 2, 3)) > 0
+    written = np.abs(after["layers"][0]["key"]).sum((1, 2, 3)) > 0
     assert list(written) == [False, False, False, True]
 
 
@@ -195,5 +195,5 @@ def test_the_layouts_of_the_training_model_carry_over():
     """Rules by name: those of Megatron's layout of a training step lay out the cache with the heads it belongs to."""
     report = Plan(build("decoder_decode"), "data:2 model:4", "batch:data; d_ff:model; kv_heads:model").report()
     held = {each.tensor.path: each.local_shape for each in report.arguments}
-    assert held["cache/layers/key"] == (2, 8, 64, 1, 8)
+    assert held["cache/layers/key"] == (2, 64, 1, 8, 8)
     assert {each.kind for each in report.collectives} == {"all-reduce"}

@@ -21,7 +21,7 @@ Inference of two of them, `decoder_prefill` and `decoder_decode`, `mixture_prefi
 
 >>> program = build("decoder_decode", preset="llama3-8b", batch=32, context=8192, weights="int8", cache="int8")
 >>> [str(each) for each in program.arguments if each.path == "cache/layers/key"]
-['cache/layers/key: int8[layers=32, batch=32, context=8192, kv_heads=8, d_head=128]']
+['cache/layers/key: int8[layers=32, context=8192, kv_heads=8, batch=32, d_head=128]']
 
 Dimensions have the same names in all of them, so that a layout's rule means the same:
 

@@ -33,7 +33,7 @@ from workbench.models.layers.kv_cache import (
 )
 from workbench.models.layers.quantized_weights import multiply, quantize_weights, quantized_dims
 
-ROWS = dict.fromkeys(("key", "value"), "batch context kv_heads d_head")
+ROWS = dict.fromkeys(("key", "value"), "context kv_heads batch d_head")
 """What a layer caches, and its dimensions."""
 
 
@@ -103,7 +103,7 @@ def make_params(key: Any, config: DecoderInferenceConfig, *, scan: bool) -> Para
 
 def make_cache(config: DecoderInferenceConfig, *, scan: bool, key: Any = None) -> Cache:
     """An empty cache; with a `key`, random tokens up to the end of the prompt, one place left free."""
-    shape = config.batch, config.cache_length, config.kv_heads, config.d_head
+    shape = config.cache_length, config.kv_heads, config.batch, config.d_head
     make: Callable[..., Cache] = partial(empty_cache, dtype=config.cache) if key is None else partial(random_cache, key, dtype=config.cache)
     length = 0 if key is None else min(config.seq, config.cache_length - 1)
     rows = dict.fromkeys(ROWS, (config.layers, *shape) if scan else shape)

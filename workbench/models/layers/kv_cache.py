@@ -1,11 +1,12 @@
 """The cache of keys and values: what a decoder keeps of the tokens it has seen, so that a new one is computed alone.
 
-    key, value   [layers, batch, context, heads, d_head]      a token's row is written at its position, in place
-    key_scale    [layers, batch, context, heads]              where the cache is int8, int4 or float8: one for each token and head
+    key, value   [layers, context, heads, batch, d_head]      a step's rows are written at their position, in place
+    key_scale    [layers, context, heads, batch]              where the cache is int8, int4 or float8: one for each token and head
     length       int32[]                                      how many positions are filled; all sequences of a batch are equally long
 
-A cache is a dictionary of arrays without `layers` where layers are not scanned. In einsum strings: b batch, s seq (of queries), t context,
-h heads, q queries (heads of queries for each of these), k d_head.
+A cache is a dictionary of arrays without `layers` where layers are not scanned. Positions stand first, so that what a step writes lies in
+one piece: XLA:TPU (jax 0.10.2, v5e) else lays the cache of a scan out so by itself, and copies all of it at the begin and at the end of a
+step. In einsum strings: b batch, s seq (of queries), t context, h heads, q queries (heads of queries for each of these), k d_head.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ Cache = dict[str, Any]
 
 
 class CachedRows(NamedTuple):
-    """What one layer has cached under one name: values [batch, context, heads, d_head], and scales [batch, context, heads], if any."""
+    """What one layer has cached under one name: values [context, heads, batch, d_head], and scales [context, heads, batch], if any."""
 
     values: Any
     scale: Any = None
@@ -38,8 +39,8 @@ class CachedRows(NamedTuple):
 def cache_dims(rows: Mapping[str, str], dtype: str, stack: str = "") -> dict[str, str]:
     """The names of a cache's dimensions, `rows` by name without those of scales; `stack` in front.
 
-    >>> cache_dims({"key": "batch context d_head"}, "int8", "layers ")
-    {'key': 'layers batch context d_head', 'key_scale': 'layers batch context'}
+    >>> cache_dims({"key": "context batch d_head"}, "int8", "layers ")
+    {'key': 'layers context batch d_head', 'key_scale': 'layers context batch'}
     """
     found = {}
     for name, dims in rows.items():
@@ -72,15 +73,16 @@ def encode_rows(name: str, rows: Any, dtype: str) -> Cache:
 
 
 def write_rows(cache: Cache, name: str, rows: Any, start: Any, layer: Any = None) -> Cache:
-    """The cache with `rows` [batch, seq, heads, d_head] from position `start` on, of one `layer` where they are stacked."""
+    """The cache with `rows` [batch, seq, heads, d_head], or without heads, from position `start` on, of one `layer` where they are
+    stacked."""
     with jax.named_scope("write_cache"):
-        parts = encode_rows(name, rows, str(cache[name].dtype))
+        parts = encode_rows(name, jnp.moveaxis(rows, 0, -2), str(cache[name].dtype))
         return cache | {each: _write(cache[each], part, start, layer) for each, part in parts.items()}
 
 
 def _write(stacked: Any, part: Any, start: Any, layer: Any) -> Any:
     zero = jnp.zeros((), jnp.int32)
-    places = [zero, jnp.asarray(start, jnp.int32), *[zero] * (part.ndim - 2)]
+    places = [jnp.asarray(start, jnp.int32), *[zero] * (part.ndim - 1)]
     if layer is None:
         return jax.lax.dynamic_update_slice(stacked, part, places)
     return jax.lax.dynamic_update_slice(stacked, part[None], [layer, *places])
@@ -109,14 +111,14 @@ def attend_cached(query: Any, key: CachedRows, value: CachedRows, length: Any, *
 
 def _mix_cached(query: Any, key: CachedRows, value: CachedRows, length: Any) -> Any:
     """Scales are applied to the scores and to the shares, which are fewer than what is cached."""
-    scores = jnp.einsum("bshqk,bthk->bhqst", query, key.values.astype(query.dtype)).astype(jnp.float32)
+    scores = jnp.einsum("bshqk,thbk->bhqst", query, key.values.astype(query.dtype)).astype(jnp.float32)
     scores = scores if key.scale is None else scores * _beside_scores(key.scale)
     hidden = jnp.where(jnp.arange(scores.shape[-1]) < length, 0.0, -1e9)
     shares = jax.nn.softmax(scores + hidden, axis=-1)
     shares = shares if value.scale is None else shares * _beside_scores(value.scale)
-    return jnp.einsum("bhqst,bthk->bshqk", shares.astype(query.dtype), value.values.astype(query.dtype))
+    return jnp.einsum("bhqst,thbk->bshqk", shares.astype(query.dtype), value.values.astype(query.dtype))
 
 
 def _beside_scores(scale: Any) -> Any:
-    """Scales [batch, context, heads] as float32[batch, heads, 1, 1, context]."""
-    return jnp.swapaxes(scale, 1, 2)[:, :, None, None].astype(jnp.float32)
+    """Scales [context, heads, batch] as float32[batch, heads, 1, 1, context]."""
+    return scale.T[:, :, None, None].astype(jnp.float32)

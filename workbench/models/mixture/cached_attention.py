@@ -1,6 +1,6 @@
 """The attention of a mixture of experts in inference, to what is cached.
 
-A latent attention caches `latent` [batch, context, d_latent]: of each token the normalised latent of its keys and values, and the turned
+A latent attention caches `latent` [context, batch, d_latent]: of each token the normalised latent of its keys and values, and the turned
 position of its key, both for all heads. In decoding no key or value is made of it: the projection up is absorbed into the query and into
 what is mixed (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.2), so that all heads read one row of a token.
 
@@ -21,8 +21,8 @@ from workbench.models.layers.quantized_weights import QuantizedWeight, multiply
 from workbench.models.mixture.config import MixtureConfig
 from workbench.models.mixture.latent_attention import attention, project_down, project_heads
 
-LATENT_ROWS = {"latent": "batch context d_latent"}
-HEAD_ROWS = {"key": "batch context heads d_head", "value": "batch context heads d_value"}
+LATENT_ROWS = {"latent": "context batch d_latent"}
+HEAD_ROWS = {"key": "context heads batch d_head", "value": "context heads batch d_value"}
 """What an attention caches, and its dimensions."""
 
 
@@ -79,7 +79,7 @@ def _attend_latents(weights: Params, x: Any, cache: Cache, position: Any, config
 
 
 def _as_one_head(rows: CachedRows) -> CachedRows:
-    return CachedRows(rows.values[:, :, None], None if rows.scale is None else rows.scale[:, :, None])
+    return CachedRows(rows.values[:, None], None if rows.scale is None else rows.scale[:, None])
 
 
 def _split_last(weight: Any, sizes: tuple[int, ...]) -> list[Any]:
