@@ -18,6 +18,7 @@ from workbench.cli.arguments import (
     positive,
 )
 from workbench.cli.fleet_parser import add_fleet
+from workbench.cli.latency_command import add_latency
 from workbench.cli.search_parser import add_search
 from workbench.cli.team_parser import add_team_commands
 
@@ -62,6 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
         _explain,
         _recipe,
         add_search,
+        add_latency,
         add_fleet,
         _export,
         _calibrate,

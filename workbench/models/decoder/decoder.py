@@ -113,8 +113,8 @@ def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
     """One layer in training, [batch, seq, d_model] from the same; `random` is the key of its dropout, if it has any."""
     positions = zigzag_positions(config.seq, config.ring) if config.ring > 1 else None
 
-    def attend(*heads: Any) -> tuple[Any, None]:
-        return attend_sequence(*heads, random, config), None
+    def attend(query: Any, key: Any, value: Any) -> tuple[Any, None]:
+        return attend_sequence(query, key, value, random, config), None
 
     return layer_with(weights, x, config, attend, einsum=product_by(config.float8), positions=positions)[0]
 

@@ -36,9 +36,11 @@ def _trace(
     title: str,
     tokens: Callable[[int], Any],
 ) -> Program:
+    params, cache = jax.eval_shape(lambda: start(jax.random.key(0)))  # a key made outside would wake the devices
     return trace_inference(
         step,
-        *jax.eval_shape(lambda: start(jax.random.key(0))),  # a key made outside would wake the devices
+        params,
+        cache,
         {"tokens": jax.ShapeDtypeStruct(shape, jnp.int32)},
         dims={"batch/tokens": names, **dims},
         name=title,

@@ -1,6 +1,7 @@
 """How a mixture of experts is kept and asked in inference, and the presets for it."""
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from workbench.models.config_fields import WholeFrom0, one_of
 from workbench.models.decoder.inference_config import verify_context
@@ -45,7 +46,7 @@ class MixtureInferenceConfig(MixtureArchitecture):
         return MixtureConfig(**shared, params=self.weights if self.weights in PLAIN else "bfloat16")
 
 
-def _in_inference(config: MixtureConfig, **changes: int | str) -> MixtureInferenceConfig:
+def _in_inference(config: MixtureConfig, **changes: Any) -> MixtureInferenceConfig:
     shared = {each.name: getattr(config, each.name) for each in fields(MixtureArchitecture)}
     return MixtureInferenceConfig(**shared | changes)
 

@@ -89,7 +89,7 @@ def _run_layers(
 
 def make_params(key: Any, config: MixtureInferenceConfig, *, scan: bool) -> Params:
     """The parameters that training begins with, as inference keeps them."""
-    return quantize_weights(init(key, config.architecture, scan=scan), SHARED_SCALES, config.weights)  # type: ignore[no-any-return]
+    return quantize_weights(init(key, config.architecture, scan=scan), SHARED_SCALES, config.weights)
 
 
 def make_cache(config: MixtureInferenceConfig, *, scan: bool, key: Any = None) -> Cache:
