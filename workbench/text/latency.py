@@ -1,6 +1,8 @@
 """Latency and throughput of decoding as text."""
 
-from workbench.reports.latency_front import DecodePoint, LatencyFront
+from collections.abc import Iterable, Iterator
+
+from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
 from workbench.text.tables import table_text, wrap_text
 from workbench.units import format_bytes, format_seconds
 
@@ -13,8 +15,16 @@ def latency_text(found: LatencyFront) -> str:
     parts = [found.plan, table_text(columns, map(_cells, found.points))]
     if any(_is_bound(each) for each in found.points):
         parts.append(wrap_text(_BOUND))
-    parts += [wrap_text(f"batch {each.batch} on {each.hardware}: {each.why}") for each in found.impossible]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *_impossible_texts(found.impossible)])
+
+
+def _impossible_texts(impossible: Iterable[ImpossibleDecode]) -> Iterator[str]:
+    """A paragraph for each slice and reason, with all batches that it is true of."""
+    batches: dict[tuple[str, str], list[str]] = {}
+    for each in impossible:
+        batches.setdefault((each.hardware, each.why), []).append(f"{each.batch:,}")
+    for (hardware, why), those in batches.items():
+        yield wrap_text(f"batch {', '.join(those)} on {hardware}: {why}")
 
 
 def _is_bound(point: DecodePoint) -> bool:
