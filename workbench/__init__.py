@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from workbench.tracing import scanned_loss as scanned_loss
     from workbench.tracing import sequential_loss as sequential_loss
     from workbench.tracing import trace as trace
+    from workbench.tracing import trace_inference as trace_inference
     from workbench.tracing import trace_step as trace_step
     from workbench.tracing import trace_training as trace_training
 
@@ -80,6 +81,7 @@ _MODULE_OF = {
     "scanned_loss": "workbench.tracing",
     "sequential_loss": "workbench.tracing",
     "trace": "workbench.tracing",
+    "trace_inference": "workbench.tracing",
     "trace_step": "workbench.tracing",
     "trace_training": "workbench.tracing",
 }

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.compile
 MESHES = ("data:2 model:4", "data:2 expert:4", "data:2 context:4", "data:2 spatial:4")
 NAMES = [recipe.name for recipe in ALL_RECIPES]
 TRAINED = {"data_parallel", "zero_2", "zero_3"}
+DECODE = {"data_parallel", "zero_3", "megatron", "two_dimensional"}  # ZeRO 3 gathers weights as they are used
+PREFILL = {*DECODE, "sequence_parallel", "context_parallel"}
 TRANSFORMER = TRAINED | {"megatron", "sequence_parallel", "zero_1", "two_dimensional", "context_parallel"}
 APPLIES = {
     "two_layer": {"data_parallel", "megatron"},
@@ -38,6 +40,10 @@ APPLIES = {
     "conformer": {*TRANSFORMER, "spatial"},  # a recording is cut along time
     "unet": {*TRAINED, "megatron", "zero_1", "spatial"},  # channels are hidden units of a pair of convolutions
     "deep_unet": {"data_parallel", "zero_2", "zero_3", "spatial"},  # SGD keeps no state; its two channels are fewer than four
+    "decoder_prefill": PREFILL,
+    "decoder_decode": DECODE,  # one token of a sequence is not split
+    "mixture_prefill": {*PREFILL, "expert_parallel"},
+    "mixture_decode": {*DECODE, "expert_parallel"},
     "gpt": TRANSFORMER,
 }
 """Which recipes apply to which model of the zoo, on the mesh that has an axis for them; AmoebaNet's many small operations take too long."""
@@ -85,6 +91,14 @@ def parameter_bytes(name):
 def test_the_recipes_that_apply_are_those_the_model_has_dimensions_for(model):
     applying = {name for name in NAMES for row in list_recipes(plan_of(model, mesh_for(name))) if row.name == name and row.applies}
     assert applying == APPLIES[model]
+
+
+def test_a_step_of_inference_has_no_gradients_to_split():
+    with pytest.raises(RecipeError) as caught:
+        plan_of("decoder_decode", "data:8", "zero_2")
+    assert str(caught.value) == (
+        "ZeRO 2 splits gradients, and `decoder decode tiny` makes none.\n  Ways out: take ZeRO 3, which splits the weights."
+    )
 
 
 CASES = [(model, recipe) for model, names in APPLIES.items() for recipe in NAMES if recipe in names]

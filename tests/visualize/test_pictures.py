@@ -25,11 +25,14 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.plan import Plan
 from workbench.reports.collective import KINDS, Collective
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
+from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
 from workbench.reports.memory import Alive, Memory, MemoryCurve
+from workbench.search.decode_front import mark_front
 from workbench.text.report import WIDTH
 from workbench.tracing import trace
 from workbench.visualize import (
     communication,
+    decode_front,
     device_grid,
     device_grid_text,
     graph,
@@ -91,6 +94,29 @@ BLOCK = trace(
     name="mlp",
 )
 SPREAD = Plan(BLOCK, "data:4 model:2", "d_ff:model; @down/dot_general=[data, ?]").report()
+GIB = 1 << 30
+DECODED = LatencyFront(
+    "llama3-70b",
+    tuple(
+        sorted(
+            mark_front(
+                [
+                    DecodePoint(batch, f"TPU v5e {shape}", chips, f"model:{chips}", step, bytes_, int(peak * GIB), 16 * GIB)
+                    for batch, shape, chips, step, bytes_, peak in (
+                        (8, "2x4", 8, 0.0093, 0.0125, 9.5),
+                        (32, "2x4", 8, 0.0192, 0.0180, 13.3),
+                        (64, "2x4", 8, 0.0282, 0.0261, 18.4),
+                        (8, "4x4", 16, 0.0101, 0.0115, 8.9),
+                        (64, "4x4", 16, 0.0192, 0.0180, 13.3),
+                        (16, "4x4", 16, 0.0210, 0.0120, 9.3),
+                    )
+                ]
+            ),
+            key=lambda each: (each.seconds_per_token, each.chips),
+        )
+    ),
+    (ImpossibleDecode(1, "TPU v5e 4x4", "`batch` (1) is on mesh axis `data` (2)."),),
+)
 PICTURES = {
     "device_grid": device_grid(image_batch("[processor_cols, -, -, -]")),
     "device_grid_large": device_grid(LARGE),
@@ -108,6 +134,7 @@ PICTURES = {
     "propagation": propagation(SPREAD),
     "search_front": search_front(front_result(), OTHERS),
     "search_progress": search_progress(proof_states()),
+    "decode_front": decode_front(DECODED),
 }
 
 
@@ -130,6 +157,7 @@ def test_the_text_twin_is_what_the_text_function_says():
         ("propagation", SPREAD),
         ("search_front", front_result()),
         ("search_progress", proof_states()),
+        ("decode_front", DECODED),
         *((kind, report) for kind in kinds),
     ):
         made = getattr(visualize, kind)(value)

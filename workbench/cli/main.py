@@ -1,5 +1,5 @@
-"""The command line: `workbench serve`, `report`, `run`, `compile`, `compare`, `diff`, `recipe`, `fleet`, `export`, `models`, `hardware`,
-`calibrate`; and those about a team's server, `login`, `push`, `pull`, `submit`, `jobs`, `team`, which import no JAX.
+"""The command line: `workbench serve`, `report`, `run`, `compile`, `compare`, `diff`, `recipe`, `latency`, `fleet`, `export`, `models`,
+`hardware`, `calibrate`; and those about a team's server, `login`, `push`, `pull`, `submit`, `jobs`, `team`, which import no JAX.
 
 Exit codes: 0 done, 1 an error that the user can fix (printed on stderr, with the ways out), 2 wrong usage, 130 stopped with Ctrl-C.
 """

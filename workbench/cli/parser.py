@@ -19,6 +19,7 @@ from workbench.cli.arguments import (
 )
 from workbench.cli.fleet_parser import add_fleet
 from workbench.cli.grade_command import add_grade
+from workbench.cli.latency_command import add_latency
 from workbench.cli.search_parser import add_search
 from workbench.cli.team_parser import add_team_commands
 
@@ -64,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
         _explain,
         _recipe,
         add_search,
+        add_latency,
         add_fleet,
         add_grade,
         _export,

@@ -2,7 +2,8 @@
 
 >>> from workbench.models import ALL_MODELS
 >>> [model.name for model in ALL_MODELS]
-['einsum', 'two_layer', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'amoebanet', 'deep_unet', 'gpt']
+['einsum', 'two_layer', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'amoebanet', 'deep_unet', \
+'decoder_prefill', 'decoder_decode', 'mixture_prefill', 'mixture_decode', 'gpt']
 
 Every size and choice of a preset is an argument: a published model needs no code.
 
@@ -15,12 +16,21 @@ or a `MixtureConfig`, or that of a preset with changes:
 >>> round(choose_config("decoder", preset="llama3-8b").parameters / 1e9, 2)
 8.03
 
+Inference of two of them, `decoder_prefill` and `decoder_decode`, `mixture_prefill` and `mixture_decode`, takes the same widths, and
+`context`, `weights` and `cache`: the length of the cache of keys and values, and the types that weights and cache are kept in.
+
+>>> program = build("decoder_decode", preset="llama3-8b", batch=32, context=8192, weights="int8", cache="int8")
+>>> [str(each) for each in program.arguments if each.path == "cache/layers/key"]
+['cache/layers/key: int8[layers=32, context=8192, kv_heads=8, batch=32, d_head=128]']
+
 Dimensions have the same names in all of them, so that a layout's rule means the same:
 
 | name | what it counts | where |
 |---|---|---|
 | `batch` | examples | all |
 | `seq`, `target_seq` | tokens or frames read, tokens written | Transformers, `conformer`; `t5` |
+| `context` | tokens that a cache has places for | `..._prefill`, `..._decode` |
+| `d_latent` | numbers that a latent attention caches of a token | `mixture`, `mixture_prefill`, `mixture_decode` |
 | `depth`, `height`, `width`; `rows`, `cols` | voxels and pixels; pixels | `unet`, `amoebanet`, `deep_unet`; `mnist` |
 | `vocab`, `classes` | what a token, frame, voxel or image may be | Transformers, `conformer`; `unet`, `amoebanet`, `mnist` |
 | `features`, `image_channels`, `io` | numbers of a frame, a voxel or pixel, an example | `conformer`; U-Nets, `amoebanet`; `two_layer` |

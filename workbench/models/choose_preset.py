@@ -8,7 +8,10 @@ from workbench.errors import DocumentError, unknown_name
 
 Config = TypeVar("Config")
 
-_KEPT_NAME = ("batch", "layers", "seq", "recompute", "cells", "size", "convolutions", "learning_rate")
+_KEPT_NAME = (
+    *("batch", "layers", "seq", "recompute", "cells", "size", "convolutions", "learning_rate"),
+    *("context", "weights", "cache", "token_groups"),
+)
 
 
 def choose_preset(presets: Mapping[str, Config], preset: str, **changes: Any) -> Config:

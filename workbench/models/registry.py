@@ -15,15 +15,17 @@ from workbench.models.config_fields import ArgumentKind, argument_kinds
 from workbench.models.conformer import config as conformer_config
 from workbench.models.conformer import conformer
 from workbench.models.decoder import config as decoder_config
-from workbench.models.decoder import decoder
+from workbench.models.decoder import decoder, decoder_inference
+from workbench.models.decoder import inference_config as decoder_inference_config
 from workbench.models.decoder import layouts as decoder_layouts
 from workbench.models.deep_unet import config as deep_unet_config
 from workbench.models.deep_unet import deep_unet
 from workbench.models.gpt import config as gpt_config
 from workbench.models.gpt import gpt
 from workbench.models.mixture import config as mixture_config
+from workbench.models.mixture import inference_config as mixture_inference_config
 from workbench.models.mixture import layouts as mixture_layouts
-from workbench.models.mixture import mixture
+from workbench.models.mixture import mixture, mixture_inference
 from workbench.models.size_limits import (
     MOST,
     MOST_LETTERS,
@@ -151,6 +153,46 @@ ALL_MODELS = (
         quick=96,
         config=deep_unet_config.DeepUNetConfig,
         presets=deep_unet_config.PRESETS,
+    ),
+    Model(
+        "decoder_prefill",
+        "inference of the decoder Transformer: a prompt is read and its keys and values are cached",
+        decoder_inference.build_prefill,
+        decoder_layouts.PREFILL_LAYOUTS,
+        unrolled_layers(decoder_inference_config.PRESETS),
+        quick=12,
+        config=decoder_inference_config.DecoderInferenceConfig,
+        presets=decoder_inference_config.PRESETS,
+    ),
+    Model(
+        "decoder_decode",
+        "inference of the decoder Transformer: one token of each sequence, attending to the cache",
+        decoder_inference.build_decode,
+        decoder_layouts.DECODE_LAYOUTS,
+        unrolled_layers(decoder_inference_config.PRESETS),
+        quick=12,
+        config=decoder_inference_config.DecoderInferenceConfig,
+        presets=decoder_inference_config.PRESETS,
+    ),
+    Model(
+        "mixture_prefill",
+        "inference of the mixture of experts: a prompt is read and its latents are cached",
+        mixture_inference.build_prefill,
+        mixture_layouts.PREFILL_LAYOUTS,
+        layers_beside_dense(mixture_inference_config.PRESETS),
+        quick=6,
+        config=mixture_inference_config.MixtureInferenceConfig,
+        presets=mixture_inference_config.PRESETS,
+    ),
+    Model(
+        "mixture_decode",
+        "inference of the mixture of experts: one token of each sequence, attending to the cached latents",
+        mixture_inference.build_decode,
+        mixture_layouts.DECODE_LAYOUTS,
+        layers_beside_dense(mixture_inference_config.PRESETS),
+        quick=6,
+        config=mixture_inference_config.MixtureInferenceConfig,
+        presets=mixture_inference_config.PRESETS,
     ),
     Model(
         "gpt",

@@ -13,6 +13,8 @@ from workbench.errors import DocumentError
 MOST: Mapping[str, int] = {
     "batch": 1 << 24,  # sequences, pictures; four thousand are usual
     "seq": 1 << 20,  # tokens, or frames
+    "context": 1 << 24,  # tokens of a cache; ten million are the longest published
+    "token_groups": 1 << 24,
     "ring": 1 << 12,  # devices that a sequence goes around
     "target_seq": 1 << 20,
     "layers": 1 << 14,  # scanned, any number takes one trace; published models have up to 1,663

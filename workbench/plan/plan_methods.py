@@ -3,7 +3,7 @@
 Each calls a package above this one, imported on first use, so that a plan needs none of them. This is the one file that may do so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from workbench.plan.edits import Edit
     from workbench.plan.plan import Plan
     from workbench.reports.compiled import Compiled
+    from workbench.reports.latency_front import LatencyFront
     from workbench.reports.measurement import Measurement
     from workbench.reports.partitioned import Partitioned
     from workbench.reports.report import Report
@@ -124,6 +125,17 @@ class PlanVerbs:
         from workbench.search.find_plans import find_plans
 
         return find_plans(_as_plan(self), open_answerer=partial(open_answerer, workers=workers, cluster=cluster), **wanted)
+
+    def latency_front(self, batches: Sequence[int], hardware: Sequence[str | Hardware] = (), **more: Any) -> "LatencyFront":
+        """Latency and throughput of this plan's step of decoding, for each of `batches` on each of `hardware`, and which are on the front:
+        `plan.latency_front([1, 8, 64], ["TPU v5e 2x2", "TPU v5e 4x4"])`. `print` it.
+
+        A program that is not of the zoo needs `make(batch)`, which builds it. Raises `SearchError` for a program that is no step of
+        decoding.
+        """
+        from workbench.search.decode_front import latency_front
+
+        return latency_front(_as_plan(self), batches, hardware, **more)
 
     def save(self, path: str | Path) -> None:
         """Write the plan document (`*.plan.json`); `workbench.load(path)` reads it."""

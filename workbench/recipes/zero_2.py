@@ -21,6 +21,7 @@ from workbench.recipes.zero_common import (
     override_shards,
     place_examples,
     shard_state,
+    verify_gradients,
     verify_trained,
     whole_tensors_note,
 )
@@ -38,6 +39,7 @@ class Zero2(Recipe):
     def draft(self, plan: Plan) -> RecipeDraft:
         axis = choose_shard_axis(plan, self.title, self.given_axis(0))
         verify_trained(plan, self.title)
+        verify_gradients(plan, self.title)
         wanted, whole = shard_state(plan, axis, states=True, parameters=False)
         edits = (*place_examples(plan, axis, self.title), *override_shards(plan, wanted), *constrain_gradients(plan, axis))
         return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))

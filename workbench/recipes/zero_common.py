@@ -86,3 +86,9 @@ def verify_trained(plan: Plan, title: str) -> None:
         raise RecipeError(
             f"{title} splits what a training step keeps, and `{plan.program.name}` has no parameters.", ["trace it with `trace_training`"]
         )
+
+
+def verify_gradients(plan: Plan, title: str) -> None:
+    """Raises `RecipeError` for a program that makes no gradients: one of inference."""
+    if not any(each.path.startswith("grad/") for each in plan.program.operations):
+        raise RecipeError(f"{title} splits gradients, and `{plan.program.name}` makes none.", ["take ZeRO 3, which splits the weights"])

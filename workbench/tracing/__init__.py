@@ -17,6 +17,7 @@ from workbench.tracing.layer_marks import layer as layer
 from workbench.tracing.layered_losses import scanned_loss as scanned_loss
 from workbench.tracing.layered_losses import sequential_loss as sequential_loss
 from workbench.tracing.trace_function import trace as trace
+from workbench.tracing.trace_inference_step import trace_inference as trace_inference
 from workbench.tracing.trace_step import trace_step as trace_step
 from workbench.tracing.trace_training_step import trace_training as trace_training
 

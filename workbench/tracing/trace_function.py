@@ -63,7 +63,7 @@ def trace(
     plain = [spec_of(path, leaf) for path, leaf in zip(paths, leaves, strict=True)]
 
     def traced(remat: Remat, precision: Precision, offload: Offload) -> Program:
-        _verify_forward(title, remat, precision, offload)
+        verify_forward(title, remat, precision, offload)
         specs = [cast(spec, precision.params) if role is Role.PARAMETER else spec for spec, role in zip(plain, leaf_roles, strict=True)]
         result = guard_tracing(lambda: jax.eval_shape(partial(fn), *jax.tree.unflatten(structure, plain)), title)
         call = _take_leaves(compute_in(fn, precision.compute, result), structure)
@@ -84,7 +84,8 @@ def _take_leaves(fn: Callable[..., Any], structure: Any) -> Callable[..., tuple[
     return lambda *values: tuple(jax.tree.leaves(fn(*jax.tree.unflatten(structure, values))))
 
 
-def _verify_forward(name: str, remat: Remat, precision: Precision, offload: Offload) -> None:
+def verify_forward(name: str, remat: Remat, precision: Precision, offload: Offload) -> None:
+    """Raises the error of what is asked of a backward pass or an optimiser, for a function that has neither."""
     if remat != AS_TRACED:
         raise RematError(
             f"`{name}` is traced as it is; remat is about what is kept for a backward pass.",

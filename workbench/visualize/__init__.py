@@ -13,6 +13,8 @@ from workbench.visualize.argument_shapes import shapes as shapes
 from workbench.visualize.argument_shapes import shapes_text as shapes_text
 from workbench.visualize.communication import communication as communication
 from workbench.visualize.communication import communication_text as communication_text
+from workbench.visualize.decode_front import decode_front as decode_front
+from workbench.visualize.decode_front import decode_front_text as decode_front_text
 from workbench.visualize.device_grid import device_grid as device_grid
 from workbench.visualize.device_grid import device_grid_text as device_grid_text
 from workbench.visualize.draw.picture import Picture as Picture

@@ -6,8 +6,8 @@ from workbench.models.config_fields import FLOATS, NumberFrom0, one_of, several_
 
 
 @dataclass(frozen=True, slots=True)
-class DecoderConfig:
-    """One decoder-only Transformer and how it is trained. Field names of sizes are the names of its dimensions.
+class DecoderArchitecture:
+    """What a decoder-only Transformer is, in training and in inference. Field names of sizes are the names of its dimensions.
 
     - `kv_heads` heads of keys and values, each with `q_per_kv` heads of queries: multi-head attention has `q_per_kv=1` (Ainslie et al.
       2023, grouped-query attention);
@@ -15,18 +15,7 @@ class DecoderConfig:
       `tied`: the head is the table of the embedding; `lookup`: `product` (one-hot times table) or `gather`;
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention softmax dropout
       norm activation nonlinearity rotary loss`; `nonlinearity` is the activation without its bias and its product with a gate;
-    - `recompute`: what a layer computes again in its backward pass: `none`; `kernels`, only what a kernel can make of its operands;
-      `attention`, the attention's core too (selective recomputation, Korthikanti et al. 2022); `alternate`, all but every other product
-      of weights, the first one kept, and what a fused attention computes (torchtitan's selective recomputation of operations); `full`,
-      all that is read but the layer's input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys and values
-      kept in the host's memory;
-    - `ring`: blocks of the sequence among which keys and values go around (`models.layers.ring_attention`; Liu et al. 2023), as many as
-      the mesh axis that splits it has devices; 1 for an attention to gathered ones. Sequences are then in zigzag order, whose 2 `ring`
-      chunks are alike;
-    - `dropout`: of the attention's shares; a `ring` has none;
-    - `params`, `compute`: the types in which parameters are held, and products are made;
-    - `float8`: `tensorwise` or `rowwise`: the layers' products of weights are made in eight bits, their operands scaled by their largest
-      magnitude and cast each time (`models.layers.float8_products`); the head and the attention's core stay in `compute`.
+    - `compute`: the type in which products are made.
     """
 
     vocab: int
@@ -45,18 +34,11 @@ class DecoderConfig:
     tied: bool = False
     lookup: str = one_of("gather", "product")
     fused: str = several_of("attention", "softmax", "dropout", "norm", "activation", "nonlinearity", "rotary", "loss")
-    recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "replay", "offload")
-    ring: int = 1
-    dropout: NumberFrom0 = 0.0
-    params: str = one_of(*FLOATS)
     compute: str = one_of("bfloat16", *FLOATS)
-    float8: str = one_of("", "tensorwise", "rowwise")
-    learning_rate: float = 3e-4
 
     def __post_init__(self) -> None:
         verify_words(self)
         verify_relation(self.gate_up in (1, 2), f"`gate_up` is {self.gate_up}; a layer has 2 (SwiGLU) or 1 (GELU).", "take 1", "take 2")
-        verify_relation(self.dropout < 1, f"`dropout` is {self.dropout}; it is the share that is dropped, below 1.", "take 0.1")
         verify_halves("d_head", self.d_head, self.positions == "rotary", "rotary positions turn one half of a head with the other")
         verify_halves("d_model", self.d_model, self.positions == "sinusoidal", "half of the positions are sines and half cosines")
 
@@ -78,6 +60,36 @@ class DecoderConfig:
         biases = self.kv_heads * self.qkv * self.d_head + self.gate_up * self.d_ff + 2 * self.d_model if self.biases else 0
         tables = (1 if self.tied else 2) * self.vocab * self.d_model + (self.seq * self.d_model if self.positions == "learned" else 0)
         return tables + self.layers * (layer + 2 * norm + biases) + norm
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderConfig(DecoderArchitecture):
+    """A decoder-only Transformer and how it is trained.
+
+    - `recompute`: what a layer computes again in its backward pass: `none`; `kernels`, only what a kernel can make of its operands;
+      `attention`, the attention's core too (selective recomputation, Korthikanti et al. 2022); `alternate`, all but every other product
+      of weights, the first one kept, and what a fused attention computes (torchtitan's selective recomputation of operations); `full`,
+      all that is read but the layer's input; `replay`, the whole layer, read or not; `offload`, as `full`, with queries, keys and values
+      kept in the host's memory;
+    - `ring`: blocks of the sequence among which keys and values go around (`models.layers.ring_attention`; Liu et al. 2023), as many as
+      the mesh axis that splits it has devices; 1 for an attention to gathered ones. Sequences are then in zigzag order, whose 2 `ring`
+      chunks are alike;
+    - `dropout`: of the attention's shares; a `ring` has none;
+    - `params`: the type in which parameters are held;
+    - `float8`: `tensorwise` or `rowwise`: the layers' products of weights are made in eight bits, their operands scaled by their largest
+      magnitude and cast each time (`models.layers.float8_products`); the head and the attention's core stay in `compute`.
+    """
+
+    recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "replay", "offload")
+    ring: int = 1
+    dropout: NumberFrom0 = 0.0
+    params: str = one_of(*FLOATS)
+    float8: str = one_of("", "tensorwise", "rowwise")
+    learning_rate: float = 3e-4
+
+    def __post_init__(self) -> None:
+        DecoderArchitecture.__post_init__(self)
+        verify_relation(self.dropout < 1, f"`dropout` is {self.dropout}; it is the share that is dropped, below 1.", "take 0.1")
 
 
 def _megatron(layers: int, d_model: int, heads: int, batch: int) -> DecoderConfig:

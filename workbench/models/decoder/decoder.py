@@ -41,25 +41,21 @@ from workbench.models.layers.decoder_blocks import (
     rotate,
     softmax,
 )
-from workbench.models.layers.float8_products import product_by
+from workbench.models.layers.float8_products import Einsum, product_by
 from workbench.models.layers.layer_checkpoint import checkpoint_layer, recompute_all
 from workbench.models.layers.ring_attention import ring_attention, zigzag, zigzag_positions
 from workbench.tracing import trace_training
 
 
-def _query_key_value(weights: Params, x: Any, config: DecoderConfig) -> tuple[Any, Any, Any]:
+def _query_key_value(weights: Params, x: Any, config: DecoderConfig, einsum: Einsum, positions: Any) -> tuple[Any, Any, Any]:
     """Queries [batch, seq, kv_heads, q_per_kv, d_head], keys and values with one instead of `q_per_kv`."""
-    product = product_by(config.float8)("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
+    product = einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
     if "bqkv" in weights:
         product += weights["bqkv"].astype(x.dtype)
     query, key, value = jax.lax.split(mark(product, "projected"), (config.q_per_kv, 1, 1), axis=3)
     if config.positions == "rotary":
-        query, key = kernel("rotary", config, lambda *both: tuple(map(partial(_rotate, config=config), both)), query, key)
+        query, key = kernel("rotary", config, lambda *both: tuple(rotate(each, positions) for each in both), query, key)
     return mark(query, "query"), mark(key, "key"), mark(value, "value")
-
-
-def _rotate(x: Any, config: DecoderConfig) -> Any:
-    return rotate(x, zigzag_positions(config.seq, config.ring) if config.ring > 1 else None)
 
 
 def _drop(shares: Any, key: Any, rate: float) -> Any:
@@ -78,33 +74,49 @@ def _core(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig) 
     return mix(query, key, value, shares)
 
 
-def _attention(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
-    """[batch, seq, d_model] from the same."""
-    with jax.named_scope("query_key_value"):
-        query, key, value = _query_key_value(weights, x, config)
+def attend_sequence(query: Any, key: Any, value: Any, random: Any, config: DecoderConfig) -> Any:
+    """Causal attention of a whole sequence, as `config` computes it: [batch, seq, kv_heads, q_per_kv, d_head]."""
     if config.ring > 1:
         if config.dropout:
             raise TraceError("An attention over a ring has no dropout.", ["set `dropout=0.0`", "set `ring=1`"])
         with jax.named_scope("core"):
-            mixed = ring_attention(query, key, value, ring=config.ring, fused="attention" in config.fused.split())
-    elif "attention" in config.fused.split():
-        mixed = flash_attention(query, key, value)
-    else:
-        with jax.named_scope("core"):
-            core = partial(_core, config=config)
-            mixed = (recompute_all(core) if config.recompute == "attention" else core)(query, key, value, random)
-    with jax.named_scope("output"):
-        return product_by(config.float8)("bshqk,hqkd->bsd", mark(mixed, "mixed"), weights["wo"].astype(x.dtype))
+            return ring_attention(query, key, value, ring=config.ring, fused="attention" in config.fused.split())
+    if "attention" in config.fused.split():
+        return flash_attention(query, key, value)
+    with jax.named_scope("core"):
+        core = partial(_core, config=config)
+        return (recompute_all(core) if config.recompute == "attention" else core)(query, key, value, random)
+
+
+def layer_with(
+    weights: Params, x: Any, config: DecoderConfig, attend: Callable[..., Any], *, einsum: Einsum, positions: Any = None
+) -> tuple[Any, Any]:
+    """One layer, [batch, seq, d_model] from the same, and what `attend(query, key, value)` keeps besides its mix of the values.
+
+    `einsum` makes the products of weights; `positions` int[seq] where tokens do not stand in their order from 0.
+    """
+    with jax.named_scope("attention"):
+        normal = mark(normalize(weights["norm1"], x, config), "normal")
+        inside = weights["attention"]
+        with jax.named_scope("query_key_value"):
+            heads = _query_key_value(inside, normal, config, einsum, positions)
+        mixed, kept = attend(*heads)
+        with jax.named_scope("output"):
+            change = einsum("bshqk,hqkd->bsd", mark(mixed, "mixed"), inside["wo"].astype(x.dtype))
+        x = add(x, change, inside, "bo")
+    with jax.named_scope("mlp"):
+        normal = mark(normalize(weights["norm2"], x, config), "normal")
+        return add(x, mlp(weights["mlp"], normal, config, einsum), weights["mlp"], "b2"), kept
 
 
 def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
-    """One layer, [batch, seq, d_model] from the same; `random` is the key of its dropout, if it has any."""
-    with jax.named_scope("attention"):
-        normal = mark(normalize(weights["norm1"], x, config), "normal")
-        x = add(x, _attention(weights["attention"], normal, random, config), weights["attention"], "bo")
-    with jax.named_scope("mlp"):
-        normal = mark(normalize(weights["norm2"], x, config), "normal")
-        return add(x, mlp(weights["mlp"], normal, config, product_by(config.float8)), weights["mlp"], "b2")
+    """One layer in training, [batch, seq, d_model] from the same; `random` is the key of its dropout, if it has any."""
+    positions = zigzag_positions(config.seq, config.ring) if config.ring > 1 else None
+
+    def attend(query: Any, key: Any, value: Any) -> tuple[Any, None]:
+        return attend_sequence(query, key, value, random, config), None
+
+    return layer_with(weights, x, config, attend, einsum=product_by(config.float8), positions=positions)[0]
 
 
 def run_layers(params: Params, x: Any, config: DecoderConfig, key: Any = None) -> Any:

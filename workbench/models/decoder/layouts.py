@@ -35,3 +35,21 @@ LAYOUTS = (
 )
 """For `tiny` on eight devices: data parallel, Megatron's two dimensions with sequences split between the products, FSDP, both. (The last
 normalisation's scale is not worth splitting: XLA gathers its 256 bytes twice.)"""
+
+DECODE_LAYOUTS = (
+    ("data:8", "batch:data"),
+    ("data:2 model:4", "batch:data; kv_heads:model; d_ff:model; vocab:model"),
+    ("data:2 context:4", "batch:data; context:context"),
+    ("model:8", "context:model; d_ff:model; vocab:model"),
+    ("data:2 context:2 model:2", "batch:data; context:context; kv_heads:model; d_ff:context+model; vocab:model"),
+)
+"""For decoding of `tiny` on eight devices: the cache split by sequences, by Megatron's heads, by positions, by positions where weights are
+split by `d_ff`, by all three. Split by positions, each device attends to its part of the cache, and shares and mixed values are summed."""
+
+PREFILL_LAYOUTS = (
+    ("data:8", "batch:data"),
+    ("data:2 model:4", "batch:data; kv_heads:model; d_ff:model; vocab:model"),
+    ("data:8", "batch:data; d_model:data"),
+    ("data:2 context:2 model:2", "batch:data; context:context; kv_heads:model; d_ff:context+model; vocab:model"),
+)
+"""For a prefill of `tiny` on eight devices: data parallel, Megatron's, weights gathered as they are used, the cache split by positions."""

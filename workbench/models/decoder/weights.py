@@ -26,6 +26,10 @@ LAYER_WEIGHTS = {
 }
 """Each weight's path within its layer, and its dimensions."""
 
+SHARED_SCALES = {"tokens": (-1,), "wqkv": (-4,), "wo": (-4, -3, -2), "w1": (-3,), "w2": (-2,), "w": (-2,)}
+"""Weights that may be kept in few bits (`layers.quantized_weights`), and the dimensions that share a scale: those that a product sums, and
+of a table those of a row."""
+
 
 def _has(path: str, config: DecoderConfig) -> bool:
     name = path.rpartition("/")[2]

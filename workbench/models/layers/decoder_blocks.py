@@ -133,26 +133,39 @@ def sinusoids(seq: int, d_model: int) -> Any:
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
 
 
-def embed(params: Params, tokens: Any, config: Choices, arrange: Callable[[Any], Any] = lambda table: table) -> Any:
-    """[batch, seq, d_model] from int32[batch, seq]; `arrange` puts a table of positions [seq, d_model] in the order of the tokens."""
+def embed(
+    params: Params,
+    tokens: Any,
+    config: Choices,
+    arrange: Callable[[Any], Any] = lambda table: table,
+    *,
+    einsum: Einsum = jnp.einsum,
+    rows: int | None = None,
+) -> Any:
+    """[batch, seq, d_model] from int32[batch, seq]; `arrange` puts a table of positions [rows, d_model] in the order of the tokens, and
+    `rows` are as many as there are tokens if it is left out."""
     table = params["embedding"]["tokens"].astype(config.compute)
     with jax.named_scope("embedding"):
         x = (
             table[tokens]
             if config.lookup == "gather"
-            else jnp.einsum("bsv,vd->bsd", jax.nn.one_hot(tokens, config.vocab, dtype=table.dtype), table)
+            else einsum("bsv,vd->bsd", jax.nn.one_hot(tokens, config.vocab, dtype=table.dtype), table)
         )
         if config.positions == "sinusoidal":
-            x = x + arrange(sinusoids(*x.shape[1:])).astype(x.dtype)
+            x = x + arrange(sinusoids(rows or x.shape[1], x.shape[2])).astype(x.dtype)
         return mark(x + arrange(params["embedding"]["positions"]).astype(x.dtype) if config.positions == "learned" else x, "stream")
+
+
+def project_vocab(params: Params, x: Any, config: Choices, einsum: Einsum = jnp.einsum) -> Any:
+    """Logits [batch, seq, vocab] of the last layer's [batch, seq, d_model]."""
+    with jax.named_scope("norm"):
+        x = mark(normalize(params["norm"], x, config), "final")
+    with jax.named_scope("head"):
+        return einsum(
+            "bsd,dv->bsv", x, params["embedding"]["tokens"].T.astype(x.dtype) if config.tied else params["head"]["w"].astype(x.dtype)
+        )
 
 
 def cross_entropy(params: Params, x: Any, targets: Any, config: Choices) -> Any:
     """The mean over tokens of logsumexp(logits) - logits[target], in nats, from the last layer's [batch, seq, d_model]."""
-    with jax.named_scope("norm"):
-        x = mark(normalize(params["norm"], x, config), "final")
-    with jax.named_scope("head"):
-        logits = jnp.einsum(
-            "bsd,dv->bsv", x, params["embedding"]["tokens"].T.astype(x.dtype) if config.tied else params["head"]["w"].astype(x.dtype)
-        )
-    return kernel("loss", config, losses.cross_entropy, logits, targets)
+    return kernel("loss", config, losses.cross_entropy, project_vocab(params, x, config), targets)

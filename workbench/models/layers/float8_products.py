@@ -48,14 +48,14 @@ def _scaled_product(x: Any, w: Any, subscripts: str, scaling: str) -> Any:
 
 
 def _forward(x: Any, w: Any, subscripts: str, scaling: str) -> tuple[Any, Any]:
-    left, right, out = _letters(subscripts)
+    left, right, out = split_subscripts(subscripts)
     quantized = _quantize(x, _summed(left, out, scaling), E4M3), _quantize(w, _summed(right, out, scaling), E4M3)
     result = _multiply(f"{left},{right}->{out}", *quantized, x.dtype)
     return result, quantized if scaling == "tensorwise" else (x, w)
 
 
 def _backward(subscripts: str, scaling: str, residuals: Any, arriving: Any) -> tuple[Any, Any]:
-    left, right, out = _letters(subscripts)
+    left, right, out = split_subscripts(subscripts)
     if scaling == "tensorwise":
         (x, w), g = residuals, _quantize(arriving, (), E5M2)
         for_x, for_w = (g, w), (x, g)
@@ -72,9 +72,9 @@ def _backward(subscripts: str, scaling: str, residuals: Any, arriving: Any) -> t
 _scaled_product.defvjp(_forward, _backward)
 
 
-def _letters(subscripts: str) -> tuple[str, str, str]:
+def split_subscripts(subscripts: str) -> tuple[str, str, str]:
     """
-    >>> _letters("bsd,df->bsf")
+    >>> split_subscripts("bsd,df->bsf")
     ('bsd', 'df', 'bsf')
     """
     operands, _, out = subscripts.partition("->")
@@ -102,12 +102,12 @@ def _quantize(x: Any, dims: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
 def _multiply(subscripts: str, x: tuple[Any, Any], w: tuple[Any, Any], dtype: Any) -> Any:
     """The product of two quantized operands, of type `dtype`. What devices sum of it is in that type, too, but for float16, which has no
     room for the product before it is scaled."""
-    left, right, out = _letters(subscripts)
+    left, right, out = split_subscripts(subscripts)
     product = jnp.einsum(subscripts, x[0], w[0], preferred_element_type=jnp.float32 if dtype == jnp.float16 else dtype)
-    return (product.astype(jnp.float32) * (_align(x[1], left, out) * _align(w[1], right, out))).astype(dtype)
+    return (product.astype(jnp.float32) * (align_scale(x[1], left, out) * align_scale(w[1], right, out))).astype(dtype)
 
 
-def _align(scale: Any, letters: str, out: str) -> Any:
+def align_scale(scale: Any, letters: str, out: str) -> Any:
     """A scale with the dimensions of `letters`, 1 where it is summed, in the order of `out`, 1 for what the operand does not have."""
     order = sorted(range(len(letters)), key=lambda dim: out.find(letters[dim]))
     sizes = {letters[dim]: scale.shape[dim] for dim in order}

@@ -8,10 +8,9 @@ from workbench.models.size_limits import verify_divides
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureConfig:
-    """One decoder-only Transformer whose layers after the first `dense` ones choose `top_k` of `experts` for each token.
-
-    Field names of sizes are the names of its dimensions.
+class MixtureArchitecture:
+    """What a decoder-only Transformer is whose layers after the first `dense` ones choose `top_k` of `experts` for each token, in training
+    and in inference. Field names of sizes are the names of its dimensions.
 
     - `attention`: `latent` (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1), where queries are made of `q_rank` values, keys and values of
       `kv_rank` that all heads share, a query and a key of a head have `d_head` values and `d_rotary` for its position, which the keys of
@@ -23,10 +22,10 @@ class MixtureConfig:
       with a mask, and it drops those that come last (GShard, algorithm 1);
     - `groups`: experts stand in so many groups, and a token's choice lies in the `top_groups` best of them (device-limited routing, section
       2.2.2), if it is not 0; `score`: a router's `softmax` or `sigmoid` (DeepSeek-V3, arXiv:2412.19437); `scale` of the chosen experts'
-      weights; `balance`: how much the loss of an unbalanced load counts (section 2.2.3, of a sequence);
+      weights;
     - `fused`: scopes that one hand-written kernel computes on the target (see `tracing.fused_kernel`), of `attention norm activation
       rotary loss permute sort`;
-    - `recompute`: `none`, `kernels`, `alternate` or `full`, as in `decoder.config`.
+    - `compute`: the type in which products are made.
     """
 
     vocab: int
@@ -54,18 +53,14 @@ class MixtureConfig:
     top_groups: WholeFrom0 = 0
     score: str = one_of("softmax", "sigmoid")
     scale: float = 1.0
-    balance: NumberFrom0 = 0.003
     gate_up: int = 2
     expert_gates: int = 2
     fused: str = several_of("attention", "norm", "activation", "rotary", "loss", "permute", "sort")
-    recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "offload")
     norm: str = one_of("rms", "layer")
     positions: str = one_of("rotary")
     tied: bool = False
     lookup: str = one_of("gather", "product")
-    params: str = one_of(*FLOATS)
     compute: str = one_of("bfloat16", *FLOATS)
-    learning_rate: float = 3e-4
 
     def __post_init__(self) -> None:
         verify_words(self)
@@ -144,7 +139,22 @@ class MixtureConfig:
         return tables + self.layers * (attention + 2 * self.d_model) + dense + self.d_model
 
 
-def _verify_layers(config: MixtureConfig) -> None:
+@dataclass(frozen=True, slots=True)
+class MixtureConfig(MixtureArchitecture):
+    """A Transformer with a mixture of experts and how it is trained.
+
+    - `balance`: how much the loss of an unbalanced load counts (section 2.2.3, of a sequence);
+    - `recompute`: `none`, `kernels`, `alternate` or `full`, as in `decoder.config`;
+    - `params`: the type in which parameters are held.
+    """
+
+    balance: NumberFrom0 = 0.003
+    recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "offload")
+    params: str = one_of(*FLOATS)
+    learning_rate: float = 3e-4
+
+
+def _verify_layers(config: MixtureArchitecture) -> None:
     """Raises `DocumentError` for layers that cannot be dense and sparse as asked."""
     verify_relation(
         config.sparse > 0,
@@ -166,7 +176,7 @@ def _verify_layers(config: MixtureConfig) -> None:
     )
 
 
-def _verify_attention(config: MixtureConfig) -> None:
+def _verify_attention(config: MixtureArchitecture) -> None:
     """Raises `DocumentError` for widths of heads that cannot be."""
     if config.attention == "heads":
         verify_halves("d_head", config.d_head, True, "rotary positions turn one half of a head with the other")
@@ -186,7 +196,7 @@ def _verify_attention(config: MixtureConfig) -> None:
     )
 
 
-def _verify_experts(config: MixtureConfig) -> None:
+def _verify_experts(config: MixtureArchitecture) -> None:
     """Raises `DocumentError` for choices that there are not experts or groups for."""
     verify_relation(
         config.top_k <= config.experts,

@@ -22,39 +22,41 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from workbench.models.layers.decoder_blocks import Params, kernel, mark
+from workbench.models.layers.float8_products import Einsum
 from workbench.models.mixture.config import MixtureConfig
 
 
-def experts(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
-    """[batch, seq, d_model] from the same, and [batch], how unevenly each sequence loads the experts (1 is even)."""
+def experts(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp.einsum) -> tuple[Any, Any]:
+    """[batch, seq, d_model] from the same, and [batch], how unevenly each sequence loads the experts (1 is even); `einsum` makes the
+    products of the experts' weights."""
     with jax.named_scope("router"):
         logits = jnp.einsum("bsd,de->bse", x, weights["router"].astype(x.dtype)).astype(jnp.float32)
         gates, load = route(logits, config)
     by = _by_product if config.dispatch == "product" else _by_gather
-    return by(weights, x, gates, config), load
+    return by(weights, x, gates, config, einsum), load
 
 
-def _by_gather(weights: Params, x: Any, gates: Any, config: MixtureConfig) -> Any:
+def _by_gather(weights: Params, x: Any, gates: Any, config: MixtureConfig, einsum: Einsum) -> Any:
     """An expert takes of each sequence the `capacity` tokens that its router gives most (Megatron-LM's policy `probs`)."""
     with jax.named_scope("dispatch"):
         share, tokens = assign(gates, config)
         sent = mark(kernel("permute", config, _take_tokens, x, tokens), "sent")
         received = kernel("sort", config, _swap_leading, mark(sent, "received"))
         share = _swap_leading(mark(mark(share, "share_sent"), "share_received"))
-    made = _expert_mlp(weights, mark(received, "sorted"), share, config)
+    made = _expert_mlp(weights, mark(received, "sorted"), share, config, einsum)
     with jax.named_scope("combine"):
         returned = mark(mark(kernel("sort", config, _swap_leading, made), "made"), "returned")
         return kernel("permute", config, lambda rows, at: _sum_rows(rows, at, config.seq), returned, tokens)
 
 
-def _by_product(weights: Params, x: Any, gates: Any, config: MixtureConfig) -> Any:
+def _by_product(weights: Params, x: Any, gates: Any, config: MixtureConfig, einsum: Einsum) -> Any:
     """An expert takes of each sequence the first `capacity` tokens that choose it, by products with a mask [batch, seq, experts,
     capacity] (GShard, Lepikhin et al. 2020, section 3.2)."""
     with jax.named_scope("dispatch"):
         mask = checkpoint_name(make_dispatch_mask(gates, config).astype(x.dtype), "mask")
         sent = mark(jnp.einsum("bsec,bsd->becd", mask, x), "sent")
         received = mark(_swap_leading(mark(sent, "received")), "sorted")
-    made = _expert_mlp(weights, received, None, config)
+    made = _expert_mlp(weights, received, None, config, einsum)
     with jax.named_scope("combine"):
         returned = mark(mark(_swap_leading(made), "made"), "returned")
         return jnp.einsum("bsec,becd->bsd", mask * gates[..., None].astype(x.dtype), returned)
@@ -141,7 +143,7 @@ def _swap_leading(x: Any) -> Any:
     return jnp.swapaxes(x, 0, 1)
 
 
-def _expert_mlp(weights: Params, x: Any, share: Any, config: MixtureConfig) -> Any:
+def _expert_mlp(weights: Params, x: Any, share: Any, config: MixtureConfig, einsum: Einsum) -> Any:
     """[experts, batch, capacity, d_model] from the same, each row times its share [experts, batch, capacity], if any."""
 
     def activate(up: Any, share: Any) -> Any:
@@ -150,7 +152,7 @@ def _expert_mlp(weights: Params, x: Any, share: Any, config: MixtureConfig) -> A
         return (gated if share is None else gated * share[..., None]).astype(up.dtype)
 
     with jax.named_scope("up"):
-        up = mark(jnp.einsum("ebcd,edgf->ebcgf", x, weights["w1"].astype(x.dtype)), "up")
+        up = mark(einsum("ebcd,edgf->ebcgf", x, weights["w1"].astype(x.dtype)), "up")
     hidden = mark(kernel("activation", config, activate, up, share), "hidden")
     with jax.named_scope("down"):
-        return jnp.einsum("ebcf,efd->ebcd", hidden, weights["w2"].astype(x.dtype))
+        return einsum("ebcf,efd->ebcd", hidden, weights["w2"].astype(x.dtype))

@@ -13,42 +13,49 @@ import jax
 import jax.numpy as jnp
 
 from workbench.models.layers.decoder_blocks import Params, flash_attention, kernel, mark, mix, normalize, rotate, softmax
+from workbench.models.layers.float8_products import Einsum
 from workbench.models.mixture.config import MixtureConfig
 
 
-def attention(weights: Params, x: Any, config: MixtureConfig) -> Any:
-    """[batch, seq, d_model] from the same."""
-    query, key, value = (_project_latents if config.attention == "latent" else _project_heads)(weights, x, config)
+def attention(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp.einsum) -> tuple[Any, tuple[Any, Any]]:
+    """[batch, seq, d_model] from the same, and the two things that a cache is made of: keys and values, or the latent of both
+    [batch, seq, kv_rank] and the keys' position [batch, seq, d_rotary], not turned yet. `einsum` makes the products of weights."""
+    (query, key, value), seen = (_project_latents if config.attention == "latent" else _project_heads)(weights, x, config, einsum)
     if "attention" in config.fused.split():
         mixed = flash_attention(query, key, value)
     else:
         with jax.named_scope("core"):
             mixed = mix(query, key, value, softmax)
     with jax.named_scope("output"):
-        return jnp.einsum("bshk,hkd->bsd", mark(mixed, "mixed").squeeze(3), weights["wo"].astype(x.dtype))
+        return einsum("bshk,hkd->bsd", mark(mixed, "mixed").squeeze(3), weights["wo"].astype(x.dtype)), seen
 
 
-def _project_heads(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
-    """Queries, keys and values [batch, seq, heads, 1, d_head]."""
+def project_heads(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum, positions: Any = None) -> tuple[Any, Any, Any]:
+    """Queries, keys and values [batch, seq, heads, 1, d_head]; `positions` int[seq] where tokens do not stand in order from 0."""
     with jax.named_scope("query_key_value"):
-        product = jnp.einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
+        product = einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
         query, key, value = jax.lax.split(product, (1, 1, 1), axis=3)
-        query, key = kernel("rotary", config, lambda *both: tuple(map(rotate, both)), query, key)
+        query, key = kernel("rotary", config, lambda *both: tuple(rotate(each, positions) for each in both), query, key)
         return mark(query, "query"), mark(key, "key"), mark(value, "value")
 
 
-def _project_latents(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
-    """Queries and keys [batch, seq, heads, 1, d_query], values [batch, seq, heads, 1, d_value]."""
+def _project_heads(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+    query, key, value = project_heads(weights, x, config, einsum)
+    return (query, key, value), (key, value)
+
+
+def _project_latents(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum) -> tuple[tuple[Any, Any, Any], tuple[Any, Any]]:
+    """Queries and keys [batch, seq, heads, 1, d_query], values [batch, seq, heads, 1, d_value], and the latents they were made of."""
     with jax.named_scope("latents"):
-        query_low, pair_low, key_position = _project_down(weights, x, config)
+        query_low, pair_low, key_position = project_down(weights, x, config, einsum)
     with jax.named_scope("query_key_value"):
-        return _project_up(weights, query_low, pair_low, key_position, config)
+        return _project_up(weights, query_low, pair_low, key_position, config, einsum), (pair_low, key_position)
 
 
-def _project_down(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+def project_down(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum) -> tuple[Any, Any, Any]:
     """Normalised latents [batch, seq, q_rank] and [batch, seq, kv_rank], and the position of the keys [batch, seq, d_rotary]."""
-    query_low = mark(jnp.einsum("bsd,dr->bsr", x, weights["wq_down"].astype(x.dtype)), "query_low")
-    both = mark(jnp.einsum("bsd,dr->bsr", x, weights["wkv_down"].astype(x.dtype)), "pair_low")
+    query_low = mark(einsum("bsd,dr->bsr", x, weights["wq_down"].astype(x.dtype)), "query_low")
+    both = mark(einsum("bsd,dr->bsr", x, weights["wkv_down"].astype(x.dtype)), "pair_low")
     pair_low, position = jax.lax.split(both, (config.kv_rank, config.d_rotary), axis=2)
     return (
         mark(normalize(weights["q_norm"], query_low, config), "query_latent"),
@@ -57,10 +64,12 @@ def _project_down(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, 
     )
 
 
-def _project_up(weights: Params, query_low: Any, pair_low: Any, position: Any, config: MixtureConfig) -> tuple[Any, Any, Any]:
+def _project_up(
+    weights: Params, query_low: Any, pair_low: Any, position: Any, config: MixtureConfig, einsum: Einsum
+) -> tuple[Any, Any, Any]:
     """The two latents projected up; positions turned."""
-    query = jnp.einsum("bsr,rhk->bshk", query_low, weights["wq_up"].astype(query_low.dtype))
-    pair = jnp.einsum("bsr,rhk->bshk", pair_low, weights["wkv_up"].astype(pair_low.dtype))
+    query = einsum("bsr,rhk->bshk", query_low, weights["wq_up"].astype(query_low.dtype))
+    pair = einsum("bsr,rhk->bshk", pair_low, weights["wkv_up"].astype(pair_low.dtype))
 
     def rotate_query(query: Any) -> Any:
         plain, rotary = jax.lax.split(query, (config.d_head, config.d_rotary), axis=3)

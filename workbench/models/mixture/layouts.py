@@ -27,3 +27,21 @@ TOP2_LAYOUTS = (
     ("expert:4 model:2", expert_parallel(batch="expert", shares=False) + "; heads:model; d_ff:model; d_expert:model"),
 )
 """For `tiny-top2`, GShard's mixture, on eight devices: tokens split over the axis of the experts and another, and each expert too."""
+
+DECODE_LAYOUTS = (
+    ("data:8", "batch:data"),
+    ("expert:8", expert_parallel(batch="expert")),
+    ("data:2 expert:4", expert_parallel(batch="data+expert")),
+    ("data:2 context:4", "batch:data; context:context; d_expert:context; d_shared:context; d_ff:context"),
+    ("data:2 model:4", "batch:data; heads:model; d_ff:model; d_expert:model; d_shared:model; vocab:model"),
+)
+"""For decoding of `tiny` on eight devices: the cache of latents split by sequences, with experts apart, by positions; it has no heads, so
+that each device of Megatron's axis has all of it."""
+
+PREFILL_LAYOUTS = (
+    ("data:8", "batch:data"),
+    ("expert:8", expert_parallel(batch="expert")),
+    ("data:2 expert:4", expert_parallel(batch="data+expert")),
+    ("data:2 model:4", "batch:data; heads:model; d_ff:model; d_expert:model; d_shared:model; vocab:model"),
+)
+"""For a prefill of `tiny` on eight devices: data parallel, expert parallel, both, Megatron's."""

@@ -17,6 +17,7 @@ from workbench.core.program import Program
 from workbench.models.choose_preset import choose_preset, name_program
 from workbench.models.data import text
 from workbench.models.layers.decoder_blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
+from workbench.models.layers.float8_products import Einsum
 from workbench.models.layers.layer_checkpoint import checkpoint_layer
 from workbench.models.mixture.config import PRESETS, MixtureConfig
 from workbench.models.mixture.experts import experts
@@ -24,34 +25,60 @@ from workbench.models.mixture.latent_attention import attention
 from workbench.models.mixture.weights import dims, init
 from workbench.tracing import layer, trace_training
 
+Attend = Callable[[Params, Any, Any], tuple[Any, Any]]
+"""`attend(weights, x, cached) -> (change, cached)`: an attention of x, and of what is cached where there is a cache."""
 
-def _attend(weights: Params, x: Any, config: MixtureConfig) -> Any:
+
+def _add_attention(weights: Params, x: Any, cached: Any, config: MixtureConfig, attend: Attend) -> tuple[Any, Any]:
     with jax.named_scope("attention"):
         normal = mark(normalize(weights["norm1"], x, config), "normal")
-        return add(x, attention(weights["attention"], normal, config), {}, "")
+        change, cached = attend(weights["attention"], normal, cached)
+        return add(x, change, {}, ""), cached
+
+
+def dense_layer_with(
+    weights: Params, x: Any, cached: Any, config: MixtureConfig, attend: Attend, *, einsum: Einsum = jnp.einsum
+) -> tuple[Any, Any]:
+    """[batch, seq, d_model] from the same, and what is cached; `einsum` makes the products of weights."""
+    x, cached = _add_attention(weights, x, cached, config, attend)
+    with jax.named_scope("mlp"):
+        normal = mark(normalize(weights["norm2"], x, config), "normal")
+        return add(x, mlp(weights["mlp"], normal, config, einsum), {}, ""), cached
+
+
+def sparse_layer_with(
+    weights: Params, x: Any, cached: Any, config: MixtureConfig, attend: Attend, mix: Callable[..., Any], *, einsum: Einsum = jnp.einsum
+) -> tuple[Any, Any, Any]:
+    """[batch, seq, d_model] from the same, [batch], the unevenness of the experts' load, and what is cached: a dictionary, in which that
+    of a dense layer before it is `before`. `mix(weights, x)` is what the experts make."""
+    before: dict[str, Any] = {}
+    if config.alternate:
+        with jax.named_scope("before"):
+            x, kept = dense_layer_with(weights["before"], x, cached.get("before", {}), config, attend, einsum=einsum)
+            before = {"before": kept}
+    x, cached = _add_attention(weights, x, cached, config, attend)
+    with jax.named_scope("mixture"):
+        normal = mark(normalize(weights["norm2"], x, config), "normal")
+        change, load = mix(weights["experts"], normal)
+        if config.d_shared:
+            with jax.named_scope("shared"):
+                change = change + mlp(weights["shared"], normal, config, einsum)
+        return add(x, change, {}, ""), load, cached | before
+
+
+def _attend(config: MixtureConfig) -> Attend:
+    """The attention of training, to all tokens before, which caches nothing."""
+    return lambda weights, x, cached: (attention(weights, x, config)[0], cached)
 
 
 def dense_layer(weights: Params, x: Any, config: MixtureConfig) -> Any:
-    """[batch, seq, d_model] from the same."""
-    x = _attend(weights, x, config)
-    with jax.named_scope("mlp"):
-        normal = mark(normalize(weights["norm2"], x, config), "normal")
-        return add(x, mlp(weights["mlp"], normal, config), {}, "")
+    """A dense layer in training: [batch, seq, d_model] from the same."""
+    return dense_layer_with(weights, x, {}, config, _attend(config))[0]
 
 
 def sparse_layer(weights: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:
-    """[batch, seq, d_model] from the same, and [batch], the unevenness of the experts' load."""
-    if config.alternate:
-        with jax.named_scope("before"):
-            x = dense_layer(weights["before"], x, config)
-    x = _attend(weights, x, config)
-    with jax.named_scope("mixture"):
-        normal = mark(normalize(weights["norm2"], x, config), "normal")
-        change, load = experts(weights["experts"], normal, config)
-        if config.d_shared:
-            with jax.named_scope("shared"):
-                change = change + mlp(weights["shared"], normal, config)
-        return add(x, change, {}, ""), load
+    """A layer with experts in training: [batch, seq, d_model] from the same, and [batch], the unevenness of the experts' load."""
+    return sparse_layer_with(weights, x, {}, config, _attend(config), partial(experts, config=config))[:2]
 
 
 def run_layers(params: Params, x: Any, config: MixtureConfig) -> tuple[Any, Any]:

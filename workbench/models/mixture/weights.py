@@ -35,6 +35,21 @@ EXPERTS = {
 }
 """Each weight's path within its layer, and its dimensions."""
 
+SHARED_SCALES = {
+    "tokens": (-1,),
+    "wqkv": (-4,),
+    "wo": (-3, -2),
+    "w1": (-3,),
+    "w2": (-2,),
+    "w": (-2,),
+    "wq_down": (-2,),
+    "wq_up": (-3,),
+    "wkv_down": (-2,),
+    "wkv_up": (-3,),
+}
+"""Weights that may be kept in few bits (`layers.quantized_weights`), and the dimensions that share a scale: those that a product sums, and
+of a table those of a row. Routers stay as they are."""
+
 
 def _attention(config: MixtureConfig) -> dict[str, str]:
     return LATENT if config.attention == "latent" else HEADS

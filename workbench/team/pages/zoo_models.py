@@ -14,45 +14,48 @@ class ZooModel:
     presets: tuple[str, ...] = ()
 
 
+_DECODER_PRESETS = (
+    "tiny",
+    "megatron-22b",
+    "megatron-175b",
+    "megatron-530b",
+    "megatron-1t",
+    "llama2-7b",
+    "llama2-13b",
+    "llama2-70b",
+    "llama3-8b",
+    "llama3-70b",
+    "llama3-405b",
+    "maxtext-16b",
+    "maxtext-32b",
+    "maxtext-64b",
+    "gpipe-3",
+    "gpipe-13",
+    "gpipe-103",
+    "gpipe-415",
+    "gpipe-1663",
+    "maxtext-128b",
+)
+_MIXTURE_PRESETS = (
+    "tiny",
+    "tiny-top2",
+    "glam-64b-64e",
+    "deepseek-v2",
+    "deepseek-v3",
+)
+
 ZOO_MODELS = (
     ZooModel("two_layer", "Mesh-TensorFlow's example of two matrices: output and weight gradients"),
     ZooModel("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on drawn digits"),
     ZooModel(
         "decoder",
         "a decoder Transformer of today; presets of Llama 2 and 3, Megatron, MaxText and GPipe",
-        (
-            "tiny",
-            "megatron-22b",
-            "megatron-175b",
-            "megatron-530b",
-            "megatron-1t",
-            "llama2-7b",
-            "llama2-13b",
-            "llama2-70b",
-            "llama3-8b",
-            "llama3-70b",
-            "llama3-405b",
-            "maxtext-16b",
-            "maxtext-32b",
-            "maxtext-64b",
-            "gpipe-3",
-            "gpipe-13",
-            "gpipe-103",
-            "gpipe-415",
-            "gpipe-1663",
-            "maxtext-128b",
-        ),
+        _DECODER_PRESETS,
     ),
     ZooModel(
         "mixture",
         "a mixture-of-experts Transformer with latent attention; presets of DeepSeek-V2 and V3 and of GLaM",
-        (
-            "tiny",
-            "tiny-top2",
-            "glam-64b-64e",
-            "deepseek-v2",
-            "deepseek-v3",
-        ),
+        _MIXTURE_PRESETS,
     ),
     ZooModel(
         "t5",
@@ -106,6 +109,26 @@ ZOO_MODELS = (
             "torchgpipe-24-160",
             "torchgpipe-48-160",
         ),
+    ),
+    ZooModel(
+        "decoder_prefill",
+        "inference of the decoder Transformer: a prompt is read and its keys and values are cached",
+        _DECODER_PRESETS,
+    ),
+    ZooModel(
+        "decoder_decode",
+        "inference of the decoder Transformer: one token of each sequence, attending to the cache",
+        _DECODER_PRESETS,
+    ),
+    ZooModel(
+        "mixture_prefill",
+        "inference of the mixture of experts: a prompt is read and its latents are cached",
+        _MIXTURE_PRESETS,
+    ),
+    ZooModel(
+        "mixture_decode",
+        "inference of the mixture of experts: one token of each sequence, attending to the cached latents",
+        _MIXTURE_PRESETS,
     ),
     ZooModel(
         "gpt",

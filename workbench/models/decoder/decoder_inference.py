@@ -1,0 +1,144 @@
+"""Inference of the decoder Transformer: prefill reads a prompt and fills the cache, decode makes one token more of each sequence.
+
+    prefill   tokens [batch, seq]  -> the cache's first `seq` positions, logits of the last token
+    decode    tokens [batch]       -> written at position `length`, attended to with all before it, logits
+
+The layers are those of training (`decoder.layer_with`); only what their attention looks at is another. In a scan over layers the stacked
+cache goes along whole and each layer writes its rows in place: as a scanned input and output it would be held twice.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workbench.core.program import Program
+from workbench.models.choose_preset import choose_preset, name_program
+from workbench.models.decoder.config import DecoderConfig
+from workbench.models.decoder.decoder import attend_sequence, layer_with
+from workbench.models.decoder.inference_config import PRESETS, DecoderInferenceConfig
+from workbench.models.decoder.weights import SHARED_SCALES, dims, init
+from workbench.models.layers.decoder_blocks import Params, embed, project_vocab
+from workbench.models.layers.inference_step import trace_prompt, trace_token
+from workbench.models.layers.kv_cache import (
+    Cache,
+    attend_cached,
+    cache_dims,
+    empty_cache,
+    random_cache,
+    read_rows,
+    write_rows,
+)
+from workbench.models.layers.quantized_weights import multiply, quantize_weights, quantized_dims
+
+ROWS = dict.fromkeys(("key", "value"), "context kv_heads batch d_head")
+"""What a layer caches, and its dimensions."""
+
+
+def prefill(params: Params, cache: Cache, batch: dict[str, Any], config: DecoderConfig) -> tuple[Cache, Any]:
+    """The cache with the prompts int32[batch, seq] at its beginning, and float[batch, vocab], the logits of their last tokens."""
+    tokens = batch["tokens"]
+    seq = tokens.shape[1]
+
+    def attend(cache: Cache, layer: Any, query: Any, key: Any, value: Any) -> tuple[Any, Cache]:
+        cache = write_rows(cache, "key", key.squeeze(3), 0, layer)
+        cache = write_rows(cache, "value", value.squeeze(3), 0, layer)
+        return attend_sequence(query, key, value, None, config), cache
+
+    x = embed(params, tokens, config, lambda table: table[:seq], einsum=multiply, rows=config.seq)
+    x, cache = _run_layers(params, cache, x, config, attend, None)
+    return cache | {"length": jnp.full_like(cache["length"], seq)}, project_vocab(params, x[:, -1:], config, multiply)[:, 0]
+
+
+def decode(params: Params, cache: Cache, batch: dict[str, Any], config: DecoderConfig) -> tuple[Cache, Any]:
+    """The cache with one token more of each sequence, int32[batch], and float[batch, vocab], the logits of the token after it. A full
+    cache has its last token replaced."""
+    position = jnp.minimum(cache["length"], config.seq - 1)
+
+    def attend(cache: Cache, layer: Any, query: Any, key: Any, value: Any) -> tuple[Any, Cache]:
+        cache = write_rows(cache, "key", key.squeeze(3), position, layer)
+        cache = write_rows(cache, "value", value.squeeze(3), position, layer)
+        cached = read_rows(cache, "key", layer), read_rows(cache, "value", layer)
+        fused = "attention" in config.fused.split()
+        return attend_cached(query * query.shape[-1] ** -0.5, *cached, position + 1, fused=fused), cache
+
+    def arrange(table: Any) -> Any:
+        return jax.lax.dynamic_slice_in_dim(table, position, 1)
+
+    x = embed(params, batch["tokens"][:, None], config, arrange, einsum=multiply, rows=config.seq)
+    x, cache = _run_layers(params, cache, x, config, attend, position[None])
+    return cache | {"length": position + 1}, project_vocab(params, x, config, multiply)[:, 0]
+
+
+def _run_layers(
+    params: Params, cache: Cache, x: Any, config: DecoderConfig, attend: Callable[..., tuple[Any, Cache]], positions: Any
+) -> tuple[Any, Cache]:
+    """All layers, scanned if they are stacked: [batch, seq, d_model] from the same, and the cache."""
+
+    def one(weights: Params, cached: Cache, layer: Any, x: Any) -> tuple[Any, Cache]:
+        return layer_with(weights, x, config, partial(attend, cached, layer), einsum=multiply, positions=positions)
+
+    with jax.named_scope("layers"):
+        if isinstance(params["layers"], dict):
+
+            def step(carry: tuple[Any, Cache], each: tuple[Params, Any]) -> tuple[tuple[Any, Cache], None]:
+                return one(each[0], carry[1], each[1], carry[0]), None
+
+            (x, layers), _ = jax.lax.scan(step, (x, cache["layers"]), (params["layers"], jnp.arange(config.layers)))
+            return x, cache | {"layers": layers}
+        kept = []
+        for number, weights in enumerate(params["layers"]):
+            with jax.named_scope(str(number)):
+                x, cached = one(weights, cache["layers"][number], None, x)
+                kept.append(cached)
+    return x, cache | {"layers": kept}
+
+
+def make_params(key: Any, config: DecoderInferenceConfig, *, scan: bool) -> Params:
+    """The parameters that training begins with, as inference keeps them."""
+    return quantize_weights(init(key, config.architecture, scan=scan), SHARED_SCALES, config.weights)
+
+
+def make_cache(config: DecoderInferenceConfig, *, scan: bool, key: Any = None) -> Cache:
+    """An empty cache; with a `key`, random tokens up to the end of the prompt, one place left free."""
+    shape = config.cache_length, config.kv_heads, config.batch, config.d_head
+    make: Callable[..., Cache] = partial(empty_cache, dtype=config.cache) if key is None else partial(random_cache, key, dtype=config.cache)
+    length = 0 if key is None else min(config.seq, config.cache_length - 1)
+    rows = dict.fromkeys(ROWS, (config.layers, *shape) if scan else shape)
+    return {"layers": make(rows) if scan else [make(rows) for _ in range(config.layers)], "length": jnp.int32(length)}
+
+
+def build_prefill(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
+    """The program that reads prompts: any size and choice of a preset changed by the name of its field in `DecoderInferenceConfig`.
+    Nothing is allocated.
+
+    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    """
+    config = choose_preset(PRESETS, preset, **changes)
+
+    def start(key: Any) -> tuple[Params, Cache]:
+        return make_params(key, config, scan=scan), make_cache(config, scan=scan)
+
+    step, name = partial(prefill, config=config.architecture), name_program("decoder prefill", preset, changes)
+    return trace_prompt(step, start, batch=config.batch, seq=config.seq, dims=_dims(config, scan=scan), name=name)
+
+
+def build_decode(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
+    """The program that makes one token of each sequence, as `build_prefill`. A live run begins after a prompt of random keys and values."""
+    config = choose_preset(PRESETS, preset, **changes)
+
+    def start(key: Any) -> tuple[Params, Cache]:
+        return make_params(key, config, scan=scan), make_cache(config, scan=scan, key=jax.random.fold_in(key, 1))
+
+    step, name = partial(decode, config=config.architecture), name_program("decoder decode", preset, changes)
+    return trace_token(step, start, batch=config.batch, dims=_dims(config, scan=scan), name=name)
+
+
+def _dims(config: DecoderInferenceConfig, *, scan: bool) -> dict[str, str]:
+    """Path patterns to names, for parameters and cache."""
+    params = quantized_dims(dims(config.architecture, scan=scan), SHARED_SCALES, config.weights)
+    stack, prefix = ("layers ", "cache/layers/") if scan else ("", "cache/layers/*/")
+    found = {f"params/{path}": each for path, each in params.items()}
+    return found | {prefix + path: each for path, each in cache_dims(ROWS, config.cache, stack).items()}

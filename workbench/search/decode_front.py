@@ -1,0 +1,144 @@
+"""Latency against throughput of decoding: a step for each batch and slice of hardware, on the best mesh of the plan's axes.
+
+A larger batch reads the weights once for more sequences and the cache of each, so that a token takes longer and a chip makes more of them;
+more chips share what is read, and send more. Which trades are worth making is a front (Austin et al. 2025, "How to Scale Your Model",
+chapters 7 and 8).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from workbench.analysis.analyze import analyze
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
+from workbench.core.tensor import Role
+from workbench.errors import SearchError, WorkbenchError
+from workbench.hardware.catalogue import read_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.models.registry import build
+from workbench.plan.plan import Plan
+from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
+from workbench.units import divisors, read_whole_number
+
+MakeProgram = Callable[[int], Program]
+
+
+def latency_front(
+    plan: Plan,
+    batches: Sequence[int],
+    hardware: Sequence[str | Hardware] = (),
+    *,
+    make: MakeProgram | None = None,
+) -> LatencyFront:
+    """Latency and throughput of a plan of decoding, with its layout, for each of `batches` on each of `hardware`, its own if none is given.
+
+    On each slice all ways are tried in which its devices can be shared among the axes of the plan's mesh. Programs of the zoo are built
+    anew for each batch; others need `make(batch)`, which builds them. Raises `SearchError` for a program that is no step of decoding, for
+    one that cannot be built anew, and without batches or hardware.
+    """
+    slices = _read_slices(plan, hardware)
+    sizes = [read_whole_number("batches", each, SearchError) for each in dict.fromkeys(batches)]
+    if not sizes:
+        raise SearchError("There is no batch to plan for.", ["give some, `batches=[1, 8, 64]`"])
+    _verify_decode(plan.program)
+    points, impossible = list[DecodePoint](), list[ImpossibleDecode]()
+    for batch in sizes:
+        program = _program_of(plan, batch, make)
+        for each in slices:
+            found = _best_point(plan, program, batch, each)
+            (points if isinstance(found, DecodePoint) else impossible).append(found)  # type: ignore[arg-type]
+    ordered = sorted(mark_front(points), key=lambda point: (point.seconds_per_token, point.chips))
+    return LatencyFront(plan.name, tuple(ordered), tuple(impossible))
+
+
+def mark_front(points: Sequence[DecodePoint]) -> list[DecodePoint]:
+    """The points, of which those are on the front that fit and that no other one that fits dominates."""
+    fitting = [each for each in points if each.fits]
+    return [replace(each, is_on_front=each.fits and not any(other.dominates(each) for other in fitting)) for each in points]
+
+
+def meshes_of(mesh: Mesh, devices: int) -> Iterator[Mesh]:
+    """All meshes of so many devices with the axes of this one, in their order.
+
+    >>> [str(each) for each in meshes_of(Mesh("data:2 model:2"), 4)]
+    ['data:1 model:4', 'data:2 model:2', 'data:4 model:1']
+    """
+
+    def share(count: int, left: int) -> Iterator[tuple[int, ...]]:
+        if count == 1:
+            yield (left,)
+            return
+        for size in divisors(left):
+            yield from ((size, *rest) for rest in share(count - 1, left // size))
+
+    for sizes in share(len(mesh.names), devices):
+        yield Mesh(zip(mesh.names, sizes, strict=True))
+
+
+def _read_slices(plan: Plan, hardware: Sequence[str | Hardware]) -> list[Hardware]:
+    """The slices asked for, or the plan's own."""
+    given = list(hardware) or ([plan.hardware] if plan.hardware else [])
+    if not given:
+        raise SearchError("There is no hardware to plan for.", ['name some, `hardware=["TPU v5e 2x2", "TPU v5e 4x4"]`'])
+    if not plan.mesh.names:
+        raise SearchError(f"The mesh of {plan.name} has no axes to share devices among.", ['give the plan a mesh, `mesh="data:1 model:8"`'])
+    read = [each if isinstance(each, Hardware) else read_hardware(each) for each in given]
+    return [each for each in read if each is not None]
+
+
+def _verify_decode(program: Program) -> None:
+    """Raises `SearchError` for a program that does not carry a cache, or that is given more than a token of each sequence."""
+    batch = program.dims.get("batch", (0,))[0]
+    inputs = [program.arguments[i] for i in program.inputs]
+    carries = any(each.role is Role.MODEL_STATE for each in program.arguments)
+    if not carries or not batch or any(each.elements > batch for each in inputs):
+        raise SearchError(
+            f"`{program.name}` is no step of decoding: that carries a cache, and is given one token of each of its `batch` sequences.",
+            ["plan `decoder_decode` or `mixture_decode` of the zoo", "trace a step of your own with `wb.trace_inference`"],
+        )
+
+
+def _program_of(plan: Plan, batch: int, make: MakeProgram | None) -> Program:
+    """The plan's program with another batch. Raises `SearchError` for one of nobody knows what."""
+    program = plan.program
+    if make is not None:
+        return make(batch)
+    if program.dims["batch"] == (batch,):
+        return program
+    if program.reference is None or ":" in program.reference.target:
+        raise SearchError(
+            f"`{program.name}` is no model of the zoo, so that it cannot be built anew for a batch of {batch}.",
+            ["give `make`, a function from a batch to the program"],
+        )
+    built = build(program.reference.target, **{**program.reference.arguments, "batch": batch})
+    renamed = {traced: now for traced, now in program.renamed.items() if traced != now}
+    return built.rename(renamed) if renamed else built
+
+
+def _best_point(plan: Plan, program: Program, batch: int, hardware: Hardware) -> DecodePoint | ImpossibleDecode:
+    """The quickest mesh that fits; where none does, the one with the least memory; where none is legal, why."""
+    found, why = list[DecodePoint](), ""
+    for mesh in meshes_of(plan.mesh, hardware.size):
+        try:
+            found.append(_plan_point(Plan(program, mesh, plan.layout, hardware=hardware), batch, hardware))
+        except WorkbenchError as error:
+            why = error.message
+    if not found:
+        return ImpossibleDecode(batch, str(hardware), why)
+    return min(found, key=lambda point: (not point.fits, point.seconds_per_token if point.fits else point.peak))
+
+
+def _plan_point(plan: Plan, batch: int, hardware: Hardware) -> DecodePoint:
+    report = analyze(plan)
+    assert report.step_time is not None  # the plan has hardware
+    chip = hardware.chip
+    return DecodePoint(
+        batch=batch,
+        hardware=str(hardware),
+        chips=max(hardware.size // chip.chip_devices, 1),
+        mesh=str(plan.mesh),
+        step_seconds=report.step_time.total,
+        bandwidth_seconds=report.traffic / chip.memory_bandwidth,
+        peak=report.memory.peak,
+        capacity=report.memory.capacity,
+    )
