@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from workbench.errors import WorkbenchError
-from workbench.exercises.question_text import choice_markdown
+from workbench.exercises.question_text import choice_words, question_markdown
 from workbench.exercises.verdict import Check, Verdict, refusal
 
 
@@ -38,9 +38,19 @@ class ChoiceQuestion:
             chosen = self._read(answer)
         except WorkbenchError as error:
             return refusal((str(error),), self.points, hints)
-        what = "The right ones are chosen." if self._most > 1 else "The right one is chosen."
+        what = "The right ones are chosen." if self.is_several else "The right one is chosen."
         reason = self._miss(chosen)
         return Verdict((Check(what, reason, self.points),), hints if reason else ())
+
+    @property
+    def how(self) -> str:
+        """How it is answered, in a sentence."""
+        return choice_words(several=self.is_several)
+
+    @property
+    def is_several(self) -> bool:
+        """Whether more than one choice is right."""
+        return self._most > 1
 
     @property
     def _most(self) -> int:
@@ -67,4 +77,4 @@ class ChoiceQuestion:
         return frozenset(numbers)
 
     def _repr_markdown_(self) -> str:
-        return choice_markdown(self)
+        return question_markdown(self.name, self.ask, self.how, (each.text for each in self.choices), numbered=True)

@@ -88,4 +88,4 @@ class Exercise:
         return found[0]
 
     def _repr_markdown_(self) -> str:
-        return exercise_markdown(self)
+        return exercise_markdown(self.title, ((each.name, each.points, each.ask) for each in self.questions))

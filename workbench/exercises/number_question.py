@@ -8,7 +8,7 @@ from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.plan_figures import find_figure, read_figure
 from workbench.exercises.quantities import UNITS, format_quantity, parse_quantity
-from workbench.exercises.question_text import number_markdown
+from workbench.exercises.question_text import number_words, question_markdown
 from workbench.exercises.usual_mistakes import recognise
 from workbench.exercises.verdict import Check, Verdict, refusal
 
@@ -60,6 +60,11 @@ class NumberQuestion:
             find_figure(self.answer.figure)
 
     @property
+    def how(self) -> str:
+        """How it is answered, in a sentence."""
+        return number_words(self.unit)
+
+    @property
     def right(self) -> float:
         """The answer. Raises `WorkbenchError` where the plan that has it cannot be read."""
         return self.answer.read() if isinstance(self.answer, FigureOf) else self.answer
@@ -86,4 +91,4 @@ class NumberQuestion:
         return recognise(given, right, self.unit, self.tolerance, self.devices)
 
     def _repr_markdown_(self) -> str:
-        return number_markdown(self)
+        return question_markdown(self.name, self.ask, self.how)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal
-from workbench.exercises.question_text import CHANGE_WORDS, plan_markdown
+from workbench.exercises.question_text import CHANGE_WORDS, change_words, question_markdown
 from workbench.exercises.variants import Variant
 from workbench.exercises.verdict import Check, Verdict, refusal
 from workbench.plan.plan import Plan
@@ -68,6 +68,11 @@ class PlanQuestion:
     def plan(self) -> Plan:
         """The plan to start from. Raises `DocumentError` where its document cannot be read."""
         return self.start if isinstance(self.start, Plan) else _parse_start(self.start, self.name)
+
+    @property
+    def how(self) -> str:
+        """What an answer may change, in a sentence."""
+        return change_words(self.may_change)
 
     @property
     def points(self) -> float:
@@ -132,7 +137,8 @@ class PlanQuestion:
                 yield f"It changes {change}; here {_and_text(self.may_change)} may change."
 
     def _repr_markdown_(self) -> str:
-        return plan_markdown(self)
+        goals = (each.goal.describe() for each in self.goals)
+        return question_markdown(self.name, self.ask, f"{self.how} The start is {self.plan}.", goals)
 
 
 @lru_cache(maxsize=256)

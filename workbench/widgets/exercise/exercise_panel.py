@@ -10,7 +10,6 @@ from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
 from workbench.exercises import ChoiceQuestion, Goal, NumberQuestion, PlanQuestion, Verdict
 from workbench.exercises.parse_questions import Question
-from workbench.exercises.question_text import answer_words, change_words
 from workbench.exercises.verdict import refusal
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
@@ -65,11 +64,11 @@ class ExercisePanel:
             "name": question.name,
             "kind": "plan" if isinstance(question, PlanQuestion) else "number" if isinstance(question, NumberQuestion) else "choice",
             "ask": question.ask,
-            "how": change_words(question) if isinstance(question, PlanQuestion) else answer_words(question),
+            "how": question.how,
             "goals": goals,
             "about": about,
             "choices": [each.text for each in question.choices] if isinstance(question, ChoiceQuestion) else [],
-            "several": isinstance(question, ChoiceQuestion) and sum(each.is_right for each in question.choices) > 1,
+            "several": isinstance(question, ChoiceQuestion) and question.is_several,
             "checking": self._checking == self._name,
             "verdict": self._verdict_state(attempts),
             "points": question.points,

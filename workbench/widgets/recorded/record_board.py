@@ -19,7 +19,7 @@ Gesture = Mapping[str, Any]
 
 
 @dataclass
-class Recording:
+class BoardRecording:
     """States of a board: `states[0]` is the beginning. A state has its `board`, its `tables` by tab, the answers to `whys`, where each drop
     leads (`drops`, by `drop_key`), and, of a question that asks for a plan, what Check says. Parts are numbers of `pool`, where each list
     and table stands once; one within another is `{"$": its number}` there."""
@@ -62,12 +62,14 @@ def drop_key(gesture: Gesture) -> str:
     return f"{gesture['dim']}|{gesture['source']}|{gesture['target']}"
 
 
-def record_board(plan: Plan, moves: int = 2, exercise: Exercise | None = None, question: str = "", tabs: Sequence[str] = TABS) -> Recording:
+def record_board(
+    plan: Plan, moves: int = 2, exercise: Exercise | None = None, question: str = "", tabs: Sequence[str] = TABS
+) -> BoardRecording:
     """Every state within so many drops of a plan, at most `MOST_STATES`; of an exercise the question that is named, else the first.
 
     Raises `WorkbenchError` for a question that there is not.
     """
-    made = Recording()
+    made = BoardRecording()
     waiting: list[tuple[Gesture, ...]] = [()]
     numbers: dict[tuple[Gesture, ...], int] = {}
     for path in waiting:  # grows while it is walked
@@ -131,7 +133,7 @@ class _Board:
         }
 
 
-def _state(board: _Board, made: Recording, tabs: Sequence[str]) -> dict[str, Any]:
+def _state(board: _Board, made: BoardRecording, tabs: Sequence[str]) -> dict[str, Any]:
     """The state of a board, its parts in the pool."""
     state: dict[str, Any] = {"board": made.keep_part(board.board), "live": made.keep_part(board.shown["live"]), "drops": {}}
     state["refused"] = board.refused

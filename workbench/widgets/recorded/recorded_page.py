@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from html import escape
 
 from workbench.widgets.front_end import recorded_script
-from workbench.widgets.recorded.record_board import Recording
+from workbench.widgets.recorded.record_board import BoardRecording
 
 MOST_BYTES = 300 << 10
 """Of one recording as it is sent: a page should be there within a second."""
@@ -24,20 +24,20 @@ def recorded_moves() -> int:
     return int(found) if found.isdecimal() and len(found) < 2 else 0
 
 
-def pack(recording: Recording) -> str:
+def pack(recording: BoardRecording) -> str:
     """The recording as text: JSON, gzipped, in base64. The same recording gives the same text."""
     text = json.dumps(recording.record(), separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
-def recorded_element(recording: Recording, ways: Iterable[str] = ()) -> str:
+def recorded_element(recording: BoardRecording, ways: Iterable[str] = ()) -> str:
     """The element that `recorded_script` fills; `ways` are said where something is asked that was not recorded."""
     said = escape("|".join(ways), quote=True)
     note = "<noscript>This board needs JavaScript.</noscript>"
     return f'<div class="recorded-board" data-ways="{said}">{note}<script type="text/plain">{pack(recording)}</script></div>'
 
 
-def recorded_page(recording: Recording, title: str, ways: Iterable[str] = ()) -> str:
+def recorded_page(recording: BoardRecording, title: str, ways: Iterable[str] = ()) -> str:
     """A page of its own, which opens from a file and fetches nothing."""
     script = recorded_script().replace("</script", "<\\/script")
     return (
