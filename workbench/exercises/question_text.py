@@ -34,8 +34,7 @@ def choice_words(*, several: bool) -> str:
 
 def question_markdown(name: str, ask: str, how: str, items: Iterable[str] = (), *, numbered: bool = False) -> str:
     """What is asked, a list of goals or choices, and how it is answered."""
-    marks = (f"{place}." if numbered else "-" for place, _ in enumerate(listed := list(items), 1))
-    rows = [f"{mark} {each}" for mark, each in zip(marks, listed, strict=True)]
+    rows = [f"{f'{place}.' if numbered else '-'} {each}" for place, each in enumerate(items, 1)]
     return "\n".join([f"**`{name}`** {ask.strip()}", "", *rows, *([""] if rows else []), f"*{how}*"])
 
 
