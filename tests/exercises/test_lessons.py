@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.core.remat import Remat
 from workbench.exercises import Exercise, PlanQuestion
 from workbench.exercises.exercise_document import read_document
 
@@ -21,8 +22,11 @@ def load(name: str) -> Exercise:
 
 
 def as_answer(question, given):
-    """A plan where the answer says what it changes of the one to start from."""
-    return question.plan.updated(**given) if isinstance(question, PlanQuestion) and isinstance(given, dict) else given
+    """A plan where the answer says what it changes of the one to start from: fields of the plan, or `remat`."""
+    if not isinstance(question, PlanQuestion) or not isinstance(given, dict):
+        return given
+    plan = question.plan.updated(**{name: each for name, each in given.items() if name != "remat"})
+    return plan.updated(program=plan.program.variant(remat=Remat.parse(given["remat"]))) if "remat" in given else plan
 
 
 @pytest.mark.parametrize("name", NAMES)
