@@ -110,7 +110,7 @@ def test_chapter_7_with_one_head_of_keys_and_values_56_fit():
 
 def test_chapter_7_of_sixteen_experts_a_token_passes_two():
     """212e9 parameters, 31.2e9 of them active: E experts of width F have the weights of one block of width E F. The zoo's own `mixture` has
-    no grouped heads of queries: its attention would have 2.6 times the weights, and the active parameters be a tenth more."""
+    no grouped heads of queries: its attention would have 1.6 times the weights, and the active parameters be a tenth more."""
     total, active = (choose_config("decoder_decode", **{**CHAPTER_7, "d_ff": count * CHAPTER_7["d_ff"]}).parameters for count in (16, 2))
     assert total == pytest.approx(212e9, rel=0.005)
     assert active == pytest.approx(31.2e9, rel=0.005)

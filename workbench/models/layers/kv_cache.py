@@ -5,7 +5,7 @@
     length       int32[]                                      how many positions are filled; all sequences of a batch are equally long
 
 A cache is a dictionary of arrays without `layers` where layers are not scanned. Positions stand first, so that what a step writes lies in
-one piece: XLA:TPU (jax 0.10.2, v5e) else lays the cache of a scan out so by itself, and copies all of it at the begin and at the end of a
+one piece: XLA:TPU (jax 0.10.2, v5e) else lays the cache of a scan out so by itself, and copies all of it at the beginning and the end of a
 step. In einsum strings: b batch, s seq (of queries), t context, h heads, q queries (heads of queries for each of these), k d_head.
 """
 
