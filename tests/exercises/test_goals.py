@@ -167,3 +167,15 @@ def test_every_figure_is_read_of_a_plan_on_hardware(figure):
     found = read_figure(figure.name, TWO_STAGES.report())
     assert found >= 0
     assert figure.words
+
+
+def test_stages_compute_their_own_layers_once():
+    """What is asked is of the devices of a stage; the program as a whole is not computed by any of them."""
+    assert not ComputesOnce().miss(TWO_STAGES.report(), TWO_STAGES)
+    assert read_figure("duplication", TWO_STAGES.report()) == 1
+    assert read_figure("flops", TWO_STAGES.report()) == max(each.flops.per_device for each in TWO_STAGES.report().stages)
+
+
+def test_a_micro_batch_that_does_not_divide_is_computed_by_all_devices_of_a_stage():
+    smaller = TWO_STAGES.updated(pipeline="stages:2 micro_batches:8 axis:stage")  # of two examples, over four devices
+    assert "Products are computed 4.00 times" in ComputesOnce().miss(smaller.report(), smaller)

@@ -31,6 +31,17 @@ def sent(report: Report) -> int:
     return report.most(lambda each: each.sent).sent
 
 
+def duplication(report: Report) -> float:
+    """How often the same product is computed, on the devices of the stage where that is most: a stage that has its own layers alone
+    duplicates nothing."""
+    return report.most(lambda each: each.flops.duplication).flops.duplication
+
+
+def flops(report: Report) -> int:
+    """Floating-point operations of matrix products of the device that has the most."""
+    return report.most(lambda each: each.flops.per_device).flops.per_device
+
+
 def seconds_by_bound(report: Report) -> dict[str, float]:
     """Seconds of a step of the longest stage by what they are spent on; empty without hardware."""
     time = report.most(lambda each: each.step_time.total if each.step_time else 0.0).step_time
@@ -69,8 +80,8 @@ ALL_FIGURES = (
     PlanFigure("sent", BYTES, "bytes that leave a device in a step", sent),
     PlanFigure("step_time", SECONDS, "seconds of a step", lambda report: report.seconds),
     PlanFigure("communication_time", SECONDS, "seconds of a step in which a device waits for what is sent", _time_of(COMMUNICATION)),
-    PlanFigure("flops", COUNT, "floating-point operations of matrix products on a device in a step", lambda each: each.flops.per_device),
-    PlanFigure("duplication", COUNT, "how often the same product is computed", lambda report: report.flops.duplication),
+    PlanFigure("flops", COUNT, "floating-point operations of matrix products on a device in a step", flops),
+    PlanFigure("duplication", COUNT, "how often the same product is computed", duplication),
     PlanFigure("mfu", SHARE, "model FLOPs utilisation", mfu),
     PlanFigure("bubble", SHARE, "share of the devices' time in which a pipeline does nothing", bubble),
     PlanFigure("devices", COUNT, "devices", lambda report: report.plan.mesh.size),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workbench.exercises.goals.goal import Goal
+from workbench.exercises.plan_figures import duplication
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
@@ -21,5 +22,5 @@ class ComputesOnce(Goal):
 
     def miss(self, report: Report, start: Plan) -> str:
         del start
-        found = report.flops.duplication
+        found = duplication(report)
         return "" if found < _ONCE else f"Products are computed {found:.2f} times over all devices: a mesh axis splits nothing there."
