@@ -4,7 +4,30 @@ import os
 import re
 
 COURSES: dict[str, dict[str, str]] = {
-    "Layouts": {"one_product": "One product on two devices"},
+    "Layouts": {
+        "one_product": "One product on two devices",
+        "sharded_tensors": "Tensors split over several axes",
+        "propagation": "Annotate a few, the rest is inferred",
+    },
+    "Collectives and cost": {
+        "four_collectives": "What has to be sent",
+        "contradictions": "When sources disagree",
+    },
+    "Training at scale": {
+        "data_parallel": "Split the batch",
+        "zero": "Split the state: ZeRO 1, 2, 3",
+        "tensor_parallel": "Split the layer",
+        "two_axes": "Batch and layer together",
+        "activations": "Keep or compute again",
+        "experts": "A mixture of experts",
+    },
+    "Pipelines and many models": {
+        "pipeline_bubble": "Stages and the bubble",
+        "schedules": "Which micro-batch first",
+        "balance": "Stages of equal length",
+        "parallel_front": "Which parallelism for this model?",
+        "many_models": "Many models on few devices",
+    },
 }
 """The folder of each lesson and its title, in the order in which lessons build on each other."""
 LESSON_OF: dict[str, str] = {
@@ -12,6 +35,41 @@ LESSON_OF: dict[str, str] = {
     "Named dimension": "one_product",
     "Duplication": "one_product",
     "Partial sum (unreduced)": "one_product",
+    "Sharding": "sharded_tensors",
+    "Per device": "sharded_tensors",
+    "Propagation": "propagation",
+    "Override and constraint": "propagation",
+    "Minimal annotations": "propagation",
+    "Collective": "four_collectives",
+    "Payload": "four_collectives",
+    "Sent per device": "four_collectives",
+    "4 Swapped from dimension to dimension": "four_collectives",
+    "6 Gathered": "four_collectives",
+    "Memory per device": "zero",
+    "Role": "zero",
+    "Recipe": "tensor_parallel",
+    "Hardware, and axes on links": "two_axes",
+    "Recomputation": "activations",
+    "Recompute": "activations",
+    "Exposed and hidden communication": "data_parallel",
+    "Predicted step": "data_parallel",
+    "Stage": "pipeline_bubble",
+    "Micro-batch": "pipeline_bubble",
+    "Bubble": "pipeline_bubble",
+    "Schedule": "schedules",
+    "GPipe": "schedules",
+    "1F1B": "schedules",
+    "Interleaved, chunks": "schedules",
+    "Balance of the stages": "balance",
+    "Fullest stage": "balance",
+    "Sent between stages": "balance",
+    "Find": "parallel_front",
+    "Front": "parallel_front",
+    "Shard": "many_models",
+    "Shard unit": "many_models",
+    "Makespan": "many_models",
+    "Lower bound": "many_models",
+    "Policy": "many_models",
 }
 """By the name of a term, the lesson that begins with it."""
 DOCS_VARIABLE = "WORKBENCH_DOCS"
