@@ -32,6 +32,7 @@ DECODE = {"data_parallel", "zero_3", "megatron", "two_dimensional"}  # ZeRO 3 ga
 PREFILL = {*DECODE, "sequence_parallel", "context_parallel"}
 TRANSFORMER = TRAINED | {"megatron", "sequence_parallel", "zero_1", "two_dimensional", "context_parallel"}
 APPLIES = {
+    "einsum": {"data_parallel"},
     "two_layer": {"data_parallel", "megatron"},
     "mnist": {*TRAINED, "megatron", "spatial"},
     "decoder": TRANSFORMER,
