@@ -5,20 +5,17 @@ Source: nanotron/ultrascale-playbook (Apache-2.0), the figures' own data as pack
 `cp_8Bmemoryusage`, `pp_memoryusage`. It writes GB and means GiB: 131.5 for the parameters of 70B in 16 bits.
 """
 
-from functools import cache, partial
+from functools import cache
 
-import jax
-import jax.numpy as jnp
-import optax
 import pytest
 
 import workbench as wb
 from tests.support.megatron_layer import SEQUENCE_PARALLEL, SPLIT_HEADS, megatron_layers
+from tests.support.mixed_precision import local_bytes, mixed_precision_step
 from workbench.core.tensor import Role
 from workbench.cost.residuals import count_residual_bytes
 from workbench.models import build
-from workbench.models.decoder import decoder, decoder_stage
-from workbench.models.decoder.weights import dims, init
+from workbench.models.decoder import decoder_stage
 from workbench.models.registry import choose_config
 from workbench.reports.report import Report
 
@@ -31,26 +28,6 @@ MEMORY = {0: (15, 15, 60), 1: (15, 15, 7.5), 2: (15, 1.875, 7.5), 3: (1.875, 1.8
 """GiB of parameters, gradients, optimiser state by the stage of ZeRO: 8B over 8 devices. The source rounds 8.03e9 parameters to 8.05e9."""
 
 
-def local_bytes(report: Report, role: Role) -> int:
-    return sum(each.local_bytes for each in report.arguments if each.tensor.role is role)
-
-
-def _adam_in_float32() -> optax.GradientTransformation:
-    """Both moments of 4 bytes, as in mixed precision; of parameters in 16 bits optax would keep them in 16 bits."""
-    adam, widen = optax.adam(1e-3), partial(jax.tree.map, lambda x: x.astype(jnp.float32))
-    return optax.GradientTransformation(lambda params: adam.init(widen(params)), adam.update)
-
-
-@cache
-def _training(seq: int = 1024) -> wb.Program:
-    config = choose_config("decoder", preset="llama3-8b", batch=8, seq=seq)
-    params = jax.eval_shape(partial(init, config=config, scan=True), jax.random.key(0))
-    tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
-    names = {"batch/*": "batch seq", **dims(config, scan=True)}
-    batch = {"tokens": tokens, "targets": tokens}
-    return wb.trace_training(decoder.make_loss(config), params, batch, optimizer=_adam_in_float32(), dims=names)
-
-
 def _sharded(program: wb.Program, stage: int) -> Report:
     plan = wb.Plan(program, "data:8").recipe("data_parallel")
     return (plan.recipe(f"zero_{stage}") if stage else plan).report()
@@ -59,7 +36,7 @@ def _sharded(program: wb.Program, stage: int) -> Report:
 @pytest.mark.parametrize("stage", MEMORY)
 def test_parameters_and_optimiser_state_of_8b_under_zero(stage):
     parameters, _, state = MEMORY[stage]
-    report = _sharded(_training(), stage)
+    report = _sharded(mixed_precision_step("llama3-8b", 8, 1024), stage)
     assert local_bytes(report, Role.PARAMETER) / GIB == pytest.approx(parameters, rel=0.003)
     assert local_bytes(report, Role.OPTIMIZER_STATE) / GIB == pytest.approx(state, rel=0.003)
 
@@ -142,7 +119,9 @@ def test_activations_of_8b_under_tensor_and_context_parallelism():
 def test_a_pipeline_splits_parameters_and_no_activations():
     """8B on 8 stages at 1k: parameters 2.604 on the first, which has the embedding, instead of 15; activations 4.25, as without: the first
     stage keeps an eighth of the layers of eight micro-batches."""
-    plan = wb.Plan(_training(), "stage:8 data:1", pipeline="stages:8 micro_batches:8 schedule:1f1b remat:never")
+    plan = wb.Plan(
+        mixed_precision_step("llama3-8b", 8, 1024), "stage:8 data:1", pipeline="stages:8 micro_batches:8 schedule:1f1b remat:never"
+    )
     report = plan.report()
     assert local_bytes(report.stages[0], Role.PARAMETER) / GIB == pytest.approx(2.604, abs=0.0005)
     simulated = report.pipeline.simulated
