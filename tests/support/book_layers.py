@@ -14,15 +14,16 @@ import jax.numpy as jnp
 from workbench.core.program import Program
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
+from workbench.reports.report import Report
 from workbench.tracing import trace
 
 MATRICES = {"w_in": "D F", "w_gate": "D F", "w_out": "F D"}
 
 
 def at_peak(text: str) -> Hardware:
-    """As printed by the vendor: without the shares that are reached in practice."""
+    """As printed by the vendor: without the shares that are reached in practice, tiles to fill, and time between kernels."""
     hardware = parse_hardware(text)
-    return replace(hardware, chip=replace(hardware.chip, efficiency={}))
+    return replace(hardware, chip=replace(hardware.chip, efficiency={}, matmul_tile=(), array_tile=(), launch=0.0))
 
 
 def of_shape(*sizes: int, dtype: Any = jnp.bfloat16) -> jax.ShapeDtypeStruct:
@@ -113,3 +114,13 @@ def checkpointed(layers: int, B: int, D: int, widths: Sequence[int]) -> Program:
 
     weights = [*(of_shape(D, width) for width in widths), of_shape(sum(widths), D)]
     return trace(passes, [weights] * layers, of_shape(B, D), dims={"x": "B D"})
+
+
+def math_seconds(report: Report) -> float:
+    """Seconds of arithmetic of a plan's kernels on one device, the book's T_math, whatever their memory traffic takes."""
+    return sum(each.arithmetic * each.count for each in report.kernel_costs)
+
+
+def comms_seconds(report: Report, *axes: str) -> float:
+    """Seconds of a plan's collectives, the book's T_comms; of those over these axes, if any are given."""
+    return sum(each.seconds * each.count for each in report.collectives if not axes or each.axes == axes)
