@@ -86,8 +86,8 @@ TEXTS = [
     ),
     (
         named("gtp"),
-        "There is no model `gtp`; there are `two_layer`, `mnist`, `decoder`, `mixture`, `t5`, `conformer`, `unet`, `amoebanet`, `deep_unet`, "
-        "`gpt`.\n  Ways out: did you mean `gpt`?",
+        "There is no model `gtp`; there are `two_layer`, `einsum`, `mnist`, `decoder`, `mixture`, `t5`, `conformer`, `unet`, `amoebanet`, "
+        "`deep_unet`, `decoder_prefill`, `decoder_decode`, `mixture_prefill`, `mixture_decode`, `gpt`.\n  Ways out: did you mean `gpt`?",
     ),
 ]
 

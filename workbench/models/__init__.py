@@ -2,7 +2,7 @@
 
 >>> from workbench.models import ALL_MODELS
 >>> [model.name for model in ALL_MODELS]
-['einsum', 'two_layer', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'amoebanet', 'deep_unet', \
+['two_layer', 'einsum', 'mnist', 'decoder', 'mixture', 't5', 'conformer', 'unet', 'amoebanet', 'deep_unet', \
 'decoder_prefill', 'decoder_decode', 'mixture_prefill', 'mixture_decode', 'gpt']
 
 Every size and choice of a preset is an argument: a published model needs no code.

@@ -81,8 +81,8 @@ class Model:
 
 
 ALL_MODELS = (
-    Model("einsum", "one product of tensors, or none: what a lesson begins with", einsum.build, einsum.LAYOUTS),
     Model("two_layer", "Mesh-TensorFlow's example of two matrices: output and weight gradients", two_layer.build, two_layer.LAYOUTS),
+    Model("einsum", "one product of tensors, or none: what a lesson begins with", einsum.build, einsum.LAYOUTS),
     Model("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on drawn digits", mnist.build, mnist.LAYOUTS),
     Model(
         "decoder",

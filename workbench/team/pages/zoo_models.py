@@ -45,8 +45,8 @@ _MIXTURE_PRESETS = (
 )
 
 ZOO_MODELS = (
-    ZooModel("einsum", "one product of tensors, or none: what a lesson begins with"),
     ZooModel("two_layer", "Mesh-TensorFlow's example of two matrices: output and weight gradients"),
+    ZooModel("einsum", "one product of tensors, or none: what a lesson begins with"),
     ZooModel("mnist", "Mesh-TensorFlow's classifier of 28 x 28 images, trained with SGD on drawn digits"),
     ZooModel(
         "decoder",
