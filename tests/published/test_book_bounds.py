@@ -98,6 +98,22 @@ def test_fully_sharded_data_parallelism_needs_as_many(axes, tokens):
     assert balance(both) == pytest.approx(1, rel=0.001)
 
 
+def test_data_parallelism_over_slices_needs_tokens_in_each():
+    """Part 5: B / slice > C / W_dcn. The text has 4.46e14 / 6.25e9 = 71,360, its takeaways 71,000 and 75,000; with the 459e12 that it has
+    elsewhere it is 73,440, where a plan turns: over 256 slices that share each layer inside."""
+    slices, chips = 256, 64
+    layout = "x=[S, -]; hidden=[S, Y]; grad_out=[S, -]; params/w_in=[-, Y]; params/w_out=[Y, -]"
+    results = "result/0/w_in=[-, Y]; result/0/w_out=[Y, -]; result/1=[S, -]"
+
+    def balance_at(tokens: int) -> float:
+        hardware = at_peak(f"{slices} slices of TPU v5p 4x4x4, ici=0 us, dcn=0 us")
+        plan = wb.Plan(backward(tokens * slices, D, F), f"S:{slices} Y:{chips}", f"{layout}; {results}", hardware=hardware)
+        return math_seconds(plan.report()) / comms_seconds(plan.report(), "S")
+
+    assert_turns(balance_at, 73_440, 0.01)
+    assert balance_at(71_360) < 1 < balance_at(75_000)
+
+
 @pytest.mark.parametrize(("chips", "axes"), [(4, 1), (16, 2)])
 def test_tensor_parallelism_needs_a_wide_hidden_layer(chips, axes):
     """Part 5: Y < M_Y F / 2,550, whatever the batch."""
