@@ -50,7 +50,8 @@ def _memory_balance(program: Program) -> float:
 
 def test_a_product_is_bound_by_memory_below_240_tokens():
     """Part 1: B > 1.97e14 / 8.2e11 = 240 on TPU v5e, with B << D, F. The planner turns at 248: for D = F = 32,768 the activations, which
-    the book leaves out, make 244 of it, and XLA reads some of them twice."""
+    the book leaves out, make 244 of it, and the planner the rest by the blocks in which a kernel
+    moves its operands."""
     assert_turns(lambda B: _memory_balance(_product(B, 32_768, 32_768)), 240, 0.04)
 
 
