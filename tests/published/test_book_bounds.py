@@ -50,7 +50,8 @@ def _memory_balance(program: Program) -> float:
 
 def test_a_product_is_bound_by_memory_below_240_tokens():
     """Part 1: B > 1.97e14 / 8.2e11 = 240 on TPU v5e, with B << D, F. The planner turns at 248: for D = F = 32,768 the activations, which
-    the book leaves out, make 244 of it, and XLA reads some of them twice."""
+    the book leaves out, make 244 of it, and the planner the rest by the blocks in which a kernel
+    moves its operands."""
     assert_turns(lambda B: _memory_balance(_product(B, 32_768, 32_768)), 240, 0.04)
 
 
@@ -96,6 +97,22 @@ def test_fully_sharded_data_parallelism_needs_as_many(axes, tokens):
         layer(tokens * chips, D, F, gathers_again=True), f"X:{chips}", SHARDED.replace("; result=[X, -]", again), "TPU v5p 4x4x4"
     )
     assert balance(both) == pytest.approx(1, rel=0.001)
+
+
+def test_data_parallelism_over_slices_needs_tokens_in_each():
+    """Part 5: B / slice > C / W_dcn. The text has 4.46e14 / 6.25e9 = 71,360, its takeaways 71,000 and 75,000; with the 459e12 that it has
+    elsewhere it is 73,440, where a plan turns: over 256 slices that share each layer inside."""
+    slices, chips = 256, 64
+    layout = "x=[S, -]; hidden=[S, Y]; grad_out=[S, -]; params/w_in=[-, Y]; params/w_out=[Y, -]"
+    results = "result/0/w_in=[-, Y]; result/0/w_out=[Y, -]; result/1=[S, -]"
+
+    def balance_at(tokens: int) -> float:
+        hardware = at_peak(f"{slices} slices of TPU v5p 4x4x4, ici=0 us, dcn=0 us")
+        plan = wb.Plan(backward(tokens * slices, D, F), f"S:{slices} Y:{chips}", f"{layout}; {results}", hardware=hardware)
+        return math_seconds(plan.report()) / comms_seconds(plan.report(), "S")
+
+    assert_turns(balance_at, 73_440, 0.01)
+    assert balance_at(71_360) < 1 < balance_at(75_000)
 
 
 @pytest.mark.parametrize(("chips", "axes"), [(4, 1), (16, 2)])

@@ -93,15 +93,15 @@ def test_an_all_gather_on_a_line_takes_longer_than_the_formula_of_the_ring():
 
 def test_a_small_all_gather_on_a_line_is_measured_longer_than_its_hops():
     """The same with [256, 256]: 3 us predicted, three hops, **8 measured**. The planner adds 2.2 us of bytes to the hops: 5.7, 0.71 of what
-    was measured. What is missing is no property of the links: the start of a program and of its copies."""
+    was measured. The book does not say what the rest is."""
     assert _gather_on_v5e(256, 256, at_peak("TPU v5e 8x4")) == pytest.approx(3 + 2.18, rel=0.01)
     assert _gather_on_v5e(256, 256, parse_hardware("TPU v5e 8x4")) / 8 == pytest.approx(0.71, abs=0.02)
 
 
 def test_a_corner_of_a_slice_receives_over_two_links():
     """Part 2, question 5: bf16[8, 128, 8192] from one corner of a TPU v5e 4x4 to the other takes 188 us over two ports, the first byte 6
-    us, six hops. A plan has no copy between two devices far apart; in an all-gather of 16 such arrays the corner receives 15 over the same
-    two ports, the farthest in six hops."""
+    us, six hops. A plan has no copy between two devices far apart; in an all-gather of 16 such arrays the corner receives 15 over the
+    same two ports, the farthest in six hops."""
     program = one_array(16 * 8, 128, 8192)
     together, bytes_alone = (
         seconds_of(program, "X:16", "a=[X, -, -]; result=[-, -, -]", at_peak("TPU v5e 4x4" + how)) / MICRO for how in ("", NO_LATENCY)

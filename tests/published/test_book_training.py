@@ -60,10 +60,32 @@ def test_13b_fully_sharded_is_bound_by_communication():
     assert _data_parallel_balance(3_481_600, 4096, NARROW, "16x16x16") == pytest.approx(1, rel=0.002)
 
 
+def _mixed_report(B: int, sizes: tuple[int, int], X: int, Y: int, slice_: str) -> Report:
+    """A layer forward, its weights over X, its products over Y."""
+    return wb.Plan(forward(B, *sizes), f"X:{X} Y:{Y}", MIXED, hardware=at_peak(f"TPU v5p {slice_}, ici=0 us")).report()
+
+
 def _mixed(B: int, sizes: tuple[int, int], X: int, Y: int, slice_: str) -> tuple[float, float]:
-    """Seconds of arithmetic, and of the longer communication, of a layer forward."""
-    report = wb.Plan(forward(B, *sizes), f"X:{X} Y:{Y}", MIXED, hardware=at_peak(f"TPU v5p {slice_}, ici=0 us")).report()
+    """Seconds of arithmetic, and of the longer communication."""
+    report = _mixed_report(B, sizes, X, Y, slice_)
     return math_seconds(report), max(comms_seconds(report, "X"), comms_seconds(report, "Y"))
+
+
+@pytest.mark.parametrize(
+    ("B", "sizes", "X", "slice_", "best"),
+    [
+        (3_000_320, NARROW, 1024, "4x32x32", 1333),
+        (1873 * 2240, (8_960, 28_672), 2240, "4x40x56", 1618),
+        (48_000, (8_192, 32_768), 16, "4x4x4", 13.7),
+    ],
+)
+def test_the_best_amount_of_sharding(B, sizes, X, slice_, best):
+    """Parts 5 and 6: X_opt = sqrt(B / F x M_X / M_Y x N): 1,333 for 13B on 4,096 chips, 1,618 for 70B on 8,960, and 13.7 for 48,000
+    tokens on 64, which the book writes as 13.9 (and the edition of February 2025, which adds both communications, as 31.7). As gathers of
+    weights grow with X and those of activations shrink, a plan with any X says where the two are equal. (Of 70B the width is made one
+    that 2,240 divides; both grow with it.)"""
+    report = _mixed_report(B, sizes, X, 4, slice_)
+    assert X * math.sqrt(comms_seconds(report, "Y") / comms_seconds(report, "X")) == pytest.approx(best, rel=0.002)
 
 
 def test_13b_is_laid_out_best_on_1024_by_4():
@@ -74,7 +96,6 @@ def test_13b_is_laid_out_best_on_1024_by_4():
     assert min(times, key=lambda X: times[X][1]) == 1024
     assert times[1024][0] > times[1024][1]
     assert times[512][0] < times[512][1]
-    assert math.sqrt(2 * 3e6 * 4096 / NARROW[1]) == pytest.approx(1333, rel=0.001)
 
 
 def test_a_step_of_13b_takes_300_ms():
@@ -102,7 +123,6 @@ def test_70b_is_laid_out_best_on_2048_by_4():
     times = {X: _mixed(4 * 2**20, WIDE, X, 8192 // X, slice_) for X, slice_ in ((2048, "4x32x64"), (1024, "8x32x32"), (512, "16x16x32"))}
     assert min(times, key=lambda X: times[X][1]) == 2048
     assert times[2048][0] > times[2048][1]
-    assert math.sqrt(2 * 4.19e6 * 8960 / WIDE[1]) == pytest.approx(1618, rel=0.001)
 
 
 @pytest.mark.parametrize(("sizes", "published", "whole"), [(WIDE, 113, 159), (NARROW, 235, 319)])

@@ -67,8 +67,8 @@ def test_the_bubble_of_a_planned_network(schedule, published):
 
 
 def test_sends_that_are_waited_for_add_to_the_bubble():
-    """Over NVLink a send takes 78 us of the 924 us of a micro-batch's work. 1F1B waits for it in every round: 0.36; with one micro-batch
-    more on its way, eager 1F1B, it is 0.24. The closed form knows no sends."""
+    """Over NVLink a send takes 78 us of the 924 us of a micro-batch's work. 1F1B waits for it in every round: 0.36; with more
+    micro-batches on their way, eager 1F1B, it is 0.24. The closed form knows no sends."""
     assert _planned_bubble("1f1b") == pytest.approx(0.36, abs=0.01)
     assert _planned_bubble("eager_1f1b") == pytest.approx(0.24, abs=0.01)
 
@@ -83,8 +83,8 @@ def _puzzle(micro_batches: int) -> SimulatedPipeline:
 
 @pytest.mark.parametrize(("micro_batches", "target"), [(1, 66), (4, 33)])
 def test_the_targets_of_the_pipeline_puzzles(micro_batches, target):
-    """Puzzles 5 and 6: 66 steps with one batch, 33 with four, as GPipe. The simulation has 67.4 and 33.8: a target leaves out the last
-    update, half a step, and what is behind the point."""
+    """Puzzles 5 and 6: 66 steps with one batch, 33 with four, as GPipe. The simulation ends after 67.4 and 33.8; the
+    last update, of half a step, begins at 66.9 and 33.3."""
     assert _puzzle(micro_batches).seconds - 0.5 == pytest.approx(target, rel=0.02)
 
 
