@@ -11,6 +11,7 @@ COURSES: dict[str, dict[str, str]] = {
     },
     "Collectives and cost": {
         "four_collectives": "What has to be sent",
+        "cost_of_a_collective": "What a collective costs",
         "contradictions": "When sources disagree",
     },
     "Training at scale": {
