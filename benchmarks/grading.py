@@ -19,6 +19,7 @@ from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+from tests.exercises.test_lessons import as_answer
 from workbench.documents import dump_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, PlanQuestion
@@ -39,8 +40,8 @@ def _answer(question: Any, known: dict[str, Any], student: int) -> Any:
     if not isinstance(question, PlanQuestion):
         return given
     try:
-        changes = given if isinstance(given, dict) else {"layout": given}
-        return json.loads(dump_plan(question.plan.updated(**{**changes, "name": f"by student {student}"})))
+        plan = as_answer(question, given if isinstance(given, dict) else {"layout": given})
+        return json.loads(dump_plan(plan.updated(name=f"by student {student}")))
     except WorkbenchError:  # no plan: it is handed in as it is
         return given if isinstance(given, str) else given.get("layout", "")
 

@@ -62,10 +62,17 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
     return _pretty_json(document) + "\n"
 
 
-def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (), known: Program | None = None) -> Plan:
+def parse_plan(
+    text: str,
+    name: str = "The text",
+    allow: str | Iterable[str] = (),
+    known: Program | None = None,
+    build: Callable[[Reference], Program] = program_from_reference,
+) -> Plan:
     """The plan of a document; `name` is what errors call it. `allow` are modules whose programs it may name besides those of the zoo and
-    those that were built in this process (`read_allowed`), and `known` a program without a reference that it may be of (`dump_plan`). All
-    that can be checked without the program is checked before it is imported.
+    those that were built in this process (`read_allowed`), and `known` a program without a reference that it may be of (`dump_plan`).
+    `build` may keep what it has built, for those who read many plans. All that can be checked without the program is checked before it is
+    imported.
 
     Raises `DocumentError` if the text is no plan document, is of a newer version or names a program that is not allowed or cannot be built,
     `RematError`, `PrecisionError` or `OffloadError` if it does not fit what it is traced with, and `MeshError` or `LayoutError` if the plan
@@ -81,7 +88,7 @@ def parse_plan(text: str, name: str = "The text", allow: str | Iterable[str] = (
         program = known_program(reference, known, name).variant(remat=remat, precision=precision, offload=offload)
     else:
         verify_allowed(reference, name, allow)
-        program = program_from_reference(reference).variant(remat=remat, precision=precision, offload=offload)
+        program = build(reference).variant(remat=remat, precision=precision, offload=offload)
     if renamed := names_from_trace(program, document.get("dims", {})):
         program = program.rename(renamed)
     return Plan(program, mesh, layout, document["name"], *hardware_fields, pipeline)

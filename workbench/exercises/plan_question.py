@@ -13,6 +13,7 @@ from functools import lru_cache
 from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal
+from workbench.exercises.parse_answer import build_once
 from workbench.exercises.question_text import CHANGE_WORDS, change_words, question_markdown
 from workbench.exercises.variants import Variant
 from workbench.exercises.verdict import Check, Verdict, refusal
@@ -143,7 +144,7 @@ class PlanQuestion:
 
 @lru_cache(maxsize=256)
 def _parse_start(text: str, name: str) -> Plan:
-    return parse_plan(text, f"The plan that `{name}` starts from")
+    return parse_plan(text, f"The plan that `{name}` starts from", build=build_once)
 
 
 def _miss(goal: Goal, report: Report, start: Plan) -> str:

@@ -1,16 +1,14 @@
 """Variants of a question: the same decisions at other sizes, so that an answer that was found by trying holds for a reason."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program, Reference
-from workbench.documents.program_references import program_from_reference
 from workbench.errors import DocumentError
 from workbench.exercises.goals.goal import Goal
+from workbench.exercises.parse_answer import build_once
 from workbench.plan.plan import Plan
 
 
@@ -52,18 +50,11 @@ class Variant:
         return " ".join(filter(None, parts))
 
 
-@lru_cache(maxsize=64)
-def _build_model(target: str, arguments: str) -> Program:
-    """The model with arguments in JSON: many answers are of one."""
-    return program_from_reference(Reference(target, json.loads(arguments)))
-
-
 def _build(program: Program, changed: Mapping[str, Any]) -> Program:
     """The program at other sizes, traced as before."""
     if program.reference is None or ":" in program.reference.target:
         raise DocumentError(f"`{program.name}` is no model of the zoo, so there are no variants of it.", ["start from a model of the zoo"])
-    arguments = {**program.reference.arguments, **changed}
-    built = _build_model(program.reference.target, json.dumps(arguments, sort_keys=True))
+    built = build_once(Reference(program.reference.target, {**program.reference.arguments, **changed}))
     built = built.variant(remat=program.remat, precision=program.precision, offload=program.offload)
     renamed = {before: now for before, now in program.renamed.items() if before != now}
     return built.rename(renamed) if renamed else built
