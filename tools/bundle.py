@@ -18,7 +18,7 @@ ENTRIES = {
     "board.js": "main.js",  # the board, with all that it imports
     "board.css": "main.css",
     "cell.js": "notebook_cell.js",  # what a notebook keeps of it, without the comments
-    "recorded.js": "recorded.js",  # the board of a page without Python
+    "recorded.js": "recorded.js",  # the model of a page without Python; `board.js` draws it
 }
 
 

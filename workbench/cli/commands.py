@@ -56,8 +56,8 @@ def serve(options: argparse.Namespace) -> None:
     if options.root and not Path(options.root).is_dir():
         raise WorkbenchError(f"`{options.root}` is no folder.", ["give a folder that holds plan files"])
     exercise = Exercise.load(options.exercise) if options.exercise else None
-    is_asked = exercise is not None and not options.plan and not options.model
-    make = functools.partial(_first_plan if is_asked else plan_on_the_cpu, options)
+    first = None if options.plan or options.model else exercise
+    make = functools.partial(plan_on_the_cpu, options) if first is None else functools.partial(_first_plan, first)
     changed = any(getattr(options, name) is not None for name in CHANGES)
     file = options.plan if options.plan and not changed else None
     opened = {"file": file, "root": options.root, "open_browser": not options.no_open, "unix_socket": options.unix_socket}
@@ -69,12 +69,12 @@ def serve(options: argparse.Namespace) -> None:
         serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened, **reach)
 
 
-def _first_plan(options: argparse.Namespace) -> Plan:
+def _first_plan(exercise: Exercise) -> Plan:
     """The plan that the exercise begins with, where this process is kept off the accelerators."""
     from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()
-    return Exercise.load(options.exercise).first_plan
+    return exercise.first_plan
 
 
 def report(options: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli.arguments import add_parser, positive
+from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError
 
 FORMS = ("text", "json", "gradescope")
@@ -50,10 +51,8 @@ def _write(text: str, path: str | None) -> None:
     if path is None:
         print(text)
         return
-    try:
-        Path(path).write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        raise DocumentError(f"`{path}` cannot be written: {error.strerror or error}.", ["check the path"]) from None
+    with explain_write_errors(path, DocumentError):
+        replace_file(Path(path), f"{text}\n".encode())
 
 
 def add_grade(added: Any) -> None:

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
+from workbench.exercises.parse_answer import build_once
 from workbench.exercises.plan_figures import find_figure, read_figure
 from workbench.exercises.quantities import UNITS, format_quantity, parse_quantity
 from workbench.exercises.question_text import number_words, question_markdown
@@ -32,7 +33,7 @@ class FigureOf:
 
 @lru_cache(maxsize=256)
 def _read_of_plan(figure: str, text: str, change: tuple[tuple[str, str], ...]) -> float:
-    plan = parse_plan(text, "The plan of a question")
+    plan = parse_plan(text, "The plan of a question", build=build_once)
     return read_figure(figure, (plan.updated(**dict(change)) if change else plan).report())
 
 

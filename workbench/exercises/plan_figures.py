@@ -62,8 +62,13 @@ class PlanFigure:
     read: Callable[[Report], float | None]
 
 
+def held(role: str, report: Report) -> int:
+    """Bytes of a role at the peak, on the devices of the stage that holds the most of it."""
+    return max(next((size for each, size in of.memory.by_role.items() if each == role), 0) for of in report.stages)
+
+
 def _role(role: str) -> Callable[[Report], float]:
-    return lambda report: float(max(next((size for each, size in of.memory.by_role.items() if each == role), 0) for of in report.stages))
+    return lambda report: held(role, report)
 
 
 def _time_of(part: str) -> Callable[[Report], float | None]:

@@ -13,16 +13,19 @@ _BUNDLES = Path(__file__).parent / "static" / "bundle"
 @cache
 def module_text() -> str:
     """The board's module, preceded by what Python gives it: the style sheets and the glossary, which `python_constants.js` reads."""
-    given = {"style": _text("board.css"), "glossary": glossary_state()}
-    return f"const GIVEN = {json.dumps(given)};\n{_text('board.js')}"
+    return f"{_given()}\n{_text('board.js')}"
+
+
+def _given() -> str:
+    """What Python gives the board's module."""
+    return f"const GIVEN = {json.dumps({'style': _text('board.css'), 'glossary': glossary_state()})};"
 
 
 @cache
 def recorded_script() -> str:
     """A script for a page of recordings (`recorded/`), which needs no server: it shows the one of each element `.recorded-board`."""
-    given = {"style": _text("board.css"), "glossary": glossary_state()}
-    code = _text("recorded.js")
-    return f"(() => {{\nconst GIVEN = {json.dumps(given)};\n{code[: code.rindex('export {')]}\n}})();\n"
+    board, recorded = (code[: code.rindex("export {")] for code in (_text("board.js"), _text("recorded.js")))
+    return f"(() => {{\n{_given()}\nconst BOARD = (() => {{\n{board}\nreturn main_default;\n}})();\n{recorded}\n}})();\n"
 
 
 PARTS = ("board", "table", "live")

@@ -98,15 +98,21 @@ class Devices(Goal):
 
 
 @dataclass(frozen=True, slots=True)
-class FigureAtMost(Goal):
-    """A figure is at most this, in its unit: `FigureAtMost("activations", "2 GiB")`."""
+class _FigureBound(Goal):
+    """A bound on any figure, in its unit."""
 
-    name: ClassVar[str] = "at_most"
     figure: str
     value: str | float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", parse_quantity(self.value, find_figure(self.figure).unit))
+
+
+@dataclass(frozen=True, slots=True)
+class FigureAtMost(_FigureBound):
+    """A figure is at most this, in its unit: `FigureAtMost("activations", "2 GiB")`."""
+
+    name: ClassVar[str] = "at_most"
 
     def describe(self) -> str:
         return _bound_text(self.figure, "at most", float(self.value))
@@ -117,15 +123,10 @@ class FigureAtMost(Goal):
 
 
 @dataclass(frozen=True, slots=True)
-class FigureAtLeast(Goal):
+class FigureAtLeast(_FigureBound):
     """A figure is at least this, in its unit."""
 
     name: ClassVar[str] = "at_least"
-    figure: str
-    value: str | float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", parse_quantity(self.value, find_figure(self.figure).unit))
 
     def describe(self) -> str:
         return _bound_text(self.figure, "at least", float(self.value))

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from workbench.core.tensor import Role
 from workbench.exercises.goals.goal import Goal, one_of, quantity
+from workbench.exercises.plan_figures import held
 from workbench.exercises.quantities import BYTES
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
@@ -24,7 +25,7 @@ class Holds(Goal):
 
     def miss(self, report: Report, start: Plan) -> str:
         del start
-        found = max(next((size for role, size in each.memory.by_role.items() if role == self.role), 0) for each in report.stages)
+        found = held(self.role, report)
         if found <= self.at_most:
             return ""
         return f"Each device holds {format_bytes(found)} of {self.role}, where {format_bytes(self.at_most)} are asked for."

@@ -44,6 +44,7 @@ class ExercisePanel:
         self._attempts = {each.name: _Attempts() for each in exercise.questions} if exercise else {}
         self._name = "" if exercise is None else exercise[host.question].name if host.question else exercise.questions[0].name
         self._checking = ""
+        self._judged: Report | None = None
 
     def handlers(self) -> Handlers:
         """Its handlers; they raise `WorkbenchError` where there is no exercise, or no such question."""
@@ -127,26 +128,36 @@ class ExercisePanel:
         """
         report, attempts = self._session.report, self._attempts[self._name]
         if attempts.ticks is None or attempts.ticks[0] is not report:
-            planned = report if report.tier == "planned" else report.plan.report()
+            planned = self._planned(report)
             about = next(iter(question.differences(report.plan)), "")
             goals = [_goal_state(each.goal, (planned, report), question.plan, about) for each in question.goals]
             attempts.ticks = (report, goals, about)
         return attempts.ticks[2], attempts.ticks[1]
+
+    def _planned(self, report: Report) -> Report:
+        """The planned report of the plan, made once: its figures settle tier by tier."""
+        if self._judged is None or self._judged.plan is not report.plan:
+            self._judged = report if report.tier == "planned" else report.plan.report()
+        return self._judged
 
     def _verdict_state(self, attempts: _Attempts) -> dict[str, Any] | None:
         verdict = attempts.verdict
         if verdict is None:
             return None
         is_stale = isinstance(attempts.of, Plan) and attempts.of != self._session.plan
-        said = {"right": "Right.", "wrong": "Not yet:"}["right" if verdict else "wrong"]
-        return {
-            "right": bool(verdict),
-            "text": f"{said} (of an earlier plan)" if is_stale else said,
-            "reasons": list(verdict.reasons),
-            "hints": list(verdict.hints),
-            "score": f"{verdict.score:g} of {verdict.most:g}",
-            "attempt": attempts.count,
-        }
+        return verdict_state(verdict, attempts.count, is_stale=is_stale)
+
+
+def verdict_state(verdict: Verdict, attempt: int, *, is_stale: bool = False) -> dict[str, Any]:
+    """A verdict as the panel shows it: of this try, and `is_stale` where the plan has changed since."""
+    return {
+        "right": bool(verdict),
+        "text": ("Right." if verdict else "Not yet:") + (" (of an earlier plan)" if is_stale else ""),
+        "reasons": list(verdict.reasons),
+        "hints": list(verdict.hints),
+        "score": f"{verdict.score:g} of {verdict.most:g}",
+        "attempt": attempt,
+    }
 
 
 def _is_of(question: PlanQuestion, plan: Plan) -> bool:

@@ -10,6 +10,7 @@ from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
+from workbench.widgets.exercise.exercise_panel import verdict_state
 
 TABS = ("tensors", "communication")
 ASKED = ("figure memory", "figure sent", "figure flops", "figure duplication", "figure predicted")
@@ -120,17 +121,7 @@ class _Board:
         if self._exercise is None:
             return None
         asked = self._exercise[self._question] if self._question else self._exercise.questions[0]
-        if not isinstance(asked, PlanQuestion):
-            return None
-        found = asked.check(self.session.plan)
-        return {
-            "right": bool(found),
-            "text": "Right." if found else "Not yet:",
-            "reasons": list(found.reasons),
-            "hints": list(found.hints),
-            "score": f"{found.score:g} of {found.most:g}",
-            "attempt": 1,
-        }
+        return verdict_state(asked.check(self.session.plan), 1) if isinstance(asked, PlanQuestion) else None
 
 
 def _state(board: _Board, made: BoardRecording, tabs: Sequence[str]) -> dict[str, Any]:

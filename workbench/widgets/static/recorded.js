@@ -1,8 +1,8 @@
 // @ts-check
+/// <reference path="./types/globals.d.ts" />
 // A board without Python: every state that a few drops reach was written down (`recorded/record_board.py`), and is looked up here. What lies
 // outside says so, and where a live board is.
 
-import main from "./main.js";
 /** @import { Gesture, Listener, Model, Sent } from "./types/board_context.d.ts" */
 
 /** @typedef {Record<string, number>} Kept the entries of a part, by their numbers in the pool */
@@ -183,7 +183,7 @@ async function show(element) {
   const place = document.createElement("div");
   const inside = element.attachShadow({ mode: "open" }); // the page's styles are not the board's
   inside.append(place);
-  main.render({ model, el: place });
+  BOARD.render({ model, el: place });
   new MutationObserver(() => model.dress()).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 }
 

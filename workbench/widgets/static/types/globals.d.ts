@@ -1,5 +1,6 @@
 /** Written by `front_end.py` before the bundles. */
 
+import type { Model } from "./board_context.d.ts";
 import type { Glossary } from "./states.d.ts";
 
 declare global {
@@ -8,4 +9,6 @@ declare global {
   /** Of the board's module; and the names of its parts. */
   const VERSION: string;
   const PARTS: string[];
+  /** The board's module, for a page of recordings. */
+  const BOARD: { render(given: { model: Model; el: HTMLElement }): () => void };
 }
