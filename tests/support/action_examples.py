@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.team_world import DIGEST, ROLES, TeamWorld, document, login_name
+from tests.support.team_world import DIGEST, ROLES, TeamWorld, document, exercise_document, login_name
 from workbench.team.actions.action import Action
 
 PEOPLE = {role: name for name, role in ROLES.items()}
@@ -71,6 +71,19 @@ EXAMPLES: dict[str, ActionExample] = {
     "shares.of_entry": _sends({}),
     "shares.open": ActionExample(body=lambda _world, things: {"secret": things["plan_secret"]}),
     "shares.revoke": ActionExample(person="ada"),
+    "assignments.list": ActionExample(),
+    "assignments.create": _sends({"exercise": exercise_document(), "deadline": "2030-01-31T23:59", "zone": "Europe/Berlin", "size": 2}),
+    "assignments.get": ActionExample(),
+    "assignments.update": _sends({"released": True, "name": "Week 3"}),
+    "assignments.withdraw": ActionExample(),
+    "assignments.scores": ActionExample(),
+    "assignments.ranking": ActionExample(),
+    "assignments.compile": ActionExample(),
+    "desks.start": _sends({}, person="vic"),
+    "desks.wall": ActionExample(),
+    "desks.grade": _sends({"remark": "Look at the links.", "points": 2.5}),
+    "answers.hand_in": _sends({"question": "devices", "answer": "4"}),
+    "answers.list": ActionExample(query={"everybody": "true"}),
     "programs.list": ActionExample(),
     "programs.add": _sends({"name": "theirs", "target": "theirs:build", "kind": "git", "locator": "https://git.example/x.git 1a2b3c"}),
     "programs.get": ActionExample(),

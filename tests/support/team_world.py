@@ -1,6 +1,7 @@
 """A small team in a store: people of each role, two projects with one thing of every kind in each, and somebody who was shut out."""
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,11 +19,19 @@ from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.new_projects import add_project
 from workbench.team.actions.perform import Context, perform
 from workbench.team.planning.describe_plan import describe_plan
+from workbench.team.planning.grade_answers import describe_exercise, grade_answer
+from workbench.team.rooms.planners import described_plan, graded_answer
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, RegisteredProgram, StoredFigures, StoredJob, User
-from workbench.team.web.services import DescribedPlan, JobRequest
+from workbench.team.web.services import DescribedPlan, GradedAnswer, JobRequest, ReadExercise
 
-ROLES = {"ada": ProjectRole.OWNER, "rosa": ProjectRole.RUNNER, "ed": ProjectRole.EDITOR, "vic": ProjectRole.VIEWER}
+ROLES = {
+    "ada": ProjectRole.OWNER,
+    "rosa": ProjectRole.RUNNER,
+    "ed": ProjectRole.EDITOR,
+    "vic": ProjectRole.VIEWER,
+    "stu": ProjectRole.STUDENT,
+}
 DIGEST = "d" * 64
 
 
@@ -31,6 +40,26 @@ def document(layout: str = "batch:data", mesh: str = "data:4", hardware: str | N
     """A plan document of a small model of the zoo."""
     program = program_from_reference(wb.Reference("two_layer", {"batch": 16, "io": 8, "hidden": 16}))
     return dump_plan(wb.Plan(program, mesh, layout, hardware=hardware))
+
+
+@cache
+def exercise_document() -> str:
+    """An exercise about a small plan, with a question of each kind."""
+    goal = {"goal": "computes_once", "hint": "Split the batch."}
+    plan = {"question": "plan", "name": "split", "ask": "Split it.", "start": "small", "may_change": ["layout"], "goals": [goal]}
+    number = {"question": "number", "name": "devices", "ask": "How many devices?", "unit": "count", "answer": "4"}
+    choices = [{"text": "yes", "right": True}, {"text": "no", "why": "It is."}]
+    choice = {"question": "choice", "name": "which", "ask": "Is it split?", "choices": choices}
+    return json.dumps(
+        {
+            "format": "sharding-workbench.exercise",
+            "version": 1,
+            "name": "small",
+            "title": "A small plan",
+            "plans": {"small": json.loads(document("", hardware="TPU v5e 2x2"))},
+            "questions": [plan, number, choice],
+        }
+    )
 
 
 @cache
@@ -49,6 +78,13 @@ class PlannerHere:
     async def describe_document(self, text: str, _program: RegisteredProgram | None) -> DescribedPlan:
         return described(text)
 
+    async def read_exercise(self, text: str) -> ReadExercise:
+        outline = describe_exercise(text)
+        return ReadExercise(outline, described_plan(outline.pop("first")))
+
+    async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
+        return graded_answer(grade_answer(text, question, answer, attempt))
+
 
 @dataclass
 class QueueAlone:
@@ -61,7 +97,9 @@ class QueueAlone:
         return True
 
     async def submit(self, request: JobRequest) -> str:
-        row = job_row(request.project_id, request.author_id, request.digest, engine=request.engine, spec={"steps": request.steps})
+        row = job_row(
+            request.project_id, request.author_id, request.digest, kind=request.kind, engine=request.engine, spec={"steps": request.steps}
+        )
         with self.store.write() as session:
             session.add(row)
         return row.id
@@ -208,6 +246,12 @@ def add_things(world: TeamWorld) -> TeamWorld:
         link = world.do("shares.of_room", owner, {"role": "editor"}, room=room["id"])
         plan_link = world.do("shares.of_entry", owner, {}, entry=entry["id"])
         world.do("hardware.set", owner, {"hardware": "TPU v5e 4x4", "dollars_per_device_hour": 0.9}, project=slug, hardware="pod")
+        assignment = world.do("assignments.create", owner, {"exercise": exercise_document(), "ranked": "split", "size": 2}, project=slug)
+        student = "stu" if slug == "vision" else owner
+        desk = world.do("desks.start", student, {}, assignment=assignment["id"])
+        right = {"question": "split", "answer": document("batch:data", hardware="TPU v5e 2x2")}
+        world.do("answers.hand_in", student, right, assignment=assignment["id"])
+        things |= {"assignment": assignment["id"], "desk": desk["room"]}
         job, program = _add_rows(world, slug, owner, entry["digest"], room["id"])
         things |= {"entry": entry["id"], "second": second["id"], "digest": entry["digest"], "room": room["id"], "comment": comment["id"]}
         things |= {"share": link["id"], "job": job, "program": program, "hardware": "pod"}

@@ -70,16 +70,15 @@ def grade_record(graded: Grade) -> dict[str, Any]:
         "most": graded.most,
         **({"problem": graded.problem} if graded.problem else {}),
         "questions": [
-            {
-                "name": name,
-                "score": verdict.score,
-                "most": verdict.most,
-                "checks": [_check_record(each) for each in verdict.checks],
-                "hints": list(verdict.hints),
-            }
+            {"name": name, "score": verdict.score, "most": verdict.most, **verdict_record(verdict)}
             for name, verdict in graded.verdicts.items()
         ],
     }
+
+
+def verdict_record(verdict: Verdict) -> dict[str, Any]:
+    """The checks of a verdict and its hints, as plain values."""
+    return {"checks": [_check_record(each) for each in verdict.checks], "hints": list(verdict.hints)}
 
 
 def _check_record(check: Check) -> dict[str, Any]:

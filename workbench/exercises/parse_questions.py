@@ -16,6 +16,11 @@ Question = PlanQuestion | NumberQuestion | ChoiceQuestion
 Plans = Mapping[str, Any]  # documents of plans, by the names that questions call them
 
 
+def kind_of(question: Question) -> str:
+    """What is asked for: a "plan", a "number" or a "choice"."""
+    return {PlanQuestion: "plan", NumberQuestion: "number", ChoiceQuestion: "choice"}[type(question)]
+
+
 def parse_question(entry: Mapping[str, Any], plans: Plans, whose: str) -> Question:
     """The question of an entry that keeps the schema; `whose` is what errors call the exercise. Raises `DocumentError`."""
     try:

@@ -10,14 +10,16 @@ from workbench.errors import WorkbenchError
 class ProjectRole(IntEnum):
     """What a person may do in a project; each may do what those below it may.
 
-    A viewer reads; an editor also edits plans, in rooms and in the gallery; a runner also spends devices; an owner also says who is in the
-    project, approves its programs, and sets its hardware.
+    A student works at desks of their own and sees nothing else; a viewer reads everything; an editor also edits plans, in rooms and in the
+    gallery, and hands out assignments; a runner also spends devices; an owner also says who is in the project, approves its programs, and
+    sets its hardware. None is 0: a role is true.
     """
 
-    VIEWER = 1
-    EDITOR = 2
-    RUNNER = 3
-    OWNER = 4
+    STUDENT = 1
+    VIEWER = 2
+    EDITOR = 3
+    RUNNER = 4
+    OWNER = 5
 
     def __str__(self) -> str:
         return self.name.lower()

@@ -2,6 +2,7 @@
 
 from workbench.team.actions import comments, comparison, hardware, jobs, plans, programs, projects, rooms, server_settings, shares
 from workbench.team.actions.action import Action
+from workbench.team.actions.classes import assignments, desks, given_answers, scores
 from workbench.team.actions.persons import audit, me, members, people, tokens
 
 ALL_ACTIONS: tuple[Action, ...] = (
@@ -14,6 +15,10 @@ ALL_ACTIONS: tuple[Action, ...] = (
     *rooms.ACTIONS,
     *comments.ACTIONS,
     *shares.ACTIONS,
+    *assignments.ACTIONS,
+    *desks.ACTIONS,
+    *given_answers.ACTIONS,
+    *scores.ACTIONS,
     *programs.ACTIONS,
     *jobs.ACTIONS,
     *hardware.ACTIONS,

@@ -5,6 +5,7 @@
 - What a person may not know of is answered exactly like what does not exist.
 - An administrator of the server is an owner of every project.
 - A link to a room gives its role in that room alone, as long as it is neither revoked nor past its day.
+- A seat at a desk makes an editor of the desk's room, of a student too.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,14 @@ from workbench.team.actions.action import Action, Found, Gate
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.store.store import now
 from workbench.team.store.tables import (
+    Assignment,
     Comment,
     GalleryEntry,
     Guest,
     Member,
     Project,
     RegisteredProgram,
+    Seat,
     Share,
     StoredJob,
     StoredRoom,
@@ -48,11 +51,13 @@ def role_in_project(session: DatabaseSession, user: User, project_id: str) -> Pr
 
 
 def role_in_room(session: DatabaseSession, user: User, room: StoredRoom) -> ProjectRole | None:
-    """The higher one of the role in the room's project, and of the links to it that the person has opened."""
+    """The highest one of the role in the room's project, of the links to it that the person has opened, and of a seat at the desk that it
+    is."""
     held = role_in_project(session, user, room.project_id)
     good = (Share.room_id == room.id, Share.revoked.is_(None), Share.expires > now(), Guest.user_id == user.id)
     links = session.scalars(select(Share.role).join(Guest, Guest.share_id == Share.id).where(*good))
-    roles = [*map(parse_role, links), *([held] if held else [])]
+    seated = held is not None and session.scalar(select(Seat.user_id).where(Seat.room_id == room.id, Seat.user_id == user.id))
+    roles = [*map(parse_role, links), *([held] if held else []), *([ProjectRole.EDITOR] if seated else [])]
     return max(roles, default=None)
 
 
@@ -105,4 +110,5 @@ _FINDERS: dict[str, Callable[[DatabaseSession, str], Any]] = {
     "share": _by_id(Share),
     "program": _by_id(RegisteredProgram),
     "job": _by_id(StoredJob),
+    "assignment": _by_id(Assignment),
 }

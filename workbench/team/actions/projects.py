@@ -11,7 +11,7 @@ from workbench.team.actions.new_projects import add_project
 from workbench.team.actions.schemas import COUNT, FLAG, NAME, NOTE, ROLE, SLUG, TEXT, TIME, list_of, or_none, record, text
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.store.store import now
-from workbench.team.store.tables import GalleryEntry, Member, Project, StoredRoom
+from workbench.team.store.tables import Assignment, Desk, GalleryEntry, Member, Project, StoredRoom
 
 _PROJECT = record(
     {
@@ -23,6 +23,7 @@ _PROJECT = record(
         "members": COUNT,
         "plans": COUNT,
         "rooms": COUNT,
+        "assignments": COUNT,
         "created": TIME,
         "archived": or_none(TIME),
     }
@@ -75,7 +76,8 @@ def _record(call: Call, project: Project, role: ProjectRole | None) -> dict[str,
         "role": str(role),
         "members": count(Member),
         "plans": count(GalleryEntry, GalleryEntry.withdrawn.is_(None)),
-        "rooms": count(StoredRoom, StoredRoom.closed.is_(None)),
+        "rooms": count(StoredRoom, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(Desk.room_id))),
+        "assignments": count(Assignment, Assignment.withdrawn.is_(None)),
         "created": project.created,
         "archived": project.archived,
     }
@@ -96,7 +98,7 @@ ACTIONS = (
     Action(
         "projects.create", "POST", "/projects", "Make a project", PERSON, "manage", _PROJECT, _create, body=_NEW, status=201, subject="slug"
     ),
-    Action("projects.get", "GET", "/projects/{project}", "See a project", member(ProjectRole.VIEWER), "read", _PROJECT, _get),
+    Action("projects.get", "GET", "/projects/{project}", "See a project", member(ProjectRole.STUDENT), "read", _PROJECT, _get),
     Action(
         "projects.update",
         "PATCH",

@@ -74,7 +74,7 @@ ID = text(40, 4, pattern="^[a-z0-9]+$")
 DIGEST = text(64, 64, pattern="^[0-9a-f]{64}$", description="SHA-256 of the canonical document")
 SLUG = text(40, 2, pattern="^[a-z0-9][a-z0-9-]*$", description="a short name for addresses: letters, digits, hyphens")
 PLAN = text(64, 4, pattern="^[a-z0-9]+$", description="a plan: its digest, or the id of an entry of a gallery")
-ROLE = one_of("viewer", "editor", "runner", "owner")
+ROLE = one_of("student", "viewer", "editor", "runner", "owner")
 DAYS = whole(1, 366, "days until it ends")
 PERSON = record({"name": TEXT, "display": TEXT})
 SCALAR = {"anyOf": [text(400), {"type": "number"}, FLAG, {"type": "null"}]}

@@ -1,13 +1,13 @@
-"""Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms that they have a link to."""
+"""Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms of links and seats that they have."""
 
 from typing import Any
 
 from sqlalchemy import ColumnElement, exists, or_, select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import MissingError
+from workbench.team.access import MissingError, ProjectRole
 from workbench.team.store.store import now
-from workbench.team.store.tables import GalleryEntry, Guest, LogEntry, Member, Project, Share, StoredJob, StoredPlan, StoredRoom, User
+from workbench.team.store.tables import GalleryEntry, Guest, LogEntry, Member, Project, Seat, Share, StoredJob, StoredPlan, StoredRoom, User
 
 _DIGEST = 64  # characters
 
@@ -16,7 +16,7 @@ def project_ids_of(session: DatabaseSession, user: User) -> set[str]:
     """The projects whose plans somebody may read."""
     if user.admin:
         return set(session.scalars(select(Project.id)))
-    return set(session.scalars(select(Member.project_id).where(Member.user_id == user.id)))
+    return set(session.scalars(select(Member.project_id).where(Member.user_id == user.id, Member.role != str(ProjectRole.STUDENT))))
 
 
 def plan_of_project(session: DatabaseSession, project_id: str, name: str) -> tuple[StoredPlan, GalleryEntry | None]:
@@ -38,7 +38,8 @@ def readable_plan(session: DatabaseSession, user: User, digest: str) -> StoredPl
     in_gallery = exists().where(GalleryEntry.digest == digest, GalleryEntry.project_id.in_(projects))
     links = select(Share.room_id).join(Guest, Guest.share_id == Share.id)
     links = links.where(Guest.user_id == user.id, Share.revoked.is_(None), Share.expires > now(), Share.room_id.is_not(None))
-    rooms = or_(StoredRoom.project_id.in_(projects), StoredRoom.id.in_(links))
+    seats = select(Seat.room_id).where(Seat.user_id == user.id)
+    rooms = or_(StoredRoom.project_id.in_(projects), StoredRoom.id.in_(links), StoredRoom.id.in_(seats))
     if plan is None or not session.scalar(select(or_(in_gallery, _is_in(rooms, StoredJob.project_id.in_(projects), digest)))):
         raise MissingError("plan", digest)
     return plan

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from workbench.team.access import ProjectRole
 from workbench.team.actions.action import Action, Inputs
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.perform import Context, perform
@@ -82,7 +83,7 @@ class ProjectPageHandler(PageHandler):
     async def show_in_project(self, template: str, slug: str, section: str, **values: object) -> None:
         """The page with the project's head and sections."""
         project = await self.ask("projects.get", project=slug)
-        roles = ("viewer", "editor", "runner", "owner")
+        roles = tuple(map(str, ProjectRole))
         rank = roles.index(project["role"])
         may = {role: rank >= place for place, role in enumerate(roles)}
         self.show(template, 200, project=project, section=section, may=may, here=f"/p/{slug}", **values)

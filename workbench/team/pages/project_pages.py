@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.hardware.catalogue import parse_hardware
+from workbench.team.access import ProjectRole
 from workbench.team.actions.jobs import ENGINES
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.page_words import ENGINE_NAMES
 from workbench.team.pages.plan_cards import plan_words
 
-ROLES = ("viewer", "editor", "runner", "owner")
+ROLES = tuple(map(str, ProjectRole))
 _MOST = 200
 
 

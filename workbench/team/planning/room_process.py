@@ -2,17 +2,19 @@
 
 Incoming:
 
-- `{"room": {"document", "name", "log", "time_limit"}}` first: the plan it began with, and its log, which is replayed;
-- `{"enter": {"user_id", "display", "role"}, "visitor": v}` when somebody opens the page, `{"role": r, "visitor": v}` when their role is
-  another now, `{"leave": true, "visitor": v}`;
+- `{"room": {"document", "name", "log", "time_limit"}}` first: the plan it began with, and its log, which is replayed; of a desk also the
+  `exercise`, its document and what was tried;
+- `{"enter": {"user_id", "display", "role", "seated"}, "visitor": v}` when somebody opens the page, `{"role": r, "visitor": v}` when their
+  role is another now, `{"leave": true, "visitor": v}`;
 - `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
-- `{"describe": document}`, of a process that has no room: `{"described": {...}}` or `{"problem": {...}}` comes back;
+- `{"describe": document}`, `{"exercise": document}` or `{"grade": {"exercise", "question", "answer", "attempt"}}`, of a process that has no
+  room: `{"described": {...}}` or `{"problem": {...}}` comes back;
 - `{"ticket": n, "ahead": jobs}` from the server's queue of compilations, and what happens to jobs (`team.planning.job_runner`).
 
 Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, an entry of the log, always before the first `{"show": target,
-"parameters": {...}, "visitor": v}` that follows from it; `{"save": {...}, "visitor": v}`; `{"note": ...}` for the activity of the room;
-`{"enter": kind, "ticket": n}` and `{"leave": n}` to the queue, `{"run": ...}` and
-`{"cancel": n}` of jobs; `{"done": number}` when a message was handled.
+"parameters": {...}, "visitor": v}` that follows from it; `{"save": {...}, "visitor": v}`; of a desk `{"answered": {...}, "visitor": v}` and
+`{"card": {...}, "thumbnail": svg}`; `{"note": ...}` for the activity of the room; `{"enter": kind, "ticket": n}` and `{"leave": n}` to the
+queue, `{"run": ...}` and `{"cancel": n}` of jobs; `{"done": number}` when a message was handled.
 """
 
 import gc
@@ -45,6 +47,8 @@ from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
+from workbench.team.planning.desk_answers import DeskAnswers, DeskCard
+from workbench.team.planning.grade_answers import describe_exercise, grade_answer, parse_exercise
 from workbench.team.planning.job_runner import TeamJobs
 from workbench.team.planning.room_log import RoomLogRecord, replay
 from workbench.team.planning.room_person import RoomPerson
@@ -53,6 +57,7 @@ from workbench.team.planning.room_visit import RoomVisit
 from workbench.team.planning.statements import common_statements
 from workbench.team.store.store import digest_of
 from workbench.tracing.jax_backends import force_cpu_backend
+from workbench.widgets.exercise.exercise_progress import ExerciseProgress
 from workbench.widgets.run.run_progress import RunProgress
 
 MOST_PARTITIONING = 10.0  # seconds that a document's description waits for XLA's partitioner
@@ -90,6 +95,8 @@ class RoomProcess:
         self._visits: dict[int, RoomVisit] = {}
         self._slow_gestures = 0
         self._runs: list[RunProgress] = []
+        self._progress: ExerciseProgress | None = None
+        self._card: DeskCard | None = None
         self._sending = threading.Lock()
 
     def serve(self) -> None:
@@ -136,8 +143,8 @@ class RoomProcess:
                 self._open_room(message["room"])
             elif "enter" in message:
                 self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
-            elif "describe" in message:
-                self._send({**self._describe(message["describe"]), "answers": message["number"]})
+            elif "describe" in message or "exercise" in message or "grade" in message:
+                self._send({**self._answer(message), "answers": message["number"]})
             elif (visit := self._visits.get(message.get("visitor", 0))) is not None:
                 self._handle_visitor(message["visitor"], visit, message)
         finally:
@@ -151,6 +158,7 @@ class RoomProcess:
             records = [RoomLogRecord(each["kind"], each["author"], each["body"]) for each in room["log"]]
             self._session = RoomSession.begin(replay(first, records, self._allow), self._keep, self._inbox.put)
             self._seq = len(records)
+            self._begin_exercise(room.get("exercise"))
         except WorkbenchError as error:
             self._send({"opened": _problem(error)})
             return
@@ -164,6 +172,14 @@ class RoomProcess:
         gc.freeze()  # the plans so far stay: no edit waits for a garbage collection of them
         self._send({"opened": None})
 
+    def _begin_exercise(self, exercise: Message | None) -> None:
+        """Of a desk: what all its boards share, and what the wall shows of it."""
+        if exercise is None or self._session is None:
+            return
+        self._progress = ExerciseProgress(parse_exercise(exercise["document"]))
+        self._progress.restore((name, count, is_done) for name, count, is_done in exercise["tries"])
+        self._card = DeskCard(self._session, self._progress, self._send, self._inbox.put)
+
     def _enter(self, visitor: int, person: RoomPerson) -> None:
         if self._session is None:
             return
@@ -172,7 +188,7 @@ class RoomProcess:
         start_job = partial(self._jobs.start, visitor=visitor)
         visit = RoomVisit(self._session, person, window, runner, start_job, self._inbox.put)
         try:
-            visit.open(lambda plan: self._save(visitor, plan), partial(self._share_run, visit), self._allow)
+            visit.open(lambda plan: self._save(visitor, plan), partial(self._share_run, visit), self._allow, self._answers(visit, visitor))
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
             visit.show_failure(error)
         self._visits[visitor] = visit
@@ -182,12 +198,17 @@ class RoomProcess:
             visit.show_run(run)
         self._tell_view(visitor, visit)
 
+    def _answers(self, visit: RoomVisit, visitor: int) -> DeskAnswers | None:
+        if self._progress is None:
+            return None
+        return DeskAnswers(visit, self._progress, lambda record: self._send({"answered": record, "visitor": visitor}))
+
     def _handle_visitor(self, visitor: int, visit: RoomVisit, message: Message) -> None:
         if message.get("leave"):
             del self._visits[visitor]
             visit.close()
         elif "role" in message:
-            visit.person = RoomPerson(visit.person.user_id, visit.person.display, ProjectRole(message["role"]))
+            visit.person = replace(visit.person, role=ProjectRole(message["role"]))
         elif message.get("again"):
             visit.show_again()
         else:
@@ -232,19 +253,25 @@ class RoomProcess:
         self._send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
         return "the gallery"
 
-    def _describe(self, document: str) -> Message:
-        """What the gallery keeps of a document, with the partitioner's figures where it answers in time."""
+    def _answer(self, message: Message) -> Message:
+        """What the server asked about a document, or why there is no answer."""
         try:
-            session = Session(parse_plan(document, "The document", self._allow))
-            planned = describe_plan(session.plan, session.report)
-            with suppress(WorkbenchError, TimeoutError, CancelledError):
-                session.use_partitioned(0, self._partitioner.ask(session.plan, session.plan.hardware).result(MOST_PARTITIONING))
-            figures = {**planned.figures, session.report.tier: figures_of(session.report)}
-            return {"described": description_record(replace(planned, figures=figures))}
+            if "describe" in message:
+                return {"described": self._describe(message["describe"])}
+            return {"described": grade_answer(**message["grade"]) if "grade" in message else describe_exercise(message["exercise"])}
         except WorkbenchError as error:
             return {"problem": _problem(error)}
         except Exception as error:  # noqa: BLE001 - whoever asked must be answered
             return {"problem": _problem(WorkbenchError(f"The workbench itself failed: {describe_error(error)}"))}
+
+    def _describe(self, document: str) -> Message:
+        """What the gallery keeps of a document, with the partitioner's figures where it answers in time."""
+        session = Session(parse_plan(document, "The document", self._allow))
+        planned = describe_plan(session.plan, session.report)
+        with suppress(WorkbenchError, TimeoutError, CancelledError):
+            session.use_partitioned(0, self._partitioner.ask(session.plan, session.plan.hardware).result(MOST_PARTITIONING))
+        figures = {**planned.figures, session.report.tier: figures_of(session.report)}
+        return description_record(replace(planned, figures=figures))
 
     def _share_run(self, visit: RoomVisit, run: RunProgress) -> None:
         """What one person ran all in the room may see, those who come later too."""

@@ -1,6 +1,7 @@
 """One person's board in a room: a view of their own on the session of all."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ from workbench.app.page.window_channel import VisitorWindow
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Partitioner, Settler
 from workbench.session.plan_history import Session
+from workbench.team.planning.desk_answers import DeskAnswers
 from workbench.team.planning.role_runner import RoleRunner, StartJob
 from workbench.team.planning.room_person import RoomPerson
 from workbench.team.planning.room_session import RoomSession
@@ -31,10 +33,15 @@ class RoomVisit(Visit):
         as_person: Defer = lambda work: defer(lambda: self._act(work))  # noqa: E731
         super().__init__(VisitContext(window, RoleRunner(runner, lambda: self.person, start_job), as_person))
 
-    def open(self, save: Callable[[Plan], str], ran: Callable[[RunProgress], None], allow: tuple[str, ...]) -> None:
+    def open(
+        self, save: Callable[[Plan], str], ran: Callable[[RunProgress], None], allow: tuple[str, ...], answers: DeskAnswers | None = None
+    ) -> None:
         """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is; `ran(run)` hears of each run that
-        this person has finished."""
-        self._act(lambda: self.show(lambda: self._session.plan, Host(save=save, ran=ran, allow=allow, sharing=SHARING)))
+        this person has finished; `answers` are those to the exercise of a desk."""
+        host = Host(save=save, ran=ran, allow=allow, sharing=SHARING)
+        if answers is not None:
+            host = replace(host, exercise=answers.progress.exercise, progress=answers.progress, handing_in=answers)
+        self._act(lambda: self.show(lambda: self._session.plan, host))
 
     def share_settling(self, settler: Settler, partitioner: Partitioner) -> None:
         """Show how settled the figures are, which all boards of the room share."""

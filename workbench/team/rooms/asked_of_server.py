@@ -20,6 +20,16 @@ def save_plan(actions: RoomActions, source: RoomSource, guest: RoomGuest, messag
     show_notice(guest.screen, "In the gallery", text, [["open", "Show it", place]], good=True)
 
 
+def hand_in_answer(actions: RoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
+    """Keep an answer of somebody who sits at this desk."""
+    try:
+        problem = actions.hand_in(source, guest, message)
+    except Exception as error:  # noqa: BLE001
+        problem = problem_text(error)
+    if problem:
+        show_notice(guest.screen, "This answer does not count", problem)
+
+
 def branch_off(actions: RoomActions, source: RoomSource, guest: RoomGuest) -> None:
     """Make a room of the person's own with this room's history."""
     try:

@@ -1,4 +1,4 @@
-"""Processes that read plan documents for the gallery, a few at a time; those of the zoo are kept for the next.
+"""Processes that read documents for the server, a few at a time; those of the zoo are kept for the next.
 
 A document that takes too long, or breaks its process, is felt by no other: a process has one at a time.
 """
@@ -32,10 +32,18 @@ class DocumentDescribers:
         self._is_closed = False
 
     async def describe(self, text: str, program: RegisteredProgram | None) -> Mapping[str, Any]:
-        """What a process says of a document. Raises `WorkbenchError`."""
+        """What a process says of a plan's document. Raises `WorkbenchError`."""
+        question = {"describe": text}
+        work = partial(self._ask_zoo, question) if program is None else partial(self._ask_apart, question, program)
+        return await self._when_free(work)
+
+    async def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a process of the zoo answers to a message. Raises `WorkbenchError`."""
+        return await self._when_free(partial(self._ask_zoo, question))
+
+    async def _when_free(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         if self._is_closed:
             raise WorkbenchError("The server is closing.", ["ask again when it is there"])
-        work = partial(self._describe_zoo, text) if program is None else partial(self._describe_apart, text, program)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
@@ -48,13 +56,13 @@ class DocumentDescribers:
             each.kill()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _describe_zoo(self, text: str) -> Mapping[str, Any]:
+    def _ask_zoo(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         with self._lock:
             describing = self._idle.pop() if self._idle else None
         if describing is None or describing.is_closed:
             describing = DescribeConnection(self._connect(None))
         try:
-            return self._wait(describing, text)
+            return self._wait(describing, question)
         finally:
             self._give_back(describing)
 
@@ -65,18 +73,18 @@ class DocumentDescribers:
                 return
         describing.close()
 
-    def _describe_apart(self, text: str, program: RegisteredProgram) -> Mapping[str, Any]:
+    def _ask_apart(self, question: Mapping[str, Any], program: RegisteredProgram) -> Mapping[str, Any]:
         describing = DescribeConnection(self._connect(program))
         try:
-            return _verified(self._wait(describing, text), program)
+            return _verified(self._wait(describing, question), program)
         finally:
             describing.close()
 
-    def _wait(self, describing: DescribeConnection, text: str) -> Mapping[str, Any]:
+    def _wait(self, describing: DescribeConnection, question: Mapping[str, Any]) -> Mapping[str, Any]:
         with self._lock:
             self._at_work.add(describing)
         try:
-            return describing.ask(text).result(MOST_SECONDS)
+            return describing.ask(question).result(MOST_SECONDS)
         except TimeoutError:
             describing.is_closed = True  # nobody else is to ask it
             describing.kill()

@@ -9,7 +9,7 @@ from typing import Any
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, Principal, ProjectRole, require
-from workbench.team.rooms.asked_of_server import branch_off, save_plan
+from workbench.team.rooms.asked_of_server import branch_off, hand_in_answer, save_plan
 from workbench.team.rooms.following import asked_gesture, gestures_of_following, leader_for
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence, held_dimension
@@ -18,7 +18,7 @@ from workbench.team.rooms.room_comments import read_comments
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_notices import problem_text, show_failure, show_notice, tell_conflict
-from workbench.team.rooms.room_records import RoomSource, append_entry, read_room, verify_entry
+from workbench.team.rooms.room_records import RoomSource, append_entry, is_seated, keep_card, read_room, verify_entry
 from workbench.team.rooms.room_runs import RoomRuns
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.untrusted_process import verify_shown
@@ -65,7 +65,7 @@ class OpenRoom:
             if self.is_closed and not self._last_word:
                 return None
             self._number += 1
-            guest = RoomGuest(self._number, principal, role, screen)
+            guest = RoomGuest(self._number, principal, role, screen, bool(self.source.exercise) and self._is_seated(principal))
             self._guests[guest.number], self.left_at = guest, None
             if self.is_closed:
                 show_failure(screen, self._last_word)
@@ -160,6 +160,16 @@ class OpenRoom:
         if (guest := self._guests.get(visitor)) is not None:
             save_plan(self._actions, self.source, guest, message)
 
+    def hand_in(self, visitor: int, message: Mapping[str, Any]) -> None:
+        """Keep an answer, and say so if it is too late."""
+        if (guest := self._guests.get(visitor)) is not None and guest.is_seated:
+            hand_in_answer(self._actions, self.source, guest, message)
+
+    def show_card(self, message: Mapping[str, Any]) -> None:
+        """Keep what the wall shows of this desk."""
+        if self.source.exercise:
+            keep_card(self._store, self.source.room_id, message["card"], message["thumbnail"])
+
     def work(self, message: Mapping[str, Any]) -> None:
         """Submit a run as a job, or ask for one to be ended."""
         self._runs.handle(message)
@@ -216,6 +226,8 @@ class OpenRoom:
             self.close(problem_text(error))
             return
         room = {"document": source.document, "name": source.name, "log": source.log, "time_limit": self._time_limit}
+        if source.exercise:
+            room["exercise"] = {"document": source.exercise, "tries": [[name, *tried] for name, tried in source.tries.items()]}
         connection.send({"room": room})
         try:
             problem = connection.opened.result(OPENING)
@@ -242,6 +254,9 @@ class OpenRoom:
                 connection.send(guest.entering())
                 if died:
                     show_notice(guest.screen, "The room was started again", died)
+
+    def _is_seated(self, principal: Principal) -> bool:
+        return is_seated(self._store, principal, self.source.room_id)
 
     def _note_editor(self, guest: RoomGuest) -> None:
         """What somebody did is still under way when they leave, or may edit no more."""

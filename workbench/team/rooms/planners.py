@@ -26,14 +26,14 @@ from workbench.team.rooms.cluster_planner import start_on_cluster
 from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.store.tables import RegisteredProgram
-from workbench.team.web.services import DescribedPlan
+from workbench.team.web.services import DescribedPlan, GradedAnswer, ReadExercise
 
 _ROOM = "workbench.team.planning.room_process:serve_room"
 _BROKER = "workbench.team.planning.partition_broker"
 
 
 class Planners:
-    """Starts planner processes. `describe_document` and `is_ready` are those of `web.services.Planner`.
+    """Starts planner processes. `is_ready`, `describe_document` and what is about exercises are those of `web.services.Planner`.
 
     Raises `EngineError` where processes cannot be started. `cluster` is the address of a Ray cluster.
     """
@@ -81,6 +81,16 @@ class Planners:
         """Validate a document, and say what the gallery keeps of it. Raises `WorkbenchError`."""
         return described_plan(await self._describers.describe(text, program))
 
+    async def read_exercise(self, text: str) -> ReadExercise:
+        """Validate the document of an exercise. Raises `WorkbenchError`."""
+        outline = dict(await self._describers.ask({"exercise": text}))
+        return ReadExercise(outline, described_plan(outline.pop("first")))
+
+    async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
+        """The verdict on an answer. Raises `WorkbenchError`."""
+        asked = {"exercise": text, "question": question, "answer": answer, "attempt": attempt}
+        return graded_answer(await self._describers.ask({"grade": asked}))
+
     def close(self) -> None:
         """End those that start others; a room's process ends with its connection."""
         self._describers.close()
@@ -126,6 +136,15 @@ class PartitionBroker:
         self._control.close()
         self._process.terminate()
         self._process.wait()
+
+
+def graded_answer(record: Mapping[str, Any]) -> GradedAnswer:
+    """The verdict in a process's message. Raises `WorkbenchError` for what is none."""
+    try:
+        fields = {name: record[name] for name in GradedAnswer.__dataclass_fields__}
+        return GradedAnswer(**{**fields, "plan": described_plan(fields["plan"]) if fields["plan"] else None})
+    except (LookupError, TypeError):
+        raise WorkbenchError("The process that graded this answer sent what is no verdict.", ["try once more"]) from None
 
 
 def described_plan(record: Mapping[str, Any]) -> DescribedPlan:

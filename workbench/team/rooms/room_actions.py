@@ -14,6 +14,9 @@ class RoomActions(Protocol):
     def save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
         """Put a plan into the gallery; the address of where it is."""
 
+    def hand_in(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
+        """Keep an answer of somebody who sits at this desk; what they have to know of it, or nothing."""
+
     def branch(self, source: RoomSource, guest: RoomGuest) -> str:
         """A room of the person's own with this history; its address."""
 

@@ -41,6 +41,12 @@ class RoomListener(Protocol):
     def work(self, message: Mapping[str, Any]) -> None:
         """Submit a run as a job, or ask for one to be ended."""
 
+    def hand_in(self, visitor: int, message: Mapping[str, Any]) -> None:
+        """Keep an answer to the exercise of a desk."""
+
+    def show_card(self, message: Mapping[str, Any]) -> None:
+        """Keep what the wall shows of a desk."""
+
     def see(self, visitor: int, view: Mapping[str, Any]) -> None:
         """What a visitor sees now."""
 
@@ -73,6 +79,10 @@ class RoomConnection(ProcessConnection):
             self._listener.see(message["visitor"], message["view"])
         elif "save" in message:
             self._listener.save(message["visitor"], message)
+        elif "answered" in message:
+            self._listener.hand_in(message["visitor"], message["answered"])
+        elif "card" in message:
+            self._listener.show_card(message)
         elif "run" in message or "cancel" in message:
             self._listener.work(message)
         elif "enter" in message or "leave" in message:
@@ -94,7 +104,7 @@ class RoomConnection(ProcessConnection):
 
 
 class DescribeConnection(ProcessConnection):
-    """A process that describes plan documents, one after another."""
+    """A process that reads documents, one after another: of plans, and of exercises and answers."""
 
     def __init__(self, planner: StartedPlanner) -> None:
         super().__init__(planner.connection, planner.end, MOST_BYTES)
@@ -102,14 +112,15 @@ class DescribeConnection(ProcessConnection):
         self._asking = threading.Lock()
         self.start()
 
-    def ask(self, document: str) -> Future[Mapping[str, Any]]:
-        """What the gallery keeps of it; the future raises `WorkbenchError` for a document that is none."""
+    def ask(self, question: Mapping[str, Any]) -> Future[Mapping[str, Any]]:
+        """What it says of a document, a message as of `team.planning.room_process`; the future raises `WorkbenchError` for one that cannot
+        be read."""
         answer: Future[Mapping[str, Any]] = Future()
         with self._asking:
             if self.is_closed:
                 raise _ended_error()
             self._answers[self._number + 1] = answer
-            self.send({"describe": document})
+            self.send(question)
         return answer
 
     def handle(self, message: dict[str, Any]) -> None:

@@ -16,8 +16,9 @@ class RoomGuest:
     principal: Principal
     role: ProjectRole
     screen: RoomScreen
+    is_seated: bool = False  # at the desk that the room is
 
     def entering(self) -> Mapping[str, Any]:
         """As the room's process learns of it."""
-        person = {"user_id": self.principal.user_id, "display": self.principal.display, "role": int(self.role)}
+        person = {"user_id": self.principal.user_id, "display": self.principal.display, "role": int(self.role), "seated": self.is_seated}
         return {"enter": person, "visitor": self.number}

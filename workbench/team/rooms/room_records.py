@@ -2,27 +2,30 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import select
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import NotSignedInError, Principal, ProjectRole
+from workbench.team.actions.classes.given_answers import tries_of
 from workbench.team.actions.held_roles import role_in_room, verify_active
 from workbench.team.store.store import Store, now
-from workbench.team.store.tables import LogEntry, Project, RegisteredProgram, StoredPlan, StoredRoom, User
+from workbench.team.store.tables import Assignment, Desk, LogEntry, Project, RegisteredProgram, Seat, StoredPlan, StoredRoom, User
 
 MOVES = ("edit", "undo", "redo", "go")
 LOG_KINDS = (*MOVES, "name", "pin")
 """What an entry of a room's log can be (`team.planning.room_log`)."""
 MOST_ENTRY = 1 << 20  # bytes
+MOST_CARD = 1 << 18  # bytes of what the wall shows of a desk
 
 
 @dataclass(frozen=True, slots=True)
 class RoomSource:
     """What a room is opened from: the document it began with, and its log, oldest first. `program` is the registered one that it is
-    about, if that is not of the zoo."""
+    about, if that is not of the zoo. Of a desk, `exercise` is the document of its assignment's exercise, and `tries` of each question that
+    was tried how often, and whether with success."""
 
     room_id: str
     project_id: str
@@ -31,6 +34,8 @@ class RoomSource:
     document: str
     log: tuple[Mapping[str, Any], ...]
     program: RegisteredProgram | None
+    exercise: str = ""
+    tries: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
@@ -51,11 +56,14 @@ def read_room(store: Store, room_id: str, *, with_log: bool = True) -> RoomSourc
         entries = session.scalars(select(LogEntry).where(LogEntry.room_id == room_id).order_by(LogEntry.seq)) if with_log else ()
         log = tuple({"kind": each.kind, "author": each.author_id, "body": each.body} for each in entries)
         program = session.get(RegisteredProgram, room.program_id) if room.program_id else None
+        desk = session.get(Desk, room_id)
+        exercise = session.get_one(Assignment, desk.assignment_id).exercise if desk else ""
+        tries = tries_of(session, room_id) if desk else {}
     if program is not None and program.state != "approved":
         raise WorkbenchError(
             f"The program `{program.name}` of this room may not run: it is {program.state}.", ["ask an owner of the project to approve it"]
         )
-    return RoomSource(room.id, room.project_id, project.slug, room.name, first.document, log, program)
+    return RoomSource(room.id, room.project_id, project.slug, room.name, first.document, log, program, exercise, tries)
 
 
 def verify_entry(entry: Mapping[str, Any], editors: set[str]) -> None:
@@ -93,10 +101,27 @@ def principal_of_user(store: Store, user_id: str) -> Principal:
     return Principal(user.id, user.name, user.display, user.admin)
 
 
+def is_seated(store: Store, principal: Principal, room_id: str) -> bool:
+    """Whether somebody has a seat at the desk that a room is."""
+    with store.read() as session:
+        return session.scalar(select(Seat.user_id).where(Seat.room_id == room_id, Seat.user_id == principal.user_id)) is not None
+
+
+def keep_card(store: Store, room_id: str, card: Mapping[str, Any], thumbnail: str) -> None:
+    """Keep what the wall shows of a desk. Raises `WorkbenchError` for more than a card."""
+    if len(json.dumps(card)) + len(thumbnail) > MOST_CARD:
+        raise WorkbenchError("The room's process sent more than a card of the wall.")
+    with store.write() as session:
+        desk = session.get(Desk, room_id)
+        if desk is not None:
+            desk.card, desk.thumbnail, desk.shown = dict(card), thumbnail, now()
+
+
 def role_of(store: Store, principal: Principal, room_id: str) -> ProjectRole | None:
     """What somebody may do in a room; `None` for nothing at all. Raises `NotSignedInError` for somebody who was disabled."""
     with store.read() as session:
         room = session.get(StoredRoom, room_id)
         if room is None or room.closed is not None:
             return None
-        return role_in_room(session, verify_active(session, principal), room)
+        held = role_in_room(session, verify_active(session, principal), room)
+    return held if held is not None and held >= ProjectRole.VIEWER else None  # a student sees no desk but their own

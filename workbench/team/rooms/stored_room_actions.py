@@ -16,10 +16,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.errors import WorkbenchError
-from workbench.team.access import ProjectRole, require
+from workbench.team.access import ForbiddenError, ProjectRole, require
+from workbench.team.actions.classes.given_answers import keep_answer
 from workbench.team.actions.held_roles import role_in_project
 from workbench.team.actions.plans import keep_plan
-from workbench.team.rooms.planners import described_plan
+from workbench.team.rooms.planners import described_plan, graded_answer
 from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_jobs import RoomJobs, Tell
 from workbench.team.rooms.room_records import RoomSource
@@ -41,6 +42,7 @@ class StoredRoomActions:
     def save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
         """Store a plan that a room's process describes; the address of its gallery. Raises `WorkbenchError` for a person who may not."""
         require(guest.role, ProjectRole.EDITOR, "put a plan into the gallery")
+        self._verify_no_student(source, guest)
         self._keep(source, guest, message["save"], str(message["name"]))
         return self.gallery_of(source)
 
@@ -70,6 +72,22 @@ class StoredRoomActions:
             keep_plan(session, described)
             _add_entry(session, source, guest, described.digest, name[:MOST_NAME])
         return described.digest
+
+    def _verify_no_student(self, source: RoomSource, guest: RoomGuest) -> None:
+        """Raises `ForbiddenError` for somebody who edits here for their seat alone."""
+        with self._store.read() as session:
+            held = role_in_project(session, session.get_one(User, guest.principal.user_id), source.project_id)
+        if held is ProjectRole.STUDENT:
+            raise ForbiddenError("A student's plans go into no gallery.", ["hand it in: Check", "export it"])
+
+    def hand_in(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
+        """Keep an answer given at a desk; what its people have to know of it. Raises `WorkbenchError` for what is none."""
+        graded = graded_answer(message)
+        with self._store.write() as session:
+            answer = keep_answer(session, source.room_id, guest.principal.user_id, graded)
+            entry = {"user_id": guest.principal.user_id, "project_id": source.project_id, "subject": graded.question}
+            session.add(AuditEntry(created=now(), action="answers.hand_in", details={"room": source.room_id}, **entry))
+            return "The deadline has passed: the answer is kept, and does not count." if answer.late else ""
 
     def branch(self, source: RoomSource, guest: RoomGuest) -> str:
         """A room of the person's own with a copy of the log; its address. Raises `ForbiddenError` for a viewer of the project."""

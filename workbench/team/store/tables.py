@@ -115,7 +115,7 @@ class Project(Base):
 
 
 class Member(Base):
-    """A person's role in a project: viewer, editor, runner, owner; each may do what those before it may."""
+    """A person's role in a project: student, viewer, editor, runner, owner; each may do what those before it may."""
 
     __tablename__ = "member"
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), primary_key=True)
@@ -279,6 +279,70 @@ class Guest(Base):
     share_id: Mapped[str] = mapped_column(ForeignKey("share.id"), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True, index=True)
     since: Mapped[float]
+
+
+class Assignment(Base):
+    """An exercise as it was handed to a class: its document, the plan that it begins with, and until when answers count. `zone` is the time
+    zone that the deadline was said in, `size` how many students share a desk at most, `ranked` the question whose plans are compared by
+    all, if there is one. `outline` is what is shown of the exercise: its title, points and questions."""
+
+    __tablename__ = "assignment"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
+    name: Mapped[str]
+    exercise: Mapped[str] = mapped_column(Text)
+    outline: Mapped[dict[str, Any]]
+    first: Mapped[str] = mapped_column(ForeignKey("plan.digest"))
+    deadline: Mapped[float | None]
+    zone: Mapped[str]
+    size: Mapped[int]
+    ranked: Mapped[str] = mapped_column(default="")
+    by: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    created: Mapped[float]
+    released: Mapped[float | None]  # when students were shown their grades
+    withdrawn: Mapped[float | None]
+
+
+class Desk(Base):
+    """A room in which a student, or a few, work on an assignment. `card` and `thumbnail` are what the wall shows of the plan on it now;
+    `remark` and `points` are the teacher's: points in place of those that were reached, if any."""
+
+    __tablename__ = "desk"
+    room_id: Mapped[str] = mapped_column(ForeignKey("room.id"), primary_key=True)
+    assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), index=True)
+    card: Mapped[dict[str, Any]]
+    thumbnail: Mapped[str] = mapped_column(Text, default="")
+    shown: Mapped[float | None]  # when the card was made
+    remark: Mapped[str] = mapped_column(Text, default="")
+    points: Mapped[float | None]
+
+
+class Seat(Base):
+    """Who works at a desk: one for each person and assignment. It gives the role of an editor in the desk's room."""
+
+    __tablename__ = "seat"
+    assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True, index=True)
+    room_id: Mapped[str] = mapped_column(ForeignKey("desk.room_id"), index=True)
+    since: Mapped[float]
+
+
+class GivenAnswer(Base):
+    """An answer that was given at a desk, and its verdict; `digest` is of the plan, where it is one. A `late` one does not count."""
+
+    __tablename__ = "answer"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    room_id: Mapped[str] = mapped_column(ForeignKey("desk.room_id"), index=True)
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    question: Mapped[str]
+    attempt: Mapped[int]
+    text: Mapped[str] = mapped_column(Text, default="")  # of an answer that is no plan
+    digest: Mapped[str | None] = mapped_column(ForeignKey("plan.digest"))
+    score: Mapped[float]
+    most: Mapped[float]
+    verdict: Mapped[dict[str, Any]]
+    created: Mapped[float]
+    late: Mapped[bool]
 
 
 class TeamHardware(Base):

@@ -31,6 +31,29 @@ class DescribedPlan:
     thumbnail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadExercise:
+    """What a planner says of an exercise: `outline` is its `name`, `title`, `points` and `questions`, each with `name`, `kind`, `points`
+    and `ask`; `first` is the plan that it begins with."""
+
+    outline: Mapping[str, Any]
+    first: DescribedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class GradedAnswer:
+    """An answer to a question, a `plan` or a `text`, and its verdict: `checks`, each with `what`, `is_met`, `reason`, `points` and
+    `hidden`, and `hints`."""
+
+    question: str
+    attempt: int
+    text: str
+    plan: DescribedPlan | None
+    score: float
+    most: float
+    verdict: Mapping[str, Any]
+
+
 class Planner(Protocol):
     """Whoever can import JAX: a process apart."""
 
@@ -39,6 +62,12 @@ class Planner(Protocol):
 
     async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
         """Validate a document, with the program that it names unless that is of the zoo. Raises `WorkbenchError`."""
+
+    async def read_exercise(self, text: str) -> ReadExercise:
+        """Validate the document of an exercise. Raises `WorkbenchError`."""
+
+    async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
+        """The verdict on an answer to a question of an exercise; `attempt` is the number of the try. Raises `WorkbenchError`."""
 
 
 class Rooms(Protocol):

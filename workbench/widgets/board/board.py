@@ -189,6 +189,7 @@ class Board:
     def close(self) -> None:
         """Stop listening, runs and compilations: nobody watches any more."""
         self._stop_listening()
+        self._exercise.close()
         if self._settler and not self._is_settler_shared:
             self._settler.close()
         if self._resting:

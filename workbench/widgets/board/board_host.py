@@ -9,6 +9,7 @@ from pathlib import Path
 from workbench.documents import save_plan
 from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
+from workbench.widgets.exercise.exercise_progress import ExerciseProgress, HandingIn
 from workbench.widgets.run.run_progress import RunProgress
 
 ENDING = ".plan.json"
@@ -64,7 +65,8 @@ class Host:
     - `allow`: modules whose programs a file that is opened may name (`documents.read_allowed`).
     - `downloaded`: called with the plan that the browser downloads;
     - `ran`: called with each run that this board has finished;
-    - `exercise`: what is to be answered on the board, and the `question` that is looked at first.
+    - `exercise`: what is to be answered on the board, and the `question` that is looked at first;
+    - `progress`: what was answered to it, where several boards share that, and `handing_in`: who keeps the answers.
     """
 
     save: Callable[[Plan], str] | None = None
@@ -77,3 +79,5 @@ class Host:
     ran: Callable[[RunProgress], None] = _nobody
     exercise: Exercise | None = None
     question: str = ""
+    progress: ExerciseProgress | None = None
+    handing_in: HandingIn | None = None

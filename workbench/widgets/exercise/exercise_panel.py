@@ -3,13 +3,12 @@
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
-from workbench.exercises import ChoiceQuestion, Goal, NumberQuestion, PlanQuestion, Verdict
-from workbench.exercises.parse_questions import Question
+from workbench.exercises import ChoiceQuestion, PlanQuestion, Verdict
+from workbench.exercises.parse_questions import Question, kind_of
 from workbench.exercises.verdict import refusal
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
@@ -17,21 +16,12 @@ from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.deferring import Defer
+from workbench.widgets.exercise.exercise_progress import Answered, Attempts, ExerciseProgress
+from workbench.widgets.exercise.goal_ticks import goal_ticks
 from workbench.widgets.gestures.exercise_answers import AnswerGesture, QuestionGesture, StartQuestionGesture
 from workbench.widgets.gestures.gesture_handlers import Handlers, on
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class _Attempts:
-    """What was answered to one question: how often, the last verdict, and what it was about: a plan, or a text."""
-
-    count: int = 0
-    verdict: Verdict | None = None
-    of: Any = None
-    is_done: bool = False
-    ticks: tuple[Report, list[dict[str, Any]], str] | None = field(default=None, repr=False)
 
 
 class ExercisePanel:
@@ -40,11 +30,11 @@ class ExercisePanel:
     def __init__(self, session: Session, host: Host, defer: Defer, show: Callable[[], None]) -> None:
         """Raises `DocumentError` for a question that the exercise does not have."""
         exercise = host.exercise
-        self._session, self._exercise, self._defer, self._show = session, exercise, defer, show
-        self._attempts = {each.name: _Attempts() for each in exercise.questions} if exercise else {}
+        self._session, self._exercise, self._defer, self._handing_in = session, exercise, defer, host.handing_in
+        self._progress = host.progress or (ExerciseProgress(exercise) if exercise else None)
         self._name = "" if exercise is None else exercise[host.question].name if host.question else exercise.questions[0].name
-        self._checking = ""
         self._judged: Report | None = None
+        self.close = self._progress.listen(show) if self._progress else lambda: None
 
     def handlers(self) -> Handlers:
         """Its handlers; they raise `WorkbenchError` where there is no exercise, or no such question."""
@@ -52,25 +42,26 @@ class ExercisePanel:
 
     def state(self) -> dict[str, Any] | None:
         """The question that is looked at, as JSON; `None` without an exercise."""
-        if self._exercise is None:
+        if self._exercise is None or self._progress is None:
             return None
-        question, attempts = self._question, self._attempts[self._name]
+        question, tried = self._question, self._progress.attempts
+        attempts = tried[self._name]
         about, goals = self._ticks(question) if isinstance(question, PlanQuestion) else ("", [])
         return {
             "title": self._exercise.title,
             "questions": [
-                {"name": each.name, "label": f"{number}", "open": each is question, "done": self._attempts[each.name].is_done}
+                {"name": each.name, "label": f"{number}", "open": each is question, "done": tried[each.name].is_done}
                 for number, each in enumerate(self._exercise.questions, 1)
             ],
             "name": question.name,
-            "kind": "plan" if isinstance(question, PlanQuestion) else "number" if isinstance(question, NumberQuestion) else "choice",
+            "kind": kind_of(question),
             "ask": question.ask,
             "how": question.how,
             "goals": goals,
             "about": about,
             "choices": [each.text for each in question.choices] if isinstance(question, ChoiceQuestion) else [],
             "several": isinstance(question, ChoiceQuestion) and question.is_several,
-            "checking": self._checking == self._name,
+            "checking": self._progress.checking == self._name,
             "verdict": self._verdict_state(attempts),
             "points": question.points,
         }
@@ -98,14 +89,16 @@ class ExercisePanel:
 
     def _answer(self, gesture: AnswerGesture) -> None:
         """Check in a thread: variants are planned anew, and a goal may ask XLA's partitioner."""
-        question, name = self._question, self._name
-        if self._checking:
+        question, progress = self._question, self._progress
+        assert progress is not None, "there is a question"
+        if progress.checking:
             raise WorkbenchError("An answer is being checked.", ["wait a moment"])
-        attempts = self._attempts[name]
-        attempts.count += 1
-        self._checking = name
+        if self._handing_in:
+            self._handing_in.verify()
+        progress.checking = question.name
         answer = self._session.plan if isinstance(question, PlanQuestion) else gesture.answer
-        threading.Thread(target=self._check, args=(question, answer, attempts.count), name="check an answer", daemon=True).start()
+        attempt = progress.attempts[question.name].count + 1
+        threading.Thread(target=self._check, args=(question, answer, attempt), name="check an answer", daemon=True).start()
 
     def _check(self, question: Question, answer: Any, attempt: int) -> None:
         try:
@@ -113,24 +106,21 @@ class ExercisePanel:
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
             _log.exception("An answer to %s could not be checked", question.name)
             verdict = refusal((f"It could not be checked: {describe_error(error)}",), question.points)
-        self._defer(lambda: self._learn(question.name, answer, verdict))
+        self._defer(lambda: self._learn(Answered(question.name, answer, attempt, verdict)))
 
-    def _learn(self, name: str, answer: Any, verdict: Verdict) -> None:
-        attempts = self._attempts[name]
-        attempts.verdict, attempts.of, attempts.is_done = verdict, answer, attempts.is_done or bool(verdict)
-        self._checking = ""
-        self._show()
+    def _learn(self, answered: Answered) -> None:
+        assert self._progress is not None, "a question was answered"
+        counts = self._handing_in is None or self._handing_in.counts()
+        self._progress.learn(answered, counts)
+        if self._handing_in and counts:
+            self._handing_in.hand_in(answered)
 
     def _ticks(self, question: PlanQuestion) -> tuple[str, list[dict[str, Any]]]:
-        """Why the plan on the board is no answer, and each goal with whether it is met: once for each report.
-
-        Goals are judged by the planned figures, as a grader judges them, whatever tier the board shows: all see the same.
-        """
-        report, attempts = self._session.report, self._attempts[self._name]
+        """Why the plan on the board is no answer, and each goal with whether it is met: once for each report."""
+        assert self._progress is not None, "there is a question"
+        report, attempts = self._session.report, self._progress.attempts[self._name]
         if attempts.ticks is None or attempts.ticks[0] is not report:
-            planned = self._planned(report)
-            about = next(iter(question.differences(report.plan)), "")
-            goals = [_goal_state(each.goal, (planned, report), question.plan, about) for each in question.goals]
+            about, goals = goal_ticks(question, self._planned(report), report)
             attempts.ticks = (report, goals, about)
         return attempts.ticks[2], attempts.ticks[1]
 
@@ -140,7 +130,7 @@ class ExercisePanel:
             self._judged = report if report.tier == "planned" else report.plan.report()
         return self._judged
 
-    def _verdict_state(self, attempts: _Attempts) -> dict[str, Any] | None:
+    def _verdict_state(self, attempts: Attempts) -> dict[str, Any] | None:
         verdict = attempts.verdict
         if verdict is None:
             return None
@@ -163,19 +153,3 @@ def verdict_state(verdict: Verdict, attempt: int, *, is_stale: bool = False) -> 
 def _is_of(question: PlanQuestion, plan: Plan) -> bool:
     """Whether a plan is of the program that a question is about."""
     return plan.program.name == question.plan.program.name and plan.program.dims == question.plan.program.dims
-
-
-def _goal_state(goal: Goal, reports: tuple[Report, ...], start: Plan, about: str) -> dict[str, Any]:
-    """A goal, whether it is met (`None`: not known yet), and why not, by the first report that knows it."""
-    text, report = goal.describe(), next(filter(goal.is_quick, reports), None)
-    if about or report is None:
-        return {
-            "text": text,
-            "met": None,
-            "reason": "" if about else "Known when XLA's partitioner has answered, or with Check.",
-        }
-    try:
-        reason = goal.miss(report, start)
-    except WorkbenchError as error:
-        reason = error.message
-    return {"text": text, "met": not reason, "reason": reason}

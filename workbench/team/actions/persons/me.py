@@ -113,5 +113,5 @@ ACTIONS = (
     Action(
         "me.sign_out", "DELETE", "/me/logins/{login}", "End one of my logins", PERSON, "manage", NOTHING, _sign_out, afterwards=_announce
     ),
-    Action("me.leave", "DELETE", "/me/projects/{project}", "Leave a project", member(ProjectRole.VIEWER), "manage", NOTHING, _leave),
+    Action("me.leave", "DELETE", "/me/projects/{project}", "Leave a project", member(ProjectRole.STUDENT), "manage", NOTHING, _leave),
 )

@@ -137,6 +137,30 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.create_index(batch_op.f("ix_token_user_id"), ["user_id"], unique=False)
 
     op.create_table(
+        "assignment",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("project_id", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("exercise", sa.Text(), nullable=False),
+        sa.Column("outline", sa.JSON(), nullable=False),
+        sa.Column("first", sa.String(), nullable=False),
+        sa.Column("deadline", sa.Double(), nullable=True),
+        sa.Column("zone", sa.String(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("ranked", sa.String(), nullable=False),
+        sa.Column("by", sa.String(), nullable=False),
+        sa.Column("created", sa.Double(), nullable=False),
+        sa.Column("released", sa.Double(), nullable=True),
+        sa.Column("withdrawn", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(["by"], ["user.id"], name=op.f("fk_assignment_by_user")),
+        sa.ForeignKeyConstraint(["first"], ["plan.digest"], name=op.f("fk_assignment_first_plan")),
+        sa.ForeignKeyConstraint(["project_id"], ["project.id"], name=op.f("fk_assignment_project_id_project")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_assignment")),
+    )
+    with op.batch_alter_table("assignment", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_assignment_project_id"), ["project_id"], unique=False)
+
+    op.create_table(
         "catalogue",
         sa.Column("project_id", sa.String(), nullable=False),
         sa.Column("name", sa.String(), nullable=False),
@@ -243,6 +267,22 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.create_index("ix_comment_node", ["room_id", "node"], unique=False)
 
     op.create_table(
+        "desk",
+        sa.Column("room_id", sa.String(), nullable=False),
+        sa.Column("assignment_id", sa.String(), nullable=False),
+        sa.Column("card", sa.JSON(), nullable=False),
+        sa.Column("thumbnail", sa.Text(), nullable=False),
+        sa.Column("shown", sa.Double(), nullable=True),
+        sa.Column("remark", sa.Text(), nullable=False),
+        sa.Column("points", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(["assignment_id"], ["assignment.id"], name=op.f("fk_desk_assignment_id_assignment")),
+        sa.ForeignKeyConstraint(["room_id"], ["room.id"], name=op.f("fk_desk_room_id_room")),
+        sa.PrimaryKeyConstraint("room_id", name=op.f("pk_desk")),
+    )
+    with op.batch_alter_table("desk", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_desk_assignment_id"), ["assignment_id"], unique=False)
+
+    op.create_table(
         "entry",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("project_id", sa.String(), nullable=False),
@@ -309,6 +349,43 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.PrimaryKeyConstraint("room_id", "seq", name=op.f("pk_log")),
     )
     op.create_table(
+        "answer",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("room_id", sa.String(), nullable=False),
+        sa.Column("author_id", sa.String(), nullable=False),
+        sa.Column("question", sa.String(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("digest", sa.String(), nullable=True),
+        sa.Column("score", sa.Double(), nullable=False),
+        sa.Column("most", sa.Double(), nullable=False),
+        sa.Column("verdict", sa.JSON(), nullable=False),
+        sa.Column("created", sa.Double(), nullable=False),
+        sa.Column("late", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["author_id"], ["user.id"], name=op.f("fk_answer_author_id_user")),
+        sa.ForeignKeyConstraint(["digest"], ["plan.digest"], name=op.f("fk_answer_digest_plan")),
+        sa.ForeignKeyConstraint(["room_id"], ["desk.room_id"], name=op.f("fk_answer_room_id_desk")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_answer")),
+    )
+    with op.batch_alter_table("answer", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_answer_room_id"), ["room_id"], unique=False)
+
+    op.create_table(
+        "seat",
+        sa.Column("assignment_id", sa.String(), nullable=False),
+        sa.Column("user_id", sa.String(), nullable=False),
+        sa.Column("room_id", sa.String(), nullable=False),
+        sa.Column("since", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["assignment_id"], ["assignment.id"], name=op.f("fk_seat_assignment_id_assignment")),
+        sa.ForeignKeyConstraint(["room_id"], ["desk.room_id"], name=op.f("fk_seat_room_id_desk")),
+        sa.ForeignKeyConstraint(["user_id"], ["user.id"], name=op.f("fk_seat_user_id_user")),
+        sa.PrimaryKeyConstraint("assignment_id", "user_id", name=op.f("pk_seat")),
+    )
+    with op.batch_alter_table("seat", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_seat_room_id"), ["room_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_seat_user_id"), ["user_id"], unique=False)
+
+    op.create_table(
         "share",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("digest", sa.String(), nullable=False),
@@ -353,6 +430,15 @@ def downgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.drop_index(batch_op.f("ix_share_project_id"))
 
     op.drop_table("share")
+    with op.batch_alter_table("seat", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_seat_user_id"))
+        batch_op.drop_index(batch_op.f("ix_seat_room_id"))
+
+    op.drop_table("seat")
+    with op.batch_alter_table("answer", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_answer_room_id"))
+
+    op.drop_table("answer")
     op.drop_table("log")
     with op.batch_alter_table("job", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_job_state"))
@@ -366,6 +452,10 @@ def downgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.drop_index(batch_op.f("ix_entry_digest"))
 
     op.drop_table("entry")
+    with op.batch_alter_table("desk", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_desk_assignment_id"))
+
+    op.drop_table("desk")
     with op.batch_alter_table("comment", schema=None) as batch_op:
         batch_op.drop_index("ix_comment_node")
 
@@ -387,6 +477,10 @@ def downgrade() -> None:  # noqa: PLR0915 - as many as there are tables
 
     op.drop_table("invitation")
     op.drop_table("catalogue")
+    with op.batch_alter_table("assignment", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_assignment_project_id"))
+
+    op.drop_table("assignment")
     with op.batch_alter_table("token", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_token_user_id"))
 

@@ -1,0 +1,1 @@
+"""A class: assignments, the desks at which students work on them, their answers and scores."""

@@ -1,0 +1,79 @@
+"""A desk as its room's process knows it: answers go to the server, and the wall sees how far the plan is."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from workbench.exercises import PlanQuestion
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+from workbench.session.plan_history import Session
+from workbench.team.access import ProjectRole
+from workbench.team.planning.describe_plan import figures_of
+from workbench.team.planning.grade_answers import answer_record
+from workbench.team.planning.room_person import RoomPerson
+from workbench.visualize.layout_thumbnail import thumbnail
+from workbench.widgets.deferring import Defer
+from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgress
+from workbench.widgets.exercise.goal_ticks import goal_ticks
+
+PAUSE = 1.0  # seconds between two cards of a plan that is being changed
+
+
+class HasPerson(Protocol):
+    """Whose board it is."""
+
+    person: RoomPerson
+
+
+class DeskAnswers:
+    """A `HandingIn` of one board: an answer is kept for those who sit at the desk; a teacher's is checked, and kept nowhere."""
+
+    def __init__(self, whose: HasPerson, progress: ExerciseProgress, keep: Callable[[Mapping[str, Any]], None]) -> None:
+        self.progress = progress
+        self._whose, self._keep = whose, keep
+
+    def verify(self) -> None:
+        """Raises `WorkbenchError` for somebody who only looks."""
+        self._whose.person.verify(ProjectRole.EDITOR, "answer")
+
+    def counts(self) -> bool:
+        """Whether the person sits here."""
+        return self._whose.person.is_seated
+
+    def hand_in(self, answered: Answered) -> None:
+        """Send it to the server."""
+        self._keep(answer_record(answered.question, answered.answer, answered.attempt, answered.verdict))
+
+
+class DeskCard:
+    """What the wall shows of the plan on a desk: sent some time after each change, when the process has nothing else to do."""
+
+    def __init__(self, session: Session, progress: ExerciseProgress, send: Callable[[Mapping[str, Any]], None], defer: Defer) -> None:
+        self._session, self._progress, self._send, self._defer = session, progress, send, defer
+        self._timer: threading.Timer | None = None
+        session.listen(lambda _plan, _report: self._plan_card())
+        self._plan_card()
+
+    def _plan_card(self) -> None:
+        if self._timer is None:
+            self._timer = threading.Timer(PAUSE, lambda: self._defer(self._send_card))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _send_card(self) -> None:
+        self._timer = None
+        report = self._session.report
+        card = desk_card(self._progress, self._session.plan, report)
+        self._send({"card": card, "thumbnail": thumbnail(report)})
+
+
+def desk_card(progress: ExerciseProgress, plan: Plan, report: Report) -> dict[str, Any]:
+    """Figures of the plan, its layout, and for each question about a plan its goals with whether they are met."""
+    planned = report if report.tier == "planned" else plan.report()
+    ticks = {}
+    for question in progress.exercise.questions:
+        if isinstance(question, PlanQuestion):
+            about, goals = goal_ticks(question, planned, report)
+            ticks[question.name] = [] if about else [{"text": each["text"], "met": each["met"]} for each in goals]
+    return {"figures": dict(figures_of(planned)), "layout": str(plan.layout), "mesh": str(plan.mesh), "ticks": ticks}

@@ -1,0 +1,60 @@
+"""What the server keeps of an exercise, and the verdicts on answers to it. An answer is planned, never run."""
+
+from functools import lru_cache
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.exercises import Exercise, PlanQuestion, Verdict
+from workbench.exercises.grading import verdict_record
+from workbench.exercises.parse_answer import parse_answer
+from workbench.exercises.parse_questions import kind_of
+from workbench.plan.plan import Plan
+from workbench.team.planning.describe_plan import describe_plan, description_record
+
+
+@lru_cache(maxsize=16)
+def parse_exercise(text: str) -> Exercise:
+    """The exercise of a document, read once. Raises `DocumentError`."""
+    return Exercise.parse(text, "The exercise")
+
+
+def describe_exercise(text: str) -> dict[str, Any]:
+    """Its title, points and questions, and the plan that it begins with, all of which are read. Raises `DocumentError` for one that cannot
+    be handed out: no exercise, or without a question about a plan."""
+    exercise = parse_exercise(text)
+    for each in exercise.questions:
+        if isinstance(each, PlanQuestion):
+            each.plan.report()  # whoever hands it out hears now what is wrong with a plan, and not a student
+    first = exercise.first_plan
+    return {
+        "name": exercise.name,
+        "title": exercise.title,
+        "points": exercise.points,
+        "questions": [{"name": each.name, "kind": kind_of(each), "points": each.points, "ask": each.ask} for each in exercise.questions],
+        "first": description_record(describe_plan(first, first.report())),
+    }
+
+
+def grade_answer(exercise: str, question: str, answer: Any, attempt: int) -> dict[str, Any]:
+    """The verdict on an answer to a question, and what the gallery keeps of a plan. Raises `DocumentError` for an exercise or a question
+    that there is not; an answer that cannot be read is refused by the verdict."""
+    asked = parse_exercise(exercise)[question]
+    try:
+        given: Any = parse_answer(answer) if isinstance(asked, PlanQuestion) else answer
+    except WorkbenchError as error:
+        raise WorkbenchError(f"`{question}` asks for a plan. {error.message}", error.ways_out) from None
+    return answer_record(question, given, attempt, asked.check(given, attempt))
+
+
+def answer_record(question: str, answer: Any, attempt: int, verdict: Verdict) -> dict[str, Any]:
+    """An answer with its verdict, as the server keeps it: a plan as a description, anything else as a text."""
+    is_plan = isinstance(answer, Plan)
+    return {
+        "question": question,
+        "attempt": attempt,
+        "text": "" if is_plan else str(answer)[:200],
+        "plan": description_record(describe_plan(answer, answer.report())) if is_plan else None,
+        "score": verdict.score,
+        "most": verdict.most,
+        "verdict": verdict_record(verdict),
+    }

@@ -1,0 +1,73 @@
+"""What was answered to the questions of one exercise, on all boards that share it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from workbench.exercises import Exercise, Verdict
+from workbench.reports.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer to a question, a plan or a text, the number of the try, and the verdict."""
+
+    question: str
+    answer: Any
+    attempt: int
+    verdict: Verdict
+
+
+class HandingIn(Protocol):
+    """Whoever keeps answers: a class's server. Its methods are called on the board's thread."""
+
+    def verify(self) -> None:
+        """Raises `WorkbenchError` for somebody who may not answer here."""
+
+    def counts(self) -> bool:
+        """Whether an answer is a try of those whose exercise it is; a teacher's is not."""
+
+    def hand_in(self, answered: Answered) -> None:
+        """Keep an answer that counts."""
+
+
+@dataclass
+class Attempts:
+    """What was answered to one question: how often, the last verdict, and what it was about: a plan, or a text. `ticks` are the goals of a
+    report."""
+
+    count: int = 0
+    verdict: Verdict | None = None
+    of: Any = None
+    is_done: bool = False
+    ticks: tuple[Report, list[dict[str, Any]], str] | None = field(default=None, repr=False)
+
+
+class ExerciseProgress:
+    """`attempts` by the name of the question; `checking` is the question whose answer is being checked, one at a time."""
+
+    def __init__(self, exercise: Exercise) -> None:
+        self.exercise, self.checking = exercise, ""
+        self.attempts = {each.name: Attempts() for each in exercise.questions}
+        self._listeners: list[Callable[[], None]] = []
+
+    def restore(self, tried: Iterable[tuple[str, int, bool]]) -> None:
+        """What is known from before: questions, how often each was tried, and whether with success."""
+        for name, count, is_done in tried:
+            if name in self.attempts:
+                self.attempts[name].count, self.attempts[name].is_done = count, is_done
+
+    def learn(self, answered: Answered, counts: bool) -> None:
+        """An answer was checked; one that does not `count` leaves the number of tries as it is, and nothing done."""
+        attempts = self.attempts[answered.question]
+        attempts.verdict, attempts.of = answered.verdict, answered.answer
+        if counts:
+            attempts.count, attempts.is_done = answered.attempt, attempts.is_done or bool(answered.verdict)
+        self.checking = ""
+        for listener in tuple(self._listeners):
+            listener()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call it when an answer was checked; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
