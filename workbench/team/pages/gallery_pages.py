@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from workbench.errors import WorkbenchError
-from workbench.team.access import MissingError
+from workbench.team.access import MissingError, ProjectRole
 from workbench.team.pages.gallery_filters import GalleryFilters, choices_in
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.page_words import ENGINE_NAMES, TIERS
@@ -29,6 +29,9 @@ class GalleryPage(ProjectPageHandler):
         arguments = {key: self.get_query_argument(key) for key in self.request.query_arguments}
         if plan := arguments.get("plan"):
             self.redirect_to(f"/p/{project}/plans/{plan}")
+            return
+        if (await self.ask("projects.get", project=project))["role"] == str(ProjectRole.STUDENT):
+            self.redirect_to(f"/p/{project}/assignments")
             return
         filters = GalleryFilters.of(arguments)
         everything = await self.ask_all("plans.list", MOST_SOUGHT, project=project)

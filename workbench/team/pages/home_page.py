@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from workbench.team.access import ProjectRole
 from workbench.team.pages.page_handler import PageHandler, gather
 
 MOST_PROJECTS = 12
@@ -15,7 +16,8 @@ class HomePage(PageHandler):
 
     async def get(self) -> None:
         projects = (await self.ask("projects.list"))["items"]
-        near = [each for each in projects if each["rooms"] or not each["personal"]][:MOST_PROJECTS]
+        seen = [each for each in projects if each["role"] != str(ProjectRole.STUDENT)]
+        near = [each for each in seen if each["rooms"] or not each["personal"]][:MOST_PROJECTS]
         rooms, jobs = await gather(gather(*map(self._rooms, near)), gather(*map(self._jobs, near)))
         self.show(
             "home.html",

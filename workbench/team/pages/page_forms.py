@@ -5,6 +5,7 @@ from workbench.team.pages.zoo_models import zoo_document
 
 _P = "/p/{project}"
 _PLAN = f"{_P}/plans/{{entry}}"
+_ASSIGNMENT = f"{_P}/assignments/{{assignment}}"
 _ONCE = "once.html"
 
 ALL_FORMS: tuple[PageForm, ...] = (
@@ -29,6 +30,14 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(f"{_P}/rooms/new", "rooms.open", "/room/{id}", "The room {name} is open."),
     PageForm(f"{_P}/rooms/{{room}}/close", "rooms.update", f"{_P}/rooms", "{name} is closed."),
     PageForm(f"{_P}/rooms/{{room}}/open", "rooms.update", f"{_P}/rooms", "{name} is open again."),
+    PageForm(f"{_P}/assignments/new", "assignments.create", f"{_P}/assignments/{{id}}", "{name} is handed out."),
+    PageForm(f"{_ASSIGNMENT}/change", "assignments.update", _ASSIGNMENT, "Saved."),
+    PageForm(f"{_ASSIGNMENT}/release", "assignments.update", _ASSIGNMENT, "Students see their points and remarks."),
+    PageForm(f"{_ASSIGNMENT}/hide", "assignments.update", _ASSIGNMENT, "Students see points and remarks no more."),
+    PageForm(f"{_ASSIGNMENT}/withdraw", "assignments.withdraw", f"{_P}/assignments", "It is taken back."),
+    PageForm(f"{_ASSIGNMENT}/start", "desks.start", "/room/{room}", "This is your desk."),
+    PageForm(f"{_ASSIGNMENT}/compile", "assignments.compile", _ASSIGNMENT, "In the queue to be compiled: {submitted}."),
+    PageForm(f"{_ASSIGNMENT}/desks/{{desk}}/grade", "desks.grade", _ASSIGNMENT, "Saved."),
     PageForm(f"{_P}/jobs/new", "jobs.submit", f"{_P}/jobs/{{id}}", "The job is in the queue."),
     PageForm(f"{_P}/jobs/{{job}}/cancel", "jobs.cancel", f"{_P}/jobs/{{job}}", "It is being cancelled."),
     PageForm(

@@ -7,6 +7,7 @@ from tornado.web import StaticFileHandler
 
 from workbench.team.pages.account_pages import AccountPage, PasswordForm
 from workbench.team.pages.admin_pages import AdminLimitsPage, AdminPeoplePage, AuditPage, StatusPage
+from workbench.team.pages.class_pages import AssignmentPage, ClassPage, DeskThumbnail, LiveWall, ScoresTable, WallPage
 from workbench.team.pages.form_handler import FormHandler
 from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, ThumbnailPage
 from workbench.team.pages.home_page import HomePage
@@ -21,6 +22,7 @@ from workbench.team.web.security import page_headers
 STATIC = Path(__file__).parent / "static"
 _P = r"/p/(?P<project>[a-z0-9-]{1,40})"
 _PLAN = rf"{_P}/plans/(?P<entry>[a-z0-9]{{4,64}})"
+_ASSIGNMENT = rf"{_P}/assignments/(?P<assignment>[a-z0-9]{{4,64}})"
 _JOB = rf"{_P}/jobs/(?P<job>[a-z0-9]{{4,40}})"
 
 
@@ -47,6 +49,12 @@ def page_routes() -> list[tuple[Any, ...]]:
         (rf"{_PLAN}/thumbnail\.svg", ThumbnailPage),
         (rf"{_PLAN}/document", DocumentPage),
         (rf"{_P}/rooms", RoomsPage),
+        (rf"{_P}/assignments", ClassPage),
+        (_ASSIGNMENT, AssignmentPage),
+        (rf"{_ASSIGNMENT}/scores\.(?P<form>csv|json)", ScoresTable),
+        (rf"{_ASSIGNMENT}/wall", WallPage),
+        (rf"{_ASSIGNMENT}/wall/live", LiveWall),
+        (rf"{_ASSIGNMENT}/desks/(?P<desk>[a-z0-9]{{4,64}})/thumbnail\.svg", DeskThumbnail),
         (rf"{_P}/jobs", JobsPage),
         (rf"{_P}/jobs/live", LiveJobs),
         (_JOB, JobPage),

@@ -22,6 +22,7 @@ TIER_MEANINGS = {
 }
 ENGINE_NAMES = {"here": "this server", "slurm": "Slurm", "ray": "Ray", "kubernetes": "Kubernetes"}
 _AGES = ((60.0, 1.0, "second"), (3600.0, 60.0, "minute"), (86400.0, 3600.0, "hour"), (86400.0 * 30, 86400.0, "day"))
+_CODE, _TEXT = Markup("<code>{}</code>"), Markup("{}")
 _SOON = 5.0  # seconds
 _TIME = Markup('<time datetime="{}" title="{}">{}</time>')
 
@@ -106,6 +107,15 @@ def face_colour(name: str) -> int:
     return sum(name.encode("utf-8", "replace")) % 6
 
 
+def write_question(text: str) -> Markup:
+    """A sentence of an exercise, whose words in backticks are code.
+
+    >>> write_question("Split `I` <b>")
+    Markup('Split <code>I</code> &lt;b&gt;')
+    """
+    return Markup().join((_CODE if place % 2 else _TEXT).format(part) for place, part in enumerate(text.split("`")))
+
+
 def short_digest(digest: str) -> str:
     return digest[:10]
 
@@ -141,6 +151,9 @@ PAGE_FILTERS: Mapping[str, Callable[..., Any]] = {
     "browser": name_browser,
     "initials": initials,
     "face_colour": face_colour,
+    "question": write_question,
+    "pair": lambda value: (value, value),
+    "points": lambda number: f"{number:g}",
     "short": short_digest,
     "engine": lambda engine: ENGINE_NAMES.get(engine, engine),
     "tier_name": lambda tier: TIER_NAMES.get(tier, tier),

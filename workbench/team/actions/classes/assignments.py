@@ -11,7 +11,7 @@ from sqlalchemy import select
 from workbench.errors import unknown_name
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.actions.action import Action, Call, member
-from workbench.team.actions.classes.class_records import ASSIGNMENT, assignment_records
+from workbench.team.actions.classes.class_records import ASSIGNMENT, assignment_records, deadline_local
 from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, FLAG, NAME, NOTHING, list_of, record, text, whole
@@ -103,15 +103,8 @@ def _choose(assignment: Assignment, body: Mapping[str, Any]) -> None:
     assignment.ranked = ranked
     if "deadline" in body or "zone" in body:
         zone = body.get("zone", assignment.zone)
-        said = body["deadline"] if "deadline" in body else _said(assignment)
+        said = body["deadline"] if "deadline" in body else deadline_local(assignment)
         assignment.deadline, assignment.zone = _seconds(said, zone) if said else None, _known_zone(zone).key
-
-
-def _said(assignment: Assignment) -> str:
-    """The deadline by the clock of its zone, which stays where the zone changes."""
-    if assignment.deadline is None:
-        return ""
-    return f"{datetime.fromtimestamp(assignment.deadline, ZoneInfo(assignment.zone)):%Y-%m-%dT%H:%M}"
 
 
 def _seconds(said: str, zone: str) -> float:

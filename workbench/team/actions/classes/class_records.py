@@ -83,6 +83,7 @@ ASSIGNMENT = record(
         "deadline": or_none(TIME),
         "zone": TEXT,
         "deadline_text": TEXT,
+        "deadline_local": TEXT,
         "over": FLAG,
         "size": COUNT,
         "ranked": TEXT,
@@ -152,6 +153,7 @@ def assignment_records(call: Call, assignments: Sequence[Assignment]) -> list[di
             "deadline": each.deadline,
             "zone": each.zone,
             "deadline_text": deadline_text(each),
+            "deadline_local": deadline_local(each),
             "over": is_over(each),
             "size": each.size,
             "ranked": each.ranked,
@@ -221,6 +223,13 @@ def deadline_text(assignment: Assignment) -> str:
     if assignment.deadline is None:
         return ""
     return f"{datetime.fromtimestamp(assignment.deadline, ZoneInfo(assignment.zone)):%A, %d %B %Y, %H:%M} ({assignment.zone})"
+
+
+def deadline_local(assignment: Assignment) -> str:
+    """The deadline by the clock of its zone, as it was sent: `2026-12-01T23:59`; empty for none."""
+    if assignment.deadline is None:
+        return ""
+    return f"{datetime.fromtimestamp(assignment.deadline, ZoneInfo(assignment.zone)):%Y-%m-%dT%H:%M}"
 
 
 def is_staff(call: Call) -> bool:

@@ -67,7 +67,25 @@ function showsSection() {
   if (tab instanceof HTMLElement && tabs) tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
 }
 
+/** A file that is chosen is read into a field of its form. */
+function readsFiles() {
+  document.addEventListener("change", async (event) => {
+    const chosen = event.target;
+    if (!(chosen instanceof HTMLInputElement) || !chosen.dataset.into || !chosen.files?.[0]) return;
+    const field = document.getElementById(chosen.dataset.into);
+    if (field instanceof HTMLTextAreaElement) field.value = await chosen.files[0].text();
+  });
+}
+
+/** A field for a time zone begins with the browser's. */
+function knowsZone() {
+  const zone = document.querySelector("input.zone");
+  if (zone instanceof HTMLInputElement && zone.value === "UTC") zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+}
+
 showsSection();
+readsFiles();
+knowsZone();
 turnsTheme();
 copies();
 asks();

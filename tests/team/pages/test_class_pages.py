@@ -1,0 +1,153 @@
+"""The pages of a class, as a teacher and as a student go through them; without a script."""
+
+import csv
+import io
+
+import pytest
+
+from tests.support.team_pages import in_thread, project_pages, read_page
+from tests.support.team_world import document, exercise_document
+from workbench.team.pages.form_handler import fill
+from workbench.team.rooms.room_records import keep_card
+
+HERE = "/p/vision/assignments"
+RIGHT = document("batch:data", hardware="TPU v5e 2x2")
+CARD = {
+    "layout": "batch:data",
+    "mesh": "data:4",
+    "figures": {"step_seconds": 1e-3, "peak_bytes": 2e6, "sent_bytes": 0, "fits": True},
+    "ticks": {"split": [{"text": "Computes once.", "met": True}]},
+}
+
+
+class Week:
+    """One assignment, from its hand-out to its grades; each test goes on where the last one ended."""
+
+    def __init__(self, running, world) -> None:
+        self.world, self.clients = world, {name: running.client(cookie) for name, cookie in world.cookies.items()}
+        self.id = self.room = ""
+
+    def send(self, who: str, form: str, fields=None, **path) -> str:
+        path = {"assignment": self.id, "project": "vision", **path}
+        answer = self.clients[who].post(fill(form, path), data=fields or {}, headers={"Referer": f"http://localhost{HERE}"})
+        assert answer.status_code == 302, answer.text
+        return answer.headers["Location"]
+
+    def text(self, who: str, path: str = "") -> str:
+        answer = self.clients[who].get(path or f"{HERE}/{self.id}")
+        assert answer.status_code == 200, answer.text
+        assert read_page(answer.text).scripts_within == []
+        return read_page(answer.text).text
+
+    def do(self, action: str, who: str, body=None, **path):
+        return in_thread(lambda: self.world.do(action, who, body, **path))
+
+
+@pytest.fixture(scope="module")
+def week(running, world):
+    found = Week(running, world)
+    yield found
+    for each in found.clients.values():
+        each.close()
+
+
+def test_a_teacher_hands_out_an_exercise(week):
+    assert "Nothing is handed out yet" in week.text("vic", HERE)
+    fields = {
+        "exercise": exercise_document(),
+        "name": "",
+        "deadline": "2040-06-30T18:00",
+        "zone": "Europe/Berlin",
+        "size": "2",
+        "ranked": "split",
+    }
+    where = week.send("ed", "/p/{project}/assignments/new", fields)
+    week.id = where.rpartition("/")[2]
+    text = week.text("ed")
+    assert "A small plan is handed out." in text
+    assert "Until Saturday, 30 June 2040, 18:00 (Europe/Berlin)" in text
+    assert "No plan is ranked yet" in text
+
+
+def test_what_is_no_exercise_is_said_where_it_was_typed(week):
+    week.send("ed", "/p/{project}/assignments/new", {"exercise": '{"format": "x"}', "name": "Week 9"})
+    page = week.clients["ed"].get(HERE).text
+    assert "is JSON, but no document of an exercise" in read_page(page).text
+    assert "Week 9" in page, "what was typed is still there"
+
+
+def test_a_student_sees_assignments_and_nothing_else_of_the_project(week):
+    assert week.clients["stu"].get("/p/vision/").headers["Location"] == HERE
+    assert "1 assignment" in week.text("stu", "/")
+    page = week.clients["stu"].get(HERE).text
+    assert "not begun" in read_page(page).text
+    tabs = [each.get("href") for each in read_page(page).of("a") if str(each.get("href")).startswith("/p/vision/")]
+    assert not any(each.endswith(("/rooms", "/people", "/jobs", "/wall")) for each in tabs)
+    for what, path in project_pages(week.world).items():
+        assert week.clients["stu"].get(path).status_code in (302, 403, 404), what
+    for path in ("/wall", "/wall/live", "/scores.csv", "/scores.json"):
+        assert week.clients["stu"].get(f"{HERE}/{week.id}{path}").status_code == 403
+
+
+def test_a_student_sits_down_and_answers(week):
+    where = week.send("stu", "/p/{project}/assignments/{assignment}/start", {"partners": ""})
+    week.room = where.rpartition("/")[2]
+    assert where == f"/room/{week.room}"
+    week.do("answers.hand_in", "stu", {"question": "split", "answer": document("", hardware="TPU v5e 2x2")}, assignment=week.id)
+    assert "not yet" in week.text("stu")
+    week.do("answers.hand_in", "stu", {"question": "split", "answer": RIGHT}, assignment=week.id)
+    text = week.text("stu")
+    assert "✓ right" in text
+    assert "1 of 3 right" in week.text("stu", HERE)
+    assert "mine" in text, "in the ranking"
+
+
+def test_the_wall_shows_every_desk(week):
+    keep_card(week.world.store, week.room, CARD, "<svg></svg>")
+    text = week.text("ed", f"{HERE}/{week.id}/wall")
+    assert "Stu" in text
+    assert "batch:data" in text
+    assert "2 tries" in text
+    part = week.clients["vic"].get(f"{HERE}/{week.id}/wall/live").json()
+    assert "1 of 1 goals met now" in part["html"]
+    assert part["over"] is False
+    picture = week.clients["ed"].get(f"{HERE}/{week.id}/desks/{week.room}/thumbnail.svg")
+    assert (picture.headers["Content-Type"], picture.text) == ("image/svg+xml", "<svg></svg>")
+    assert picture.headers["Content-Security-Policy"].endswith("sandbox")
+    assert week.clients["ed"].get(f"{HERE}/{week.id}/desks/aaaa/thumbnail.svg").status_code == 404
+
+
+def test_a_teacher_grades_and_releases(week):
+    grade = "/p/{project}/assignments/{assignment}/desks/{desk}/grade"
+    week.send("ed", grade, {"points": "2.5", "remark": "=Neat, and `short`"}, desk=week.room)
+    assert "Neat" not in week.text("stu")
+    week.send("ed", "/p/{project}/assignments/{assignment}/release", {"released": "true"})
+    assert "2.5 of 3 points" in week.text("stu")
+    week.send("ed", "/p/{project}/assignments/{assignment}/hide", {"released": "false"})
+    assert "2.5 of 3 points" not in week.text("stu")
+    rows = list(csv.DictReader(io.StringIO(week.clients["ed"].get(f"{HERE}/{week.id}/scores.csv").text)))
+    assert [(each["name"], each["split"], each["points"], each["remark"]) for each in rows] == [("stu", "1", "2.5", "'=Neat, and `short`")]
+    results = week.clients["ed"].get(f"{HERE}/{week.id}/scores.json").json()
+    assert results["stu"]["score"] == 2.5
+    assert results["stu"]["tests"][0] == {"name": "split", "score": 1.0, "max_score": 1.0}
+    week.send("ed", grade, {"points": "", "remark": ""}, desk=week.room)
+    assert week.do("assignments.scores", "ed", assignment=week.id)["items"][0]["points"] == 1.0, "what was reached, again"
+
+
+def test_the_first_plans_are_compiled(week):
+    week.send("rosa", "/p/{project}/assignments/{assignment}/compile")
+    assert "1 compilations are in the queue" in week.text("rosa")
+    assert "being compiled" in week.text("stu")
+
+
+def test_an_assignment_is_changed_and_taken_back(week):
+    week.send(
+        "ed", "/p/{project}/assignments/{assignment}/change", {"name": "Week 4", "deadline": "", "zone": "UTC", "size": "1", "ranked": ""}
+    )
+    text = week.text("ed")
+    assert "Week 4" in text
+    assert "Without a deadline" in text
+    assert "/withdraw" not in week.clients["ed"].get(f"{HERE}/{week.id}").text
+    week.send("ada", "/p/{project}/assignments/{assignment}/withdraw")
+    assert week.clients["stu"].get(f"{HERE}/{week.id}").status_code == 404
+    assert week.clients["sam"].get(HERE).status_code == 404
