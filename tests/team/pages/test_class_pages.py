@@ -8,9 +8,11 @@ import pytest
 from tests.support.team_pages import in_thread, project_pages, read_page
 from tests.support.team_world import document, exercise_document
 from workbench.team.pages.form_handler import fill
+from workbench.team.pages.page_forms import ALL_FORMS
 from workbench.team.rooms.room_records import keep_card
 
 HERE = "/p/vision/assignments"
+CLASS_FORMS = [each for each in ALL_FORMS if "/assignments/" in each.path]
 RIGHT = document("batch:data", hardware="TPU v5e 2x2")
 CARD = {
     "layout": "batch:data",
@@ -26,8 +28,11 @@ class Week:
     def __init__(self, running, world) -> None:
         self.world, self.clients = world, {name: running.client(cookie) for name, cookie in world.cookies.items()}
         self.id = self.room = ""
+        self.sent: set[str] = set()
 
     def send(self, who: str, form: str, fields=None, **path) -> str:
+        assert any(form == each.path for each in CLASS_FORMS), form
+        self.sent.add(form)
         path = {"assignment": self.id, "project": "vision", **path}
         answer = self.clients[who].post(fill(form, path), data=fields or {}, headers={"Referer": f"http://localhost{HERE}"})
         assert answer.status_code == 302, answer.text
@@ -136,7 +141,7 @@ def test_a_teacher_grades_and_releases(week):
 
 def test_the_first_plans_are_compiled(week):
     week.send("rosa", "/p/{project}/assignments/{assignment}/compile")
-    assert "1 compilations are in the queue" in week.text("rosa")
+    assert "In the queue to be compiled: 1." in week.text("rosa")
     assert "being compiled" in week.text("stu")
 
 
@@ -151,3 +156,7 @@ def test_an_assignment_is_changed_and_taken_back(week):
     week.send("ada", "/p/{project}/assignments/{assignment}/withdraw")
     assert week.clients["stu"].get(f"{HERE}/{week.id}").status_code == 404
     assert week.clients["sam"].get(HERE).status_code == 404
+
+
+def test_every_form_was_sent(week):
+    assert {each.path for each in CLASS_FORMS} == week.sent

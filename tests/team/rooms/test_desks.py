@@ -1,0 +1,154 @@
+"""A desk of an assignment: the exercise is on its boards, answers of who sits there are kept, and the wall sees the plan."""
+
+import asyncio
+import json
+
+import pytest
+from sqlalchemy import select
+
+from tests.support.room_sessions import first_plan
+from tests.support.team_rooms import VisitedRoom, within
+from tests.support.team_server import make_services
+from workbench.documents import dump_plan
+from workbench.team.access import ProjectRole
+from workbench.team.accounts.people import set_role
+from workbench.team.actions.action import Inputs
+from workbench.team.actions.all_actions import action_of
+from workbench.team.actions.perform import Context, perform
+from workbench.team.store.tables import Desk, GalleryEntry, GivenAnswer
+
+GOALS = [{"goal": "computes_once", "hint": "Split the batch."}]
+
+
+def exercise() -> str:
+    plan = {"question": "plan", "name": "split", "ask": "Split it.", "start": "small", "may_change": ["layout"], "goals": GOALS}
+    number = {"question": "number", "name": "devices", "ask": "How many devices?", "unit": "count", "answer": "8"}
+    about = {"format": "sharding-workbench.exercise", "version": 1, "name": "small", "title": "A small plan"}
+    return json.dumps({**about, "plans": {"small": json.loads(dump_plan(first_plan().updated(layout="")))}, "questions": [plan, number]})
+
+
+class Class:
+    """A student, `zoe`, in the team of the tests of rooms, and one assignment."""
+
+    def __init__(self, team, hub, planners, folder) -> None:
+        self.team, self.hub = team, hub
+        self.services = make_services(folder, team.store, planner=planners, rooms=hub)
+        with team.store.write() as session:
+            set_role(session, team.project_id, team.people["zoe"], ProjectRole.STUDENT)
+        self.id = self.do("assignments.create", "ada", {"exercise": exercise()}, project="vision")["id"]
+
+    def do(self, action, who, body=None, **path):
+        context = Context(self.services, self.team.principal(who))
+        return asyncio.run(perform(action_of(action), context, Inputs(path, {}, body)))
+
+    def desk(self, who="zoe") -> VisitedRoom:
+        return VisitedRoom(self.team, self.hub, self.do("desks.start", who, {}, assignment=self.id)["room"])
+
+    def answers(self):
+        with self.team.store.read() as session:
+            return session.scalars(select(GivenAnswer).order_by(GivenAnswer.created)).all()
+
+    def card(self, desk):
+        with self.team.store.read() as session:
+            return session.get_one(Desk, desk.room_id).card
+
+
+@pytest.fixture
+def lesson(team, hub, planners, tmp_path):
+    return Class(team, hub, planners, tmp_path)
+
+
+def panel(screen):
+    return screen.board["board"]["exercise"]
+
+
+def check(screen, **fields):
+    """Press Check, and wait for the verdict."""
+    before = panel(screen)["verdict"]
+    screen.do("answer_question", **fields)
+    return screen.until(
+        lambda page: not panel(page)["checking"] and panel(page)["verdict"] not in (None, before) and panel(page)["verdict"]
+    )
+
+
+def test_a_student_answers_at_a_desk_and_the_wall_sees_it(lesson):
+    desk = lesson.desk()
+    zoe = desk.enter("zoe")
+    assert panel(zoe)["title"] == "A small plan"
+    assert [each["met"] for each in panel(zoe)["goals"]] == [False]
+    wrong = check(zoe)
+    assert (wrong["right"], wrong["attempt"], wrong["hints"]) == (False, 1, ["Split the batch."])
+    zoe.place("batch", "data")
+    zoe.place("hidden", "model")
+    assert [each["met"] for each in panel(zoe)["goals"]] == [True]
+    assert check(zoe)["right"]
+    answers = within(lambda: (found := lesson.answers()) and len(found) == 2 and found)
+    assert [(each.question, each.attempt, each.score, each.late) for each in answers] == [
+        ("split", 1, 0.0, False),
+        ("split", 2, 1.0, False),
+    ]
+    assert all(each.digest and each.author_id == lesson.team.people["zoe"] for each in answers)
+    card = within(lambda: (found := lesson.card(desk)) and "hidden:model" in found["layout"] and found)
+    assert card["ticks"]["split"] == [{"text": panel(zoe)["goals"][0]["text"], "met": True}]
+    wall = lesson.do("desks.wall", "ada", assignment=lesson.id)["items"]
+    assert [(each["present"][0]["name"], each["score"]) for each in wall] == [("zoe", 1.0)]
+    assert wall[0]["thumbnail"].startswith("<svg")
+
+
+def test_tries_are_known_when_a_desk_is_opened_again(lesson, hub):
+    desk = lesson.desk()
+    check(desk.enter("zoe"))
+    within(lesson.answers)
+    desk.kill()
+    zoe = desk.screens["zoe"]
+    zoe.until(lambda page: page.boards > 1)
+    assert check(zoe)["attempt"] == 2
+
+
+def test_a_teacher_looks_over_a_shoulder_and_counts_for_nobody(lesson):
+    desk = lesson.desk()
+    zoe, ada = desk.enter("zoe"), desk.enter("ada")
+    ada.do("question", name="devices")
+    assert panel(zoe)["name"] == "split", "each looks at a question of their own"
+    assert check(ada, answer="8")["right"]
+    assert zoe.board["board"]["exercise"]["questions"][1]["done"] is False
+    zoe.do("question", name="devices")
+    assert check(zoe, answer="9")["attempt"] == 1
+    answers = within(lesson.answers)
+    assert [(each.question, each.text, each.attempt) for each in answers] == [("devices", "9", 1)]
+
+
+def test_who_only_looks_does_not_answer(lesson):
+    desk = lesson.desk()
+    vic = desk.enter("vic")
+    vic.do("answer_question")
+    assert "To answer takes the role editor" in vic.refusal
+    assert lesson.answers() == []
+
+
+def test_a_student_enters_no_desk_of_another_and_puts_nothing_into_the_gallery(lesson, team):
+    other = lesson.desk("bob")
+    with pytest.raises(Exception, match="no room"):
+        other.enter_at_once("zoe")
+    zoe = lesson.desk().enter("zoe")
+    zoe.do("save")
+    zoe.until(lambda page: any("go into no gallery" in each["text"] for each in page.notices))
+    with team.store.read() as session:
+        assert session.scalars(select(GalleryEntry)).all() == []
+
+
+def test_an_answer_after_the_deadline_says_that_it_does_not_count(lesson):
+    zoe = lesson.desk().enter("zoe")
+    lesson.do("assignments.update", "ada", {"deadline": "2020-01-01T00:00"}, assignment=lesson.id)
+    check(zoe)
+    zoe.until(lambda page: any("The deadline has passed" in each["text"] for each in page.notices))
+    assert [each.late for each in lesson.answers()] == [True]
+
+
+def test_an_answer_from_elsewhere_is_graded_by_a_process(lesson):
+    lesson.desk()
+    given = {"question": "split", "answer": dump_plan(first_plan().updated(layout="batch:data; hidden:model"))}
+    assert lesson.do("answers.hand_in", "zoe", given, assignment=lesson.id)["score"] == 1.0
+    with pytest.raises(Exception, match="names the program"):
+        bad = given["answer"].replace('"two_layer"', '"os:system"')
+        lesson.do("answers.hand_in", "zoe", {"question": "split", "answer": bad}, assignment=lesson.id)
