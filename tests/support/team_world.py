@@ -248,10 +248,10 @@ def add_things(world: TeamWorld) -> TeamWorld:
         world.do("hardware.set", owner, {"hardware": "TPU v5e 4x4", "dollars_per_device_hour": 0.9}, project=slug, hardware="pod")
         assignment = world.do("assignments.create", owner, {"exercise": exercise_document(), "ranked": "split", "size": 2}, project=slug)
         student = "stu" if slug == "vision" else owner
-        desk = world.do("desks.start", student, {}, assignment=assignment["id"])
+        work = world.do("work.start", student, {}, assignment=assignment["id"])
         right = {"question": "split", "answer": document("batch:data", hardware="TPU v5e 2x2")}
         world.do("answers.hand_in", student, right, assignment=assignment["id"])
-        things |= {"assignment": assignment["id"], "desk": desk["room"]}
+        things |= {"assignment": assignment["id"], "work": work["room"]}
         job, program = _add_rows(world, slug, owner, entry["digest"], room["id"])
         things |= {"entry": entry["id"], "second": second["id"], "digest": entry["digest"], "room": room["id"], "comment": comment["id"]}
         things |= {"share": link["id"], "job": job, "program": program, "hardware": "pod"}

@@ -10,9 +10,9 @@ from workbench.errors import WorkbenchError
 class ProjectRole(IntEnum):
     """What a person may do in a project; each may do what those below it may.
 
-    A student works at desks of their own and sees nothing else; a viewer reads everything; an editor also edits plans, in rooms and in the
-    gallery, and hands out assignments; a runner also spends devices; an owner also says who is in the project, approves its programs, and
-    sets its hardware. None is 0: a role is true.
+    A student works on assignments in rooms of their own and sees nothing else; a viewer reads everything; an editor also edits plans, in
+    rooms and in the gallery, and hands out assignments; a runner also spends devices; an owner also says who is in the project, approves
+    its programs, and sets its hardware. None is 0: a role is true.
     """
 
     STUDENT = 1

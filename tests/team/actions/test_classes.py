@@ -42,7 +42,7 @@ def answer(world, who, assignment, question="split", given=RIGHT):
 
 def test_an_assignment_says_what_it_asks_and_until_when(world, assignment):
     found = world.do("assignments.get", "stu", assignment=assignment)
-    assert (found["title"], found["points"], found["desk"]) == ("A small plan", 3.0, None)
+    assert (found["title"], found["points"], found["work"]) == ("A small plan", 3.0, None)
     assert [(each["name"], each["kind"]) for each in found["questions"]] == [("split", "plan"), ("devices", "number"), ("which", "choice")]
     assert found["deadline_text"] == "Saturday, 30 June 2040, 18:00 (Europe/Berlin)"
     assert found["deadline"] == datetime(2040, 6, 30, 16, tzinfo=UTC).timestamp(), "summer time"
@@ -67,60 +67,60 @@ def test_a_teacher_hears_what_cannot_be(world, assignment, body, words):
     assert words in str(error.value)
 
 
-def test_a_student_sees_a_desk_of_their_own_and_nothing_else(world, assignment, tim):
-    desk = world.do("desks.start", "stu", {}, assignment=assignment)
-    assert world.do("desks.start", "stu", {}, assignment=assignment) == desk, "the same one again"
-    other = world.do("desks.start", tim, {}, assignment=assignment)
-    assert held(world, "stu", desk["room"]) is ProjectRole.EDITOR
+def test_a_student_sees_work_of_their_own_and_nothing_else(world, assignment, tim):
+    work = world.do("work.start", "stu", {}, assignment=assignment)
+    assert world.do("work.start", "stu", {}, assignment=assignment) == work, "the same one again"
+    other = world.do("work.start", tim, {}, assignment=assignment)
+    assert held(world, "stu", work["room"]) is ProjectRole.EDITOR
     assert held(world, "stu", other["room"]) is ProjectRole.STUDENT
     assert role_of(world.store, principal_of_user(world.store, world.people["stu"]), other["room"]) is None, "no page of it"
-    assert world.do("rooms.get", "stu", room=desk["room"])["name"] == "A small plan: Stu"
+    assert world.do("rooms.get", "stu", room=work["room"])["name"] == "A small plan: Stu"
     for action, path in (
         ("rooms.get", {"room": other["room"]}),
         ("rooms.list", {"project": "vision"}),
         ("plans.list", {"project": "vision"}),
-        ("desks.wall", {"assignment": assignment}),
+        ("work.wall", {"assignment": assignment}),
         ("assignments.scores", {"assignment": assignment}),
     ):
         with pytest.raises(ForbiddenError):
             world.do(action, "stu", **path)
     with pytest.raises(MissingError):
         world.do("plans.by_digest", "stu", digest=world.things["vision"]["digest"])
-    assert desk["room"] not in [each["id"] for each in world.do("rooms.list", "ada", project="vision")["items"]]
+    assert work["room"] not in [each["id"] for each in world.do("rooms.list", "ada", project="vision")["items"]]
 
 
-def test_two_students_share_a_desk_and_its_answers(world, assignment, tim):
-    desk = world.do("desks.start", "stu", {"partners": [tim]}, assignment=assignment)
-    assert [each["name"] for each in desk["people"]] == ["stu", "tim"]
+def test_two_students_work_together_and_share_answers(world, assignment, tim):
+    work = world.do("work.start", "stu", {"partners": [tim]}, assignment=assignment)
+    assert [each["name"] for each in work["people"]] == ["stu", "tim"]
     answer(world, tim, assignment)
-    assert world.do("assignments.get", "stu", assignment=assignment)["desk"]["score"] == 1.0
-    assert held(world, tim, desk["room"]) is ProjectRole.EDITOR
+    assert world.do("assignments.get", "stu", assignment=assignment)["work"]["score"] == 1.0
+    assert held(world, tim, work["room"]) is ProjectRole.EDITOR
 
 
-def test_who_has_a_desk_or_is_not_in_the_class_is_no_partner(world, assignment, tim):
-    world.do("desks.start", tim, {}, assignment=assignment)
-    with pytest.raises(ConflictError, match="Tim has a desk already"):
-        world.do("desks.start", "stu", {"partners": [tim]}, assignment=assignment)
+def test_who_has_begun_or_is_not_in_the_class_is_no_partner(world, assignment, tim):
+    world.do("work.start", tim, {}, assignment=assignment)
+    with pytest.raises(ConflictError, match="Tim has begun already"):
+        world.do("work.start", "stu", {"partners": [tim]}, assignment=assignment)
     with pytest.raises(MissingError):
-        world.do("desks.start", "stu", {"partners": ["sam"]}, assignment=assignment)
+        world.do("work.start", "stu", {"partners": ["sam"]}, assignment=assignment)
     with pytest.raises(InputError, match="at most 2 may"):
-        world.do("desks.start", "stu", {"partners": ["ed", "vic"]}, assignment=assignment)
+        world.do("work.start", "stu", {"partners": ["ed", "vic"]}, assignment=assignment)
 
 
 def test_the_best_answer_in_time_counts_and_each_is_kept(world, assignment):
-    world.do("desks.start", "stu", {}, assignment=assignment)
+    world.do("work.start", "stu", {}, assignment=assignment)
     wrong = answer(world, "stu", assignment, given=WRONG)
     assert (wrong["attempt"], wrong["score"], wrong["hints"]) == (1, 0.0, ["Split the batch."])
     assert answer(world, "stu", assignment)["attempt"] == 2
     assert answer(world, "stu", assignment, given=WRONG)["score"] == 0.0
     assert answer(world, "stu", assignment, "devices", "4")["score"] == 1.0
-    reached = world.do("assignments.get", "stu", assignment=assignment)["desk"]["questions"]
+    reached = world.do("assignments.get", "stu", assignment=assignment)["work"]["questions"]
     assert [(each["tries"], each["score"], each["right"]) for each in reached] == [(3, 1.0, True), (1, 1.0, True), (0, 0.0, False)]
     assert [each["attempt"] for each in world.do("answers.list", "stu", assignment=assignment)["items"]] == [1, 2, 3, 1]
 
 
 def test_an_answer_after_the_deadline_is_kept_and_does_not_count(world, assignment):
-    world.do("desks.start", "stu", {}, assignment=assignment)
+    world.do("work.start", "stu", {}, assignment=assignment)
     world.do("assignments.update", "ed", {"deadline": "2020-01-01T00:00"}, assignment=assignment)
     assert answer(world, "stu", assignment)["late"]
     row = next(each for each in scores(world, assignment) if each["person"]["name"] == "stu")
@@ -132,15 +132,15 @@ def test_an_answer_after_the_deadline_is_kept_and_does_not_count(world, assignme
     [("splat", "4", "split"), ("split", "4", "asks for a plan"), ("split", '{"format": 1}', "asks for a plan")],
 )
 def test_what_answers_no_question_is_refused(world, assignment, question, given, words):
-    world.do("desks.start", "stu", {}, assignment=assignment)
+    world.do("work.start", "stu", {}, assignment=assignment)
     before = world.dump()
     with pytest.raises(Exception, match=words):
         answer(world, "stu", assignment, question, given)
     assert world.dump() == before
 
 
-def test_nobody_answers_without_a_desk(world, assignment):
-    with pytest.raises(ConflictError, match="no desk"):
+def test_nobody_answers_without_having_begun(world, assignment):
+    with pytest.raises(ConflictError, match="have not begun"):
         answer(world, "stu", assignment)
 
 
@@ -149,32 +149,33 @@ def scores(world, assignment):
 
 
 def test_a_teacher_remarks_and_grades_and_students_see_it_when_it_is_released(world, assignment, tim):
-    desk = world.do("desks.start", "stu", {}, assignment=assignment)
+    work = world.do("work.start", "stu", {}, assignment=assignment)
     answer(world, "stu", assignment)
-    world.do("desks.grade", "ed", {"remark": "Neat.", "points": 2.5}, assignment=assignment, desk=desk["room"])
-    before = world.do("assignments.get", "stu", assignment=assignment)["desk"]
+    world.do("work.grade", "ed", {"remark": "Neat.", "points": 2.5}, assignment=assignment, work=work["room"])
+    before = world.do("assignments.get", "stu", assignment=assignment)["work"]
     assert (before["points"], before["remark"]) == (None, "")
     world.do("assignments.update", "ed", {"released": True}, assignment=assignment)
-    after = world.do("assignments.get", "stu", assignment=assignment)["desk"]
+    after = world.do("assignments.get", "stu", assignment=assignment)["work"]
     assert (after["points"], after["remark"]) == (2.5, "Neat.")
     rows = {each["person"]["name"]: each for each in scores(world, assignment)}
     assert (rows["stu"]["points"], rows["stu"]["reached"], rows["stu"]["most"]) == (2.5, 1.0, 3.0)
     assert (rows[tim]["points"], rows[tim]["room"]) == (0.0, None), "who has not begun has a row"
     with pytest.raises(MissingError):
-        world.do("desks.grade", "ed", {"points": 1}, assignment=assignment, desk=world.things["vision"]["desk"])
+        world.do("work.grade", "ed", {"points": 1}, assignment=assignment, work=world.things["vision"]["work"])
 
 
 def test_the_wall_shows_who_is_stuck_first_and_who_has_not_begun(world, assignment, tim):
-    mine = world.do("desks.start", "vic", {}, assignment=assignment)
+    mine = world.do("work.start", "vic", {}, assignment=assignment)
     answer(world, "vic", assignment)
-    stuck = world.do("desks.start", "stu", {}, assignment=assignment)
+    stuck = world.do("work.start", "stu", {}, assignment=assignment)
     keep_card(world.store, stuck["room"], {"layout": "none", "ticks": {}}, "<svg></svg>")
     for _ in range(3):
         answer(world, "stu", assignment, given=WRONG)
     world.services.rooms.present = [world.people["stu"]]
-    wall = world.do("desks.wall", "ed", assignment=assignment)
+    wall = world.do("work.wall", "ed", assignment=assignment)
     assert [(each["room"], each["stuck"]) for each in wall["items"]] == [(stuck["room"], True), (mine["room"], False)]
-    assert (wall["items"][0]["card"]["layout"], wall["items"][0]["thumbnail"]) == ("none", "<svg></svg>")
+    assert wall["items"][0]["card"]["layout"] == "none"
+    assert world.do("work.thumbnail", "ed", assignment=assignment, work=stuck["room"]) == {"svg": "<svg></svg>"}
     assert [each["name"] for each in wall["items"][0]["present"]] == ["stu"]
     assert [each["name"] for each in wall["without"]] == ["tim"]
 
@@ -182,7 +183,7 @@ def test_the_wall_shows_who_is_stuck_first_and_who_has_not_begun(world, assignme
 def test_right_plans_are_ranked_and_the_first_ten_by_their_compiler(world, assignment, tim):
     slow = document("hidden:data", hardware="TPU v5e 2x2")
     for who, given in (("stu", RIGHT), (tim, slow), ("vic", WRONG)):
-        world.do("desks.start", who, {}, assignment=assignment)
+        world.do("work.start", who, {}, assignment=assignment)
         answer(world, who, assignment, given=given)
     board = world.do("assignments.ranking", "ed", assignment=assignment)
     assert len(board["items"]) == 2

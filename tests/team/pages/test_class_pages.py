@@ -94,7 +94,7 @@ def test_a_student_sees_assignments_and_nothing_else_of_the_project(week):
         assert week.clients["stu"].get(f"{HERE}/{week.id}{path}").status_code == 403
 
 
-def test_a_student_sits_down_and_answers(week):
+def test_a_student_begins_and_answers(week):
     where = week.send("stu", "/p/{project}/assignments/{assignment}/start", {"partners": ""})
     week.room = where.rpartition("/")[2]
     assert where == f"/room/{week.room}"
@@ -107,7 +107,8 @@ def test_a_student_sits_down_and_answers(week):
     assert "mine" in text, "in the ranking"
 
 
-def test_the_wall_shows_every_desk(week):
+def test_the_wall_shows_the_work_of_all(week):
+    assert "not opened yet" in week.text("ed", f"{HERE}/{week.id}/wall")
     keep_card(week.world.store, week.room, CARD, "<svg></svg>")
     text = week.text("ed", f"{HERE}/{week.id}/wall")
     assert "Stu" in text
@@ -116,15 +117,15 @@ def test_the_wall_shows_every_desk(week):
     part = week.clients["vic"].get(f"{HERE}/{week.id}/wall/live").json()
     assert "1 of 1 goals met now" in part["html"]
     assert part["over"] is False
-    picture = week.clients["ed"].get(f"{HERE}/{week.id}/desks/{week.room}/thumbnail.svg")
+    picture = week.clients["ed"].get(f"{HERE}/{week.id}/work/{week.room}/thumbnail.svg")
     assert (picture.headers["Content-Type"], picture.text) == ("image/svg+xml", "<svg></svg>")
     assert picture.headers["Content-Security-Policy"].endswith("sandbox")
-    assert week.clients["ed"].get(f"{HERE}/{week.id}/desks/aaaa/thumbnail.svg").status_code == 404
+    assert week.clients["ed"].get(f"{HERE}/{week.id}/work/aaaa/thumbnail.svg").status_code == 404
 
 
 def test_a_teacher_grades_and_releases(week):
-    grade = "/p/{project}/assignments/{assignment}/desks/{desk}/grade"
-    week.send("ed", grade, {"points": "2.5", "remark": "=Neat, and `short`"}, desk=week.room)
+    grade = "/p/{project}/assignments/{assignment}/work/{work}/grade"
+    week.send("ed", grade, {"points": "2.5", "remark": "=Neat, and `short`"}, work=week.room)
     assert "Neat" not in week.text("stu")
     week.send("ed", "/p/{project}/assignments/{assignment}/release", {"released": "true"})
     assert "2.5 of 3 points" in week.text("stu")
@@ -135,7 +136,7 @@ def test_a_teacher_grades_and_releases(week):
     results = week.clients["ed"].get(f"{HERE}/{week.id}/scores.json").json()
     assert results["stu"]["score"] == 2.5
     assert results["stu"]["tests"][0] == {"name": "split", "score": 1.0, "max_score": 1.0}
-    week.send("ed", grade, {"points": "", "remark": ""}, desk=week.room)
+    week.send("ed", grade, {"points": "", "remark": ""}, work=week.room)
     assert week.do("assignments.scores", "ed", assignment=week.id)["items"][0]["points"] == 1.0, "what was reached, again"
 
 

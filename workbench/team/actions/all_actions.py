@@ -2,7 +2,7 @@
 
 from workbench.team.actions import comments, comparison, hardware, jobs, plans, programs, projects, rooms, server_settings, shares
 from workbench.team.actions.action import Action
-from workbench.team.actions.classes import assignments, desks, given_answers, scores
+from workbench.team.actions.classes import assignments, given_answers, scores, student_work
 from workbench.team.actions.persons import audit, me, members, people, tokens
 
 ALL_ACTIONS: tuple[Action, ...] = (
@@ -16,7 +16,7 @@ ALL_ACTIONS: tuple[Action, ...] = (
     *comments.ACTIONS,
     *shares.ACTIONS,
     *assignments.ACTIONS,
-    *desks.ACTIONS,
+    *student_work.ACTIONS,
     *given_answers.ACTIONS,
     *scores.ACTIONS,
     *programs.ACTIONS,

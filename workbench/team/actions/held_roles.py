@@ -5,7 +5,7 @@
 - What a person may not know of is answered exactly like what does not exist.
 - An administrator of the server is an owner of every project.
 - A link to a room gives its role in that room alone, as long as it is neither revoked nor past its day.
-- A seat at a desk makes an editor of the desk's room, of a student too.
+- Who works on an assignment is an editor of the room that it is done in, a student too.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from workbench.team.store.tables import (
     GalleryEntry,
     Guest,
     Member,
+    Participant,
     Project,
     RegisteredProgram,
-    Seat,
     Share,
     StoredJob,
     StoredRoom,
@@ -51,13 +51,14 @@ def role_in_project(session: DatabaseSession, user: User, project_id: str) -> Pr
 
 
 def role_in_room(session: DatabaseSession, user: User, room: StoredRoom) -> ProjectRole | None:
-    """The highest one of the role in the room's project, of the links to it that the person has opened, and of a seat at the desk that it
-    is."""
+    """The highest one of the role in the room's project, of the links to it that the person has opened, and of the work on an assignment
+    that it is for."""
     held = role_in_project(session, user, room.project_id)
     good = (Share.room_id == room.id, Share.revoked.is_(None), Share.expires > now(), Guest.user_id == user.id)
     links = session.scalars(select(Share.role).join(Guest, Guest.share_id == Share.id).where(*good))
-    seated = held is not None and session.scalar(select(Seat.user_id).where(Seat.room_id == room.id, Seat.user_id == user.id))
-    roles = [*map(parse_role, links), *([held] if held else []), *([ProjectRole.EDITOR] if seated else [])]
+    own = select(Participant.user_id).where(Participant.room_id == room.id, Participant.user_id == user.id)
+    participates = held is not None and session.scalar(own)
+    roles = [*map(parse_role, links), *([held] if held else []), *([ProjectRole.EDITOR] if participates else [])]
     return max(roles, default=None)
 
 

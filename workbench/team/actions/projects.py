@@ -11,7 +11,7 @@ from workbench.team.actions.new_projects import add_project
 from workbench.team.actions.schemas import COUNT, FLAG, NAME, NOTE, ROLE, SLUG, TEXT, TIME, list_of, or_none, record, text
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.store.store import now
-from workbench.team.store.tables import Assignment, Desk, GalleryEntry, Member, Project, StoredRoom
+from workbench.team.store.tables import Assignment, GalleryEntry, Member, Project, StoredRoom, StudentWork
 
 _PROJECT = record(
     {
@@ -76,7 +76,7 @@ def _record(call: Call, project: Project, role: ProjectRole | None) -> dict[str,
         "role": str(role),
         "members": count(Member),
         "plans": count(GalleryEntry, GalleryEntry.withdrawn.is_(None)),
-        "rooms": count(StoredRoom, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(Desk.room_id))),
+        "rooms": count(StoredRoom, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id))),
         "assignments": count(Assignment, Assignment.withdrawn.is_(None)),
         "created": project.created,
         "archived": project.archived,

@@ -35,7 +35,7 @@ from workbench.team.actions.schemas import (
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import plan_of_project
 from workbench.team.store.store import new_id, now
-from workbench.team.store.tables import Desk, LogEntry, RegisteredProgram, StoredRoom
+from workbench.team.store.tables import LogEntry, RegisteredProgram, StoredRoom, StudentWork
 
 _NAMED = text(NAME, 1, pattern=r"^.*\S.*$")
 _ROOM = record(
@@ -110,7 +110,7 @@ def _last_of_logs(session: DatabaseSession, ids: list[str]) -> dict[str, tuple[i
 
 
 def _list(call: Call) -> dict[str, Any]:
-    found = select(StoredRoom).where(StoredRoom.project_id == call.project.id, StoredRoom.id.not_in(select(Desk.room_id)))
+    found = select(StoredRoom).where(StoredRoom.project_id == call.project.id, StoredRoom.id.not_in(select(StudentWork.room_id)))
     if not call.query.get("closed", False):
         found = found.where(StoredRoom.closed.is_(None))
     page = list_page(call.session, found, StoredRoom.touched, StoredRoom.id, call.query, lambda room: room)
@@ -120,7 +120,7 @@ def _list(call: Call) -> dict[str, Any]:
 def _open(call: Call) -> dict[str, Any]:
     plan, entry = plan_of_project(call.session, call.project.id, call.body["plan"])
     most = read_setting(call.session, "rooms")["per_project"]
-    is_open = (StoredRoom.project_id == call.project.id, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(Desk.room_id)))
+    is_open = (StoredRoom.project_id == call.project.id, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id)))
     if (call.session.scalar(select(func.count()).select_from(StoredRoom).where(*is_open)) or 0) >= most:
         raise ConflictError(f"{most:,} rooms of this project are open, as many as may be.", ["close one", "ask an administrator"])
     program = approved_program(call.session, call.project.id, plan.target) if ":" in plan.target else None
@@ -190,7 +190,7 @@ ACTIONS = (
         "rooms.list",
         "GET",
         "/projects/{project}/rooms",
-        "List the rooms of a project, but for the desks of assignments",
+        "List the rooms of a project, but for those of assignments",
         _IN_PROJECT,
         "read",
         listing(_ROOM),

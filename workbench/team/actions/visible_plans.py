@@ -1,4 +1,4 @@
-"""Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms of links and seats that they have."""
+"""Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms of their links and assignments."""
 
 from typing import Any
 
@@ -7,7 +7,19 @@ from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.store.store import now
-from workbench.team.store.tables import GalleryEntry, Guest, LogEntry, Member, Project, Seat, Share, StoredJob, StoredPlan, StoredRoom, User
+from workbench.team.store.tables import (
+    GalleryEntry,
+    Guest,
+    LogEntry,
+    Member,
+    Participant,
+    Project,
+    Share,
+    StoredJob,
+    StoredPlan,
+    StoredRoom,
+    User,
+)
 
 _DIGEST = 64  # characters
 
@@ -38,8 +50,8 @@ def readable_plan(session: DatabaseSession, user: User, digest: str) -> StoredPl
     in_gallery = exists().where(GalleryEntry.digest == digest, GalleryEntry.project_id.in_(projects))
     links = select(Share.room_id).join(Guest, Guest.share_id == Share.id)
     links = links.where(Guest.user_id == user.id, Share.revoked.is_(None), Share.expires > now(), Share.room_id.is_not(None))
-    seats = select(Seat.room_id).where(Seat.user_id == user.id)
-    rooms = or_(StoredRoom.project_id.in_(projects), StoredRoom.id.in_(links), StoredRoom.id.in_(seats))
+    own = select(Participant.room_id).where(Participant.user_id == user.id)
+    rooms = or_(StoredRoom.project_id.in_(projects), StoredRoom.id.in_(links), StoredRoom.id.in_(own))
     if plan is None or not session.scalar(select(or_(in_gallery, _is_in(rooms, StoredJob.project_id.in_(projects), digest)))):
         raise MissingError("plan", digest)
     return plan

@@ -1,4 +1,4 @@
-"""The class: what was handed out, one assignment as students and teachers see it, and the wall with the desks of all."""
+"""The class: what was handed out, one assignment as students and teachers see it, and the wall with the work of all."""
 
 import csv
 import io
@@ -39,12 +39,12 @@ class AssignmentHandler(ProjectPageHandler):
 
 
 class AssignmentPage(AssignmentHandler):
-    """What is asked, one's own desk, the ranking; for teachers the scores of all."""
+    """What is asked, one's own work, the ranking; for teachers the scores of all."""
 
     async def get(self, project: str, assignment: str) -> None:
         found, role = await gather(self.assignment_of(project, assignment), self.role_in(project))
         ranking = await self.ask("assignments.ranking", assignment=assignment) if found["ranked"] else None
-        given = (await self.ask("answers.list", assignment=assignment))["items"] if found["desk"] else []
+        given = (await self.ask("answers.list", assignment=assignment))["items"] if found["work"] else []
         scores = (await self.ask("assignments.scores", assignment=assignment))["items"] if role >= ProjectRole.EDITOR else []
         await self.show_in_project(
             "assignment.html",
@@ -106,7 +106,7 @@ def gradescope_results(scores: Sequence[Mapping[str, Any]], questions: Sequence[
 
 
 class WallPage(AssignmentHandler):
-    """All desks: who is there, what the plan on each is, and which goals it meets; those that are stuck first."""
+    """The work of all: who is there, what their plan is, and which goals it meets; those that are stuck first."""
 
     async def get(self, project: str, assignment: str) -> None:
         values = await self.values_of(project, assignment)
@@ -114,13 +114,13 @@ class WallPage(AssignmentHandler):
 
     async def values_of(self, project: str, assignment: str) -> dict[str, Any]:
         """What the wall shows."""
-        found, wall = await gather(self.assignment_of(project, assignment), self.ask("desks.wall", assignment=assignment))
-        desks = [{**each, "letter": str(place)} for place, each in enumerate(wall["items"], 1)]
-        return {"assignment": found, "desks": desks, "without": wall["without"], "chart": draw_memory_by_time(_points(desks))}
+        found, wall = await gather(self.assignment_of(project, assignment), self.ask("work.wall", assignment=assignment))
+        all_work = [{**each, "letter": str(place)} for place, each in enumerate(wall["items"], 1)]
+        return {"assignment": found, "all_work": all_work, "without": wall["without"], "chart": draw_memory_by_time(_points(all_work))}
 
 
 class LiveWall(WallPage):
-    """The desks, as a part of the page."""
+    """The work, as a part of the page."""
 
     async def get(self, project: str, assignment: str) -> None:
         values = await self.values_of(project, assignment)
@@ -130,9 +130,9 @@ class LiveWall(WallPage):
         self.finish(json.dumps({"html": html, "over": False}))
 
 
-def _points(desks: Sequence[Mapping[str, Any]]) -> list[ChartPoint]:
+def _points(all_work: Sequence[Mapping[str, Any]]) -> list[ChartPoint]:
     """Everybody's plan by the time of a step and the memory at the peak, where both are known."""
-    known = [(each, each["card"].get("figures", {})) for each in desks[:MOST_IN_CHART]]
+    known = [(each, each["card"].get("figures", {})) for each in all_work[:MOST_IN_CHART]]
     return [
         ChartPoint(each["letter"], _names(each), figures["step_seconds"], figures["peak_bytes"], figures.get("fits") is not False)
         for each, figures in known
@@ -140,19 +140,18 @@ def _points(desks: Sequence[Mapping[str, Any]]) -> list[ChartPoint]:
     ]
 
 
-def _names(desk: Mapping[str, Any]) -> str:
-    return ", ".join(each["display"] for each in desk["people"])
+def _names(work: Mapping[str, Any]) -> str:
+    return ", ".join(each["display"] for each in work["people"])
 
 
-class DeskThumbnail(AssignmentHandler):
-    """The picture of the plan on a desk."""
+class WorkThumbnail(AssignmentHandler):
+    """The picture of somebody's plan."""
 
-    async def get(self, project: str, assignment: str, desk: str) -> None:
+    async def get(self, project: str, assignment: str, work: str) -> None:
         await self.assignment_of(project, assignment)
-        wall = (await self.ask("desks.wall", assignment=assignment))["items"]
-        picture = next((each["thumbnail"] for each in wall if each["room"] == desk), "")
+        picture = (await self.ask("work.thumbnail", assignment=assignment, work=work))["svg"]
         if not picture:
-            raise MissingError("picture", desk)
+            raise MissingError("picture", work)
         self.set_header("Content-Type", "image/svg+xml")
         self.set_header("Content-Security-Policy", THUMBNAIL_POLICY)
         self.set_header("Cache-Control", "private, max-age=86400")  # its address has the time when it was made

@@ -7,7 +7,7 @@ from tornado.web import StaticFileHandler
 
 from workbench.team.pages.account_pages import AccountPage, PasswordForm
 from workbench.team.pages.admin_pages import AdminLimitsPage, AdminPeoplePage, AuditPage, StatusPage
-from workbench.team.pages.class_pages import AssignmentPage, ClassPage, DeskThumbnail, LiveWall, ScoresTable, WallPage
+from workbench.team.pages.class_pages import AssignmentPage, ClassPage, LiveWall, ScoresTable, WallPage, WorkThumbnail
 from workbench.team.pages.form_handler import FormHandler
 from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, ThumbnailPage
 from workbench.team.pages.home_page import HomePage
@@ -54,7 +54,7 @@ def page_routes() -> list[tuple[Any, ...]]:
         (rf"{_ASSIGNMENT}/scores\.(?P<form>csv|json)", ScoresTable),
         (rf"{_ASSIGNMENT}/wall", WallPage),
         (rf"{_ASSIGNMENT}/wall/live", LiveWall),
-        (rf"{_ASSIGNMENT}/desks/(?P<desk>[a-z0-9]{{4,64}})/thumbnail\.svg", DeskThumbnail),
+        (rf"{_ASSIGNMENT}/work/(?P<work>[a-z0-9]{{4,64}})/thumbnail\.svg", WorkThumbnail),
         (rf"{_P}/jobs", JobsPage),
         (rf"{_P}/jobs/live", LiveJobs),
         (_JOB, JobPage),

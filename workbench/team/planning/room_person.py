@@ -11,17 +11,17 @@ from workbench.team.access import ProjectRole
 @dataclass(frozen=True, slots=True)
 class RoomPerson:
     """`user_id` is what the log names; `display` is what colleagues read. The role is that in the room's project, or of the link by which
-    the person came; `is_seated` is who sits at the desk that the room is."""
+    the person came; `is_participant` is who works on an assignment in this room."""
 
     user_id: str
     display: str
     role: ProjectRole = ProjectRole.VIEWER
-    is_seated: bool = False
+    is_participant: bool = False
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> "RoomPerson":
         """The person in a message of the server."""
-        return cls(message["user_id"], message["display"], ProjectRole(message["role"]), bool(message.get("seated")))
+        return cls(message["user_id"], message["display"], ProjectRole(message["role"]), bool(message.get("participant")))
 
     def verify(self, needed: ProjectRole, to_do: str) -> None:
         """Raises `WorkbenchError` if the role is not enough."""

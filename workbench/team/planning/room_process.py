@@ -2,19 +2,19 @@
 
 Incoming:
 
-- `{"room": {"document", "name", "log", "time_limit"}}` first: the plan it began with, and its log, which is replayed; of a desk also the
-  `exercise`, its document and what was tried;
-- `{"enter": {"user_id", "display", "role", "seated"}, "visitor": v}` when somebody opens the page, `{"role": r, "visitor": v}` when their
-  role is another now, `{"leave": true, "visitor": v}`;
+- `{"room": {"document", "name", "log", "time_limit"}}` first: the plan it began with, and its log, which is replayed; of an assignment also
+  the `exercise`, its document and what was tried;
+- `{"enter": {"user_id", "display", "role", "participant"}, "visitor": v}` when somebody opens the page, `{"role": r, "visitor": v}` when
+  their role is another now, `{"leave": true, "visitor": v}`;
 - `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
 - `{"describe": document}`, `{"exercise": document}` or `{"grade": {"exercise", "question", "answer", "attempt"}}`, of a process that has no
   room: `{"described": {...}}` or `{"problem": {...}}` comes back;
 - `{"ticket": n, "ahead": jobs}` from the server's queue of compilations, and what happens to jobs (`team.planning.job_runner`).
 
 Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, an entry of the log, always before the first `{"show": target,
-"parameters": {...}, "visitor": v}` that follows from it; `{"save": {...}, "visitor": v}`; of a desk `{"answered": {...}, "visitor": v}` and
-`{"card": {...}, "thumbnail": svg}`; `{"note": ...}` for the activity of the room; `{"enter": kind, "ticket": n}` and `{"leave": n}` to the
-queue, `{"run": ...}` and `{"cancel": n}` of jobs; `{"done": number}` when a message was handled.
+"parameters": {...}, "visitor": v}` that follows from it; `{"save": {...}, "visitor": v}`; of an assignment `{"answered": {...}, "visitor":
+v}` and `{"card": {...}, "thumbnail": svg}`; `{"note": ...}` for the activity of the room; `{"enter": kind, "ticket": n}` and `{"leave": n}`
+to the queue, `{"run": ...}` and `{"cancel": n}` of jobs; `{"done": number}` when a message was handled.
 """
 
 import gc
@@ -47,7 +47,6 @@ from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
-from workbench.team.planning.desk_answers import DeskAnswers, DeskCard
 from workbench.team.planning.grade_answers import describe_exercise, grade_answer, parse_exercise
 from workbench.team.planning.job_runner import TeamJobs
 from workbench.team.planning.room_log import RoomLogRecord, replay
@@ -55,6 +54,7 @@ from workbench.team.planning.room_person import RoomPerson
 from workbench.team.planning.room_session import RoomSession
 from workbench.team.planning.room_visit import RoomVisit
 from workbench.team.planning.statements import common_statements
+from workbench.team.planning.student_answers import StudentAnswers, WorkCard
 from workbench.team.store.store import digest_of
 from workbench.tracing.jax_backends import force_cpu_backend
 from workbench.widgets.exercise.exercise_progress import ExerciseProgress
@@ -96,7 +96,7 @@ class RoomProcess:
         self._slow_gestures = 0
         self._runs: list[RunProgress] = []
         self._progress: ExerciseProgress | None = None
-        self._card: DeskCard | None = None
+        self._card: WorkCard | None = None
         self._sending = threading.Lock()
 
     def serve(self) -> None:
@@ -173,12 +173,12 @@ class RoomProcess:
         self._send({"opened": None})
 
     def _begin_exercise(self, exercise: Message | None) -> None:
-        """Of a desk: what all its boards share, and what the wall shows of it."""
+        """Of an assignment: what all its boards share, and what the wall shows of it."""
         if exercise is None or self._session is None:
             return
         self._progress = ExerciseProgress(parse_exercise(exercise["document"]))
         self._progress.restore((name, count, is_done) for name, count, is_done in exercise["tries"])
-        self._card = DeskCard(self._session, self._progress, self._send, self._inbox.put)
+        self._card = WorkCard(self._session, self._progress, self._send, self._inbox.put)
 
     def _enter(self, visitor: int, person: RoomPerson) -> None:
         if self._session is None:
@@ -198,10 +198,10 @@ class RoomProcess:
             visit.show_run(run)
         self._tell_view(visitor, visit)
 
-    def _answers(self, visit: RoomVisit, visitor: int) -> DeskAnswers | None:
+    def _answers(self, visit: RoomVisit, visitor: int) -> StudentAnswers | None:
         if self._progress is None:
             return None
-        return DeskAnswers(visit, self._progress, lambda record: self._send({"answered": record, "visitor": visitor}))
+        return StudentAnswers(visit, self._progress, lambda record: self._send({"answered": record, "visitor": visitor}))
 
     def _handle_visitor(self, visitor: int, visit: RoomVisit, message: Message) -> None:
         if message.get("leave"):

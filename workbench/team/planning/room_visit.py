@@ -10,10 +10,10 @@ from workbench.app.page.window_channel import VisitorWindow
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Partitioner, Settler
 from workbench.session.plan_history import Session
-from workbench.team.planning.desk_answers import DeskAnswers
 from workbench.team.planning.role_runner import RoleRunner, StartJob
 from workbench.team.planning.room_person import RoomPerson
 from workbench.team.planning.room_session import RoomSession
+from workbench.team.planning.student_answers import StudentAnswers
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.deferring import Defer
 from workbench.widgets.run.run_progress import RunProgress
@@ -34,10 +34,10 @@ class RoomVisit(Visit):
         super().__init__(VisitContext(window, RoleRunner(runner, lambda: self.person, start_job), as_person))
 
     def open(
-        self, save: Callable[[Plan], str], ran: Callable[[RunProgress], None], allow: tuple[str, ...], answers: DeskAnswers | None = None
+        self, save: Callable[[Plan], str], ran: Callable[[RunProgress], None], allow: tuple[str, ...], answers: StudentAnswers | None = None
     ) -> None:
         """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is; `ran(run)` hears of each run that
-        this person has finished; `answers` are those to the exercise of a desk."""
+        this person has finished; `answers` are those to the exercise of an assignment."""
         host = Host(save=save, ran=ran, allow=allow, sharing=SHARING)
         if answers is not None:
             host = replace(host, exercise=answers.progress.exercise, progress=answers.progress, handing_in=answers)

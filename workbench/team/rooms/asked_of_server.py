@@ -21,7 +21,7 @@ def save_plan(actions: RoomActions, source: RoomSource, guest: RoomGuest, messag
 
 
 def hand_in_answer(actions: RoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
-    """Keep an answer of somebody who sits at this desk."""
+    """Keep an answer of somebody whose work this is."""
     try:
         problem = actions.hand_in(source, guest, message)
     except Exception as error:  # noqa: BLE001

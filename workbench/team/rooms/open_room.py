@@ -18,7 +18,7 @@ from workbench.team.rooms.room_comments import read_comments
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_notices import problem_text, show_failure, show_notice, tell_conflict
-from workbench.team.rooms.room_records import RoomSource, append_entry, is_seated, keep_card, read_room, verify_entry
+from workbench.team.rooms.room_records import RoomSource, append_entry, is_participant, keep_card, read_room, verify_entry
 from workbench.team.rooms.room_runs import RoomRuns
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.untrusted_process import verify_shown
@@ -65,7 +65,7 @@ class OpenRoom:
             if self.is_closed and not self._last_word:
                 return None
             self._number += 1
-            guest = RoomGuest(self._number, principal, role, screen, bool(self.source.exercise) and self._is_seated(principal))
+            guest = RoomGuest(self._number, principal, role, screen, bool(self.source.exercise) and self._is_participant(principal))
             self._guests[guest.number], self.left_at = guest, None
             if self.is_closed:
                 show_failure(screen, self._last_word)
@@ -162,11 +162,11 @@ class OpenRoom:
 
     def hand_in(self, visitor: int, message: Mapping[str, Any]) -> None:
         """Keep an answer, and say so if it is too late."""
-        if (guest := self._guests.get(visitor)) is not None and guest.is_seated:
+        if (guest := self._guests.get(visitor)) is not None and guest.is_participant:
             hand_in_answer(self._actions, self.source, guest, message)
 
     def show_card(self, message: Mapping[str, Any]) -> None:
-        """Keep what the wall shows of this desk."""
+        """Keep what the wall shows of this work."""
         if self.source.exercise:
             keep_card(self._store, self.source.room_id, message["card"], message["thumbnail"])
 
@@ -255,8 +255,8 @@ class OpenRoom:
                 if died:
                     show_notice(guest.screen, "The room was started again", died)
 
-    def _is_seated(self, principal: Principal) -> bool:
-        return is_seated(self._store, principal, self.source.room_id)
+    def _is_participant(self, principal: Principal) -> bool:
+        return is_participant(self._store, principal, self.source.room_id)
 
     def _note_editor(self, guest: RoomGuest) -> None:
         """What somebody did is still under way when they leave, or may edit no more."""

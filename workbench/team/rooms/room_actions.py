@@ -15,7 +15,7 @@ class RoomActions(Protocol):
         """Put a plan into the gallery; the address of where it is."""
 
     def hand_in(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
-        """Keep an answer of somebody who sits at this desk; what they have to know of it, or nothing."""
+        """Keep an answer of somebody whose work this is; what they have to know of it, or nothing."""
 
     def branch(self, source: RoomSource, guest: RoomGuest) -> str:
         """A room of the person's own with this history; its address."""
@@ -30,7 +30,7 @@ class RoomActions(Protocol):
         """Tell of jobs no more."""
 
     def gallery_of(self, source: RoomSource) -> str:
-        """The address of the project's gallery."""
+        """The address of the project's gallery, or of the room's assignment: where the room's page leads back to."""
 
     def comments_of(self, source: RoomSource) -> str:
         """The path under which comments are written."""

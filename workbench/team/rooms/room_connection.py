@@ -42,10 +42,10 @@ class RoomListener(Protocol):
         """Submit a run as a job, or ask for one to be ended."""
 
     def hand_in(self, visitor: int, message: Mapping[str, Any]) -> None:
-        """Keep an answer to the exercise of a desk."""
+        """Keep an answer to the exercise of an assignment."""
 
     def show_card(self, message: Mapping[str, Any]) -> None:
-        """Keep what the wall shows of a desk."""
+        """Keep what the wall shows of somebody's work."""
 
     def see(self, visitor: int, view: Mapping[str, Any]) -> None:
         """What a visitor sees now."""

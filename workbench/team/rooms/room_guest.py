@@ -16,9 +16,14 @@ class RoomGuest:
     principal: Principal
     role: ProjectRole
     screen: RoomScreen
-    is_seated: bool = False  # at the desk that the room is
+    is_participant: bool = False  # whose work on an assignment is done here
 
     def entering(self) -> Mapping[str, Any]:
         """As the room's process learns of it."""
-        person = {"user_id": self.principal.user_id, "display": self.principal.display, "role": int(self.role), "seated": self.is_seated}
+        person = {
+            "user_id": self.principal.user_id,
+            "display": self.principal.display,
+            "role": int(self.role),
+            "participant": self.is_participant,
+        }
         return {"enter": person, "visitor": self.number}

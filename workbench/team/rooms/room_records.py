@@ -12,20 +12,30 @@ from workbench.team.access import NotSignedInError, Principal, ProjectRole
 from workbench.team.actions.classes.given_answers import tries_of
 from workbench.team.actions.held_roles import role_in_room, verify_active
 from workbench.team.store.store import Store, now
-from workbench.team.store.tables import Assignment, Desk, LogEntry, Project, RegisteredProgram, Seat, StoredPlan, StoredRoom, User
+from workbench.team.store.tables import (
+    Assignment,
+    LogEntry,
+    Participant,
+    Project,
+    RegisteredProgram,
+    StoredPlan,
+    StoredRoom,
+    StudentWork,
+    User,
+)
 
 MOVES = ("edit", "undo", "redo", "go")
 LOG_KINDS = (*MOVES, "name", "pin")
 """What an entry of a room's log can be (`team.planning.room_log`)."""
 MOST_ENTRY = 1 << 20  # bytes
-MOST_CARD = 1 << 18  # bytes of what the wall shows of a desk
+MOST_CARD = 1 << 18  # bytes of what the wall shows of somebody's work
 
 
 @dataclass(frozen=True, slots=True)
 class RoomSource:
-    """What a room is opened from: the document it began with, and its log, oldest first. `program` is the registered one that it is
-    about, if that is not of the zoo. Of a desk, `exercise` is the document of its assignment's exercise, and `tries` of each question that
-    was tried how often, and whether with success."""
+    """What a room is opened from: the document it began with, and its log, oldest first. `program` is the registered one that it is about,
+    if that is not of the zoo. Where it is somebody's work on an `assignment`, `exercise` is that one's document, and `tries` says of each
+    question that was tried how often, and whether with success."""
 
     room_id: str
     project_id: str
@@ -34,6 +44,7 @@ class RoomSource:
     document: str
     log: tuple[Mapping[str, Any], ...]
     program: RegisteredProgram | None
+    assignment: str = ""
     exercise: str = ""
     tries: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
 
@@ -56,14 +67,14 @@ def read_room(store: Store, room_id: str, *, with_log: bool = True) -> RoomSourc
         entries = session.scalars(select(LogEntry).where(LogEntry.room_id == room_id).order_by(LogEntry.seq)) if with_log else ()
         log = tuple({"kind": each.kind, "author": each.author_id, "body": each.body} for each in entries)
         program = session.get(RegisteredProgram, room.program_id) if room.program_id else None
-        desk = session.get(Desk, room_id)
-        exercise = session.get_one(Assignment, desk.assignment_id).exercise if desk else ""
-        tries = tries_of(session, room_id) if desk else {}
+        work = session.get(StudentWork, room_id)
+        assignment, exercise = (work.assignment_id, session.get_one(Assignment, work.assignment_id).exercise) if work else ("", "")
+        tries = tries_of(session, room_id) if work else {}
     if program is not None and program.state != "approved":
         raise WorkbenchError(
             f"The program `{program.name}` of this room may not run: it is {program.state}.", ["ask an owner of the project to approve it"]
         )
-    return RoomSource(room.id, room.project_id, project.slug, room.name, first.document, log, program, exercise, tries)
+    return RoomSource(room.id, room.project_id, project.slug, room.name, first.document, log, program, assignment, exercise, tries)
 
 
 def verify_entry(entry: Mapping[str, Any], editors: set[str]) -> None:
@@ -101,20 +112,21 @@ def principal_of_user(store: Store, user_id: str) -> Principal:
     return Principal(user.id, user.name, user.display, user.admin)
 
 
-def is_seated(store: Store, principal: Principal, room_id: str) -> bool:
-    """Whether somebody has a seat at the desk that a room is."""
+def is_participant(store: Store, principal: Principal, room_id: str) -> bool:
+    """Whether somebody works on an assignment in a room."""
     with store.read() as session:
-        return session.scalar(select(Seat.user_id).where(Seat.room_id == room_id, Seat.user_id == principal.user_id)) is not None
+        found = select(Participant.user_id).where(Participant.room_id == room_id, Participant.user_id == principal.user_id)
+        return session.scalar(found) is not None
 
 
 def keep_card(store: Store, room_id: str, card: Mapping[str, Any], thumbnail: str) -> None:
-    """Keep what the wall shows of a desk. Raises `WorkbenchError` for more than a card."""
+    """Keep what the wall shows of somebody's work. Raises `WorkbenchError` for more than a card."""
     if len(json.dumps(card)) + len(thumbnail) > MOST_CARD:
         raise WorkbenchError("The room's process sent more than a card of the wall.")
     with store.write() as session:
-        desk = session.get(Desk, room_id)
-        if desk is not None:
-            desk.card, desk.thumbnail, desk.shown = dict(card), thumbnail, now()
+        work = session.get(StudentWork, room_id)
+        if work is not None:
+            work.card, work.thumbnail, work.shown = dict(card), thumbnail, now()
 
 
 def role_of(store: Store, principal: Principal, room_id: str) -> ProjectRole | None:
@@ -124,4 +136,4 @@ def role_of(store: Store, principal: Principal, room_id: str) -> ProjectRole | N
         if room is None or room.closed is not None:
             return None
         held = role_in_room(session, verify_active(session, principal), room)
-    return held if held is not None and held >= ProjectRole.VIEWER else None  # a student sees no desk but their own
+    return held if held is not None and held >= ProjectRole.VIEWER else None  # a student sees no work but their own

@@ -44,7 +44,7 @@ class StoredRoomActions:
         require(guest.role, ProjectRole.EDITOR, "put a plan into the gallery")
         self._verify_no_student(source, guest)
         self._keep(source, guest, message["save"], str(message["name"]))
-        return self.gallery_of(source)
+        return f"{self._address}/p/{source.project}/"
 
     def run(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any], tell: Tell) -> None:
         """Submit a run of a plan, which goes into the gallery: its figures will stand there. Raises `WorkbenchError` for a person who may
@@ -74,14 +74,14 @@ class StoredRoomActions:
         return described.digest
 
     def _verify_no_student(self, source: RoomSource, guest: RoomGuest) -> None:
-        """Raises `ForbiddenError` for somebody who edits here for their seat alone."""
+        """Raises `ForbiddenError` for somebody who edits here for the sake of an assignment alone."""
         with self._store.read() as session:
             held = role_in_project(session, session.get_one(User, guest.principal.user_id), source.project_id)
         if held is ProjectRole.STUDENT:
             raise ForbiddenError("A student's plans go into no gallery.", ["hand it in: Check", "export it"])
 
     def hand_in(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
-        """Keep an answer given at a desk; what its people have to know of it. Raises `WorkbenchError` for what is none."""
+        """Keep an answer to an exercise; what its people have to know of it. Raises `WorkbenchError` for what is none."""
         graded = graded_answer(message)
         with self._store.write() as session:
             answer = keep_answer(session, source.room_id, guest.principal.user_id, graded)
@@ -103,8 +103,8 @@ class StoredRoomActions:
         return f"{urlsplit(self._address).path}/api/v1/rooms/{source.room_id}/comments"
 
     def gallery_of(self, source: RoomSource) -> str:
-        """The address of the project's gallery."""
-        return f"{self._address}/p/{source.project}/"
+        """The address of the project's gallery, or of the room's assignment."""
+        return f"{self._address}/p/{source.project}/{f'assignments/{source.assignment}' if source.assignment else ''}"
 
 
 def _copy_room(session: DatabaseSession, origin: StoredRoom, guest: RoomGuest) -> str:

@@ -283,7 +283,7 @@ class Guest(Base):
 
 class Assignment(Base):
     """An exercise as it was handed to a class: its document, the plan that it begins with, and until when answers count. `zone` is the time
-    zone that the deadline was said in, `size` how many students share a desk at most, `ranked` the question whose plans are compared by
+    zone that the deadline was said in, `size` how many students work together at most, `ranked` the question whose plans are compared by
     all, if there is one. `outline` is what is shown of the exercise: its title, points and questions."""
 
     __tablename__ = "assignment"
@@ -303,11 +303,11 @@ class Assignment(Base):
     withdrawn: Mapped[float | None]
 
 
-class Desk(Base):
-    """A room in which a student, or a few, work on an assignment. `card` and `thumbnail` are what the wall shows of the plan on it now;
-    `remark` and `points` are the teacher's: points in place of those that were reached, if any."""
+class StudentWork(Base):
+    """The work of a student, or of a few together, on an assignment, and the room that it is done in. `card` and `thumbnail` are what the
+    wall shows of the plan now; `remark` and `points` are the teacher's: points in place of those that were reached, if any."""
 
-    __tablename__ = "desk"
+    __tablename__ = "work"
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"), primary_key=True)
     assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), index=True)
     card: Mapped[dict[str, Any]]
@@ -317,22 +317,22 @@ class Desk(Base):
     points: Mapped[float | None]
 
 
-class Seat(Base):
-    """Who works at a desk: one for each person and assignment. It gives the role of an editor in the desk's room."""
+class Participant(Base):
+    """Who works on an assignment, and in which room: one for each person and assignment. It gives the role of an editor in that room."""
 
-    __tablename__ = "seat"
+    __tablename__ = "participant"
     assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True, index=True)
-    room_id: Mapped[str] = mapped_column(ForeignKey("desk.room_id"), index=True)
+    room_id: Mapped[str] = mapped_column(ForeignKey("work.room_id"), index=True)
     since: Mapped[float]
 
 
 class GivenAnswer(Base):
-    """An answer that was given at a desk, and its verdict; `digest` is of the plan, where it is one. A `late` one does not count."""
+    """An answer to a question of an assignment, and its verdict; `digest` is of the plan, where it is one. A `late` one does not count."""
 
     __tablename__ = "answer"
     id: Mapped[str] = mapped_column(primary_key=True)
-    room_id: Mapped[str] = mapped_column(ForeignKey("desk.room_id"), index=True)
+    room_id: Mapped[str] = mapped_column(ForeignKey("work.room_id"), index=True)
     author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
     question: Mapped[str]
     attempt: Mapped[int]

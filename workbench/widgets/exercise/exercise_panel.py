@@ -93,6 +93,8 @@ class ExercisePanel:
         assert progress is not None, "there is a question"
         if progress.checking:
             raise WorkbenchError("An answer is being checked.", ["wait a moment"])
+        if not isinstance(question, PlanQuestion) and not gesture.answer.strip():
+            raise WorkbenchError("There is no answer yet.", ["choose one" if kind_of(question) == "choice" else "type one"])
         if self._handing_in:
             self._handing_in.verify()
         progress.checking = question.name

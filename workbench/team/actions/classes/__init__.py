@@ -1,1 +1,1 @@
-"""A class: assignments, the desks at which students work on them, their answers and scores."""
+"""A class: assignments, the work of students on them, answers and scores."""

@@ -1,5 +1,5 @@
 """Assignments: exercises that are handed to a class, with a deadline in a time zone. Who edits the project hands out; a student sees them,
-and a desk of their own."""
+and their own work."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,13 +20,13 @@ from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment
 from workbench.team.web.services import ReadExercise
 
-MOST_AT_A_DESK = 6
+MOST_IN_A_GROUP = 6
 _NAMED = text(NAME, 1, pattern=r"^.*\S.*$")
 _CHOICES = {
     "name": _NAMED,
     "deadline": text(16, 0, pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2})?$", description="2026-12-01T23:59; empty: none"),
     "zone": text(60, 1, pattern=r"^[A-Za-z0-9_+/-]+$", description="the time zone of the deadline, Europe/Berlin; if left out, UTC"),
-    "size": whole(1, MOST_AT_A_DESK, "students at a desk, at most"),
+    "size": whole(1, MOST_IN_A_GROUP, "students who work together, at most"),
     "ranked": text(NAME, description="the question whose plans are ranked; empty: none"),
 }
 
@@ -80,7 +80,7 @@ def _update(call: Call) -> dict[str, Any]:
 
 
 def _withdraw(call: Call) -> dict[str, Any]:
-    """Desks and answers stay; they are shown nowhere."""
+    """Work and answers stay; they are shown nowhere."""
     present(call).withdrawn = now()
     return {}
 

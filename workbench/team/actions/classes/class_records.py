@@ -1,4 +1,4 @@
-"""Assignments, desks and answers as answers of the server have them."""
+"""Assignments, work and answers as the server tells of them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ from workbench.team.actions.schemas import (
     record,
 )
 from workbench.team.store.store import now
-from workbench.team.store.tables import Assignment, Desk, GivenAnswer, Seat
+from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
 
-MOST_DESKS = 1000
+MOST_WORK = 1000
 _CHECK = record({"what": TEXT, "is_met": FLAG, "reason": TEXT, "points": NUMBER, "hidden": FLAG})
 GIVEN = record(
     {
@@ -50,7 +50,7 @@ GIVEN = record(
     }
 )
 _REACHED = record({"question": TEXT, "tries": COUNT, "score": NUMBER, "most": NUMBER, "right": FLAG})
-_DESK_FIELDS: Mapping[str, Schema] = {
+_WORK_FIELDS: Mapping[str, Schema] = {
     "room": ID,
     "people": list_of(PERSON),
     "page": TEXT,
@@ -59,13 +59,12 @@ _DESK_FIELDS: Mapping[str, Schema] = {
     "points": or_none(NUMBER),
     "remark": TEXT,
 }
-DESK = record(_DESK_FIELDS)
-WALL_DESK = record(
+WORK = record(_WORK_FIELDS)
+WALL_WORK = record(
     {
-        **_DESK_FIELDS,
+        **_WORK_FIELDS,
         "present": list_of(PERSON),
         "card": {"type": "object", "additionalProperties": ANYTHING},
-        "thumbnail": TEXT,
         "shown": or_none(TIME),
         "stuck": FLAG,
     }
@@ -90,20 +89,20 @@ ASSIGNMENT = record(
         "by": PERSON,
         "created": TIME,
         "released": or_none(TIME),
-        "desks": COUNT,
-        "desk": or_none(DESK),
+        "begun": COUNT,
+        "work": or_none(WORK),
         "page": TEXT,
     }
 )
 STUCK_AFTER = 3
-"""Tries of one question without a right answer after which a desk is said to be stuck."""
+"""Tries of one question without a right answer after which somebody is said to be stuck."""
 
 
 @dataclass(frozen=True, slots=True)
-class DeskWork:
-    """A desk with who sits there, and what was answered, oldest first."""
+class GradedWork:
+    """The work of one student or group: who they are, and what was answered, oldest first."""
 
-    desk: Desk
+    row: StudentWork
     people: Sequence[str]
     answers: Sequence[GivenAnswer]
 
@@ -123,22 +122,25 @@ class DeskWork:
         return any(each["tries"] >= STUCK_AFTER and not each["right"] for each in self.reached(assignment))
 
 
-def desks_of(session: DatabaseSession, assignment_id: str, user_id: str = "") -> list[DeskWork]:
-    """The desks of an assignment, of one person alone if that is given."""
-    seats = session.scalars(select(Seat).where(Seat.assignment_id == assignment_id).order_by(Seat.since, Seat.user_id)).all()
+def graded_work(session: DatabaseSession, assignment_id: str, user_id: str = "") -> list[GradedWork]:
+    """The work on an assignment, of one person alone if that is given."""
+    wanted = select(Participant.room_id, Participant.user_id).where(Participant.assignment_id == assignment_id)
+    if user_id:
+        own = select(Participant.room_id).where(Participant.assignment_id == assignment_id, Participant.user_id == user_id)
+        wanted = wanted.where(Participant.room_id.in_(own))
     people: dict[str, list[str]] = defaultdict(list)
-    for seat in seats:
-        people[seat.room_id].append(seat.user_id)
-    rooms = [room for room, sitting in people.items() if not user_id or user_id in sitting][:MOST_DESKS]
+    for room, user in session.execute(wanted.order_by(Participant.since, Participant.user_id)):
+        people[room].append(user)
+    rooms = list(people)[:MOST_WORK]
     answers: dict[str, list[GivenAnswer]] = defaultdict(list)
     for each in session.scalars(select(GivenAnswer).where(GivenAnswer.room_id.in_(rooms)).order_by(GivenAnswer.created, GivenAnswer.id)):
         answers[each.room_id].append(each)
-    desks = {each.room_id: each for each in session.scalars(select(Desk).where(Desk.room_id.in_(rooms)))}
-    return [DeskWork(desks[room], people[room], answers[room]) for room in rooms]
+    all_work = {each.room_id: each for each in session.scalars(select(StudentWork).where(StudentWork.room_id.in_(rooms)))}
+    return [GradedWork(all_work[room], people[room], answers[room]) for room in rooms]
 
 
 def assignment_records(call: Call, assignments: Sequence[Assignment]) -> list[dict[str, Any]]:
-    """Assignments, each with the desk that the person has."""
+    """Assignments, each with the person's own work."""
     people = people_by_id(call.session, (each.by for each in assignments))
     slug = call.project.slug
     return [
@@ -160,34 +162,34 @@ def assignment_records(call: Call, assignments: Sequence[Assignment]) -> list[di
             "by": people[each.by],
             "created": each.created,
             "released": each.released,
-            "desks": len(set(call.session.scalars(select(Seat.room_id).where(Seat.assignment_id == each.id)))),
-            "desk": own_desk(call, each),
+            "begun": len(set(call.session.scalars(select(Participant.room_id).where(Participant.assignment_id == each.id)))),
+            "work": own_work(call, each),
             "page": call.services.url(f"/p/{slug}/assignments/{each.id}"),
         }
         for each in assignments
     ]
 
 
-def own_desk(call: Call, assignment: Assignment) -> dict[str, Any] | None:
-    """The person's desk, if they have one; with the teacher's points and remark once those are released."""
-    found = desks_of(call.session, assignment.id, call.person.user_id)
-    return desk_records(call, assignment, found, with_grades=assignment.released is not None)[0] if found else None
+def own_work(call: Call, assignment: Assignment) -> dict[str, Any] | None:
+    """The person's work, if they have begun; with the teacher's points and remark once those are released."""
+    found = graded_work(call.session, assignment.id, call.person.user_id)
+    return work_records(call, assignment, found, with_grades=assignment.released is not None)[0] if found else None
 
 
-def desk_records(call: Call, assignment: Assignment, desks: Sequence[DeskWork], *, with_grades: bool) -> list[dict[str, Any]]:
-    """Desks as their own people see them."""
-    people = people_by_id(call.session, (user for each in desks for user in each.people))
+def work_records(call: Call, assignment: Assignment, all_work: Sequence[GradedWork], *, with_grades: bool) -> list[dict[str, Any]]:
+    """Work as its own people see it."""
+    people = people_by_id(call.session, (user for each in all_work for user in each.people))
     return [
         {
-            "room": each.desk.room_id,
+            "room": each.row.room_id,
             "people": [people[user] for user in each.people],
-            "page": call.services.url(f"/room/{each.desk.room_id}"),
+            "page": call.services.url(f"/room/{each.row.room_id}"),
             "questions": (reached := each.reached(assignment)),
             "score": sum(one["score"] for one in reached),
-            "points": each.desk.points if with_grades else None,
-            "remark": each.desk.remark if with_grades else "",
+            "points": each.row.points if with_grades else None,
+            "remark": each.row.remark if with_grades else "",
         }
-        for each in desks
+        for each in all_work
     ]
 
 

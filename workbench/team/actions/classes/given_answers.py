@@ -1,4 +1,4 @@
-"""Answers that were given at desks. One that comes from a board is graded by the room's process, another one by a planner here; both are
+"""Answers that students gave. One that comes from a board is graded by the room's process, another one by a planner here; both are
 kept in the same way.
 
 **Invariants**
@@ -16,21 +16,21 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.errors import unknown_name
 from workbench.team.actions.action import Action, Call
 from workbench.team.actions.classes.assignments import STUDENT, present
-from workbench.team.actions.classes.class_records import GIVEN, desks_of, given_records, is_over, is_staff
+from workbench.team.actions.classes.class_records import GIVEN, given_records, graded_work, is_over, is_staff
 from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, FLAG, NAME, list_of, record, text
 from workbench.team.actions.server_parts import planner_of
 from workbench.team.store.store import new_id, now
-from workbench.team.store.tables import Assignment, Desk, GivenAnswer, Seat
+from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
 from workbench.team.web.services import GradedAnswer
 
 
 def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: GradedAnswer) -> GivenAnswer:
-    """Keep an answer given at a desk. Raises `ConflictError` where the room is none."""
-    desk = session.get(Desk, room_id)
-    if desk is None:
-        raise ConflictError("This room is no desk of an assignment.", ["sit down at one: open the assignment"])
+    """Keep an answer given in a room. Raises `ConflictError` where the room is none."""
+    work = session.get(StudentWork, room_id)
+    if work is None:
+        raise ConflictError("Nobody works on an assignment in this room.", ["begin: open the assignment"])
     if graded.plan is not None:
         keep_plan(session, graded.plan)
     answer = GivenAnswer(
@@ -45,7 +45,7 @@ def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: 
         most=graded.most,
         verdict=dict(graded.verdict),
         created=now(),
-        late=is_over(session.get_one(Assignment, desk.assignment_id)),
+        late=is_over(session.get_one(Assignment, work.assignment_id)),
     )
     session.add(answer)
     session.flush()
@@ -53,7 +53,7 @@ def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: 
 
 
 def tries_of(session: DatabaseSession, room_id: str) -> Mapping[str, tuple[int, bool]]:
-    """For each question that was tried at a desk how often, and whether with success."""
+    """For each question that was tried in a room how often, and whether with success."""
     right = func.max(case((GivenAnswer.score >= GivenAnswer.most, 1), else_=0))
     found = select(GivenAnswer.question, func.count(), right).where(GivenAnswer.room_id == room_id).group_by(GivenAnswer.question)
     return {question: (count, bool(is_right)) for question, count, is_right in session.execute(found)}
@@ -65,28 +65,28 @@ async def _judge(call: Call) -> GradedAnswer:
     if question not in names:
         raise InputError(*unknown_name("question", question, names))
     with call.services.store.read() as session:
-        attempt = tries_of(session, _seat(call, session)).get(question, (0, False))[0] + 1
+        attempt = tries_of(session, _own_room(call, session)).get(question, (0, False))[0] + 1
     return await planner_of(call).grade_answer(assignment.exercise, question, call.body["answer"], attempt)
 
 
 def _hand_in(call: Call) -> dict[str, Any]:
     present(call)
-    return given_records(call.session, [keep_answer(call.session, _seat(call, call.session), call.person.user_id, call.prepared)])[0]
+    return given_records(call.session, [keep_answer(call.session, _own_room(call, call.session), call.person.user_id, call.prepared)])[0]
 
 
-def _seat(call: Call, session: DatabaseSession) -> str:
-    """The room of the person's desk. Raises `ConflictError` for somebody who has none."""
-    seat = session.get(Seat, (call.found.resource.id, call.person.user_id))
-    if seat is None:
-        raise ConflictError("You have no desk for this assignment yet.", ["sit down first: POST /assignments/{assignment}/desk"])
-    return seat.room_id
+def _own_room(call: Call, session: DatabaseSession) -> str:
+    """The room that the person works in. Raises `ConflictError` for somebody who has not begun."""
+    participant = session.get(Participant, (call.found.resource.id, call.person.user_id))
+    if participant is None:
+        raise ConflictError("You have not begun this assignment yet.", ["begin: POST /assignments/{assignment}/work"])
+    return participant.room_id
 
 
 def _list(call: Call) -> dict[str, Any]:
     """One's own answers, or those of all for whoever is more than a student; oldest first."""
     everybody = call.query.get("everybody", False) and is_staff(call)
-    desks = desks_of(call.session, present(call).id, "" if everybody else call.person.user_id)
-    given = sorted((answer for each in desks for answer in each.answers), key=lambda each: (each.created, each.id))
+    all_work = graded_work(call.session, present(call).id, "" if everybody else call.person.user_id)
+    given = sorted((answer for each in all_work for answer in each.answers), key=lambda each: (each.created, each.id))
     return {"items": given_records(call.session, given[-1000:])}
 
 
@@ -109,7 +109,7 @@ ACTIONS = (
         "answers.list",
         "GET",
         "/assignments/{assignment}/answers",
-        "List the answers that were given at one's desk, or at all",
+        "List one's own answers, or those of all",
         STUDENT,
         "read",
         record({"items": list_of(GIVEN)}),

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from workbench.team.access import ProjectRole
 from workbench.team.actions.action import Action, Call, member
 from workbench.team.actions.classes.assignments import STAFF, STUDENT, present
-from workbench.team.actions.classes.class_records import desks_of, is_staff
+from workbench.team.actions.classes.class_records import graded_work, is_staff
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.people_records import people_by_id
 from workbench.team.actions.schemas import ANYTHING, COUNT, DIGEST, FLAG, ID, NUMBER, PERSON, TEXT, list_of, or_none, record
@@ -52,27 +52,27 @@ _RANKED = record(
 def _scores(call: Call) -> dict[str, Any]:
     """A row for each student, and for whoever else sat down."""
     assignment = present(call)
-    desk_of = {user: each for each in desks_of(call.session, assignment.id) for user in each.people}
+    work_of = {user: each for each in graded_work(call.session, assignment.id) for user in each.people}
     members = select(Member.user_id).where(Member.project_id == call.project.id, Member.role == str(ProjectRole.STUDENT))
     students = set(call.session.scalars(members))
-    people = people_by_id(call.session, students | set(desk_of))
+    people = people_by_id(call.session, students | set(work_of))
     rows = []
     for user, person in sorted(people.items(), key=lambda each: each[1]["name"]):
-        work = desk_of.get(user)
+        work = work_of.get(user)
         reached = {each["question"]: each["score"] for each in work.reached(assignment)} if work else {}
-        own = work.desk.points if work else None
+        own = work.row.points if work else None
         rows.append(
             {
                 "person": person,
                 "student": user in students,
-                "room": work.desk.room_id if work else None,
+                "room": work.row.room_id if work else None,
                 "questions": reached,
                 "tries": len(work.answers) if work else 0,
                 "late": sum(each.late for each in work.answers) if work else 0,
                 "reached": sum(reached.values()),
                 "points": sum(reached.values()) if own is None else own,
                 "most": assignment.outline["points"],
-                "remark": work.desk.remark if work else "",
+                "remark": work.row.remark if work else "",
             }
         )
     return {"items": rows}
@@ -80,7 +80,7 @@ def _scores(call: Call) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RankedPlan:
-    """The best right plan of a desk, with its figures by tier."""
+    """The best right plan of a student or group, with its figures by tier."""
 
     room_id: str
     people: Sequence[str]
@@ -100,16 +100,16 @@ class RankedPlan:
 
 
 def ranking(call: Call, assignment: Assignment) -> list[RankedPlan]:
-    """One plan for each desk with a right one, the best first. The first ten stand as their compiler has them."""
+    """One plan for each student or group with a right one, the best first. The first ten stand as their compiler has them."""
     best: dict[str, RankedPlan] = {}
-    desks = desks_of(call.session, assignment.id)
-    right = {each.desk.room_id: [one for one in each.answers if _is_ranked(assignment, one)] for each in desks}
+    all_work = graded_work(call.session, assignment.id)
+    right = {each.row.room_id: [one for one in each.answers if _is_ranked(assignment, one)] for each in all_work}
     figures = _figures_of(call, {one.digest for given in right.values() for one in given if one.digest})
-    for each in desks:
-        given = [one.digest for one in right[each.desk.room_id] if one.digest]
+    for each in all_work:
+        given = [one.digest for one in right[each.row.room_id] if one.digest]
         if given:
-            plans = (RankedPlan(each.desk.room_id, each.people, digest, figures[digest]) for digest in given)
-            best[each.desk.room_id] = min(plans, key=lambda plan: plan.planned)
+            plans = (RankedPlan(each.row.room_id, each.people, digest, figures[digest]) for digest in given)
+            best[each.row.room_id] = min(plans, key=lambda plan: plan.planned)
     found = sorted(best.values(), key=lambda plan: plan.planned)
     return [*sorted(found[:COMPILED], key=lambda plan: plan.compiled), *found[COMPILED:]]
 

@@ -267,22 +267,6 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.create_index("ix_comment_node", ["room_id", "node"], unique=False)
 
     op.create_table(
-        "desk",
-        sa.Column("room_id", sa.String(), nullable=False),
-        sa.Column("assignment_id", sa.String(), nullable=False),
-        sa.Column("card", sa.JSON(), nullable=False),
-        sa.Column("thumbnail", sa.Text(), nullable=False),
-        sa.Column("shown", sa.Double(), nullable=True),
-        sa.Column("remark", sa.Text(), nullable=False),
-        sa.Column("points", sa.Double(), nullable=True),
-        sa.ForeignKeyConstraint(["assignment_id"], ["assignment.id"], name=op.f("fk_desk_assignment_id_assignment")),
-        sa.ForeignKeyConstraint(["room_id"], ["room.id"], name=op.f("fk_desk_room_id_room")),
-        sa.PrimaryKeyConstraint("room_id", name=op.f("pk_desk")),
-    )
-    with op.batch_alter_table("desk", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_desk_assignment_id"), ["assignment_id"], unique=False)
-
-    op.create_table(
         "entry",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("project_id", sa.String(), nullable=False),
@@ -349,6 +333,22 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.PrimaryKeyConstraint("room_id", "seq", name=op.f("pk_log")),
     )
     op.create_table(
+        "work",
+        sa.Column("room_id", sa.String(), nullable=False),
+        sa.Column("assignment_id", sa.String(), nullable=False),
+        sa.Column("card", sa.JSON(), nullable=False),
+        sa.Column("thumbnail", sa.Text(), nullable=False),
+        sa.Column("shown", sa.Double(), nullable=True),
+        sa.Column("remark", sa.Text(), nullable=False),
+        sa.Column("points", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(["assignment_id"], ["assignment.id"], name=op.f("fk_work_assignment_id_assignment")),
+        sa.ForeignKeyConstraint(["room_id"], ["room.id"], name=op.f("fk_work_room_id_room")),
+        sa.PrimaryKeyConstraint("room_id", name=op.f("pk_work")),
+    )
+    with op.batch_alter_table("work", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_work_assignment_id"), ["assignment_id"], unique=False)
+
+    op.create_table(
         "answer",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("room_id", sa.String(), nullable=False),
@@ -364,26 +364,26 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.Column("late", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["author_id"], ["user.id"], name=op.f("fk_answer_author_id_user")),
         sa.ForeignKeyConstraint(["digest"], ["plan.digest"], name=op.f("fk_answer_digest_plan")),
-        sa.ForeignKeyConstraint(["room_id"], ["desk.room_id"], name=op.f("fk_answer_room_id_desk")),
+        sa.ForeignKeyConstraint(["room_id"], ["work.room_id"], name=op.f("fk_answer_room_id_work")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_answer")),
     )
     with op.batch_alter_table("answer", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_answer_room_id"), ["room_id"], unique=False)
 
     op.create_table(
-        "seat",
+        "participant",
         sa.Column("assignment_id", sa.String(), nullable=False),
         sa.Column("user_id", sa.String(), nullable=False),
         sa.Column("room_id", sa.String(), nullable=False),
         sa.Column("since", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["assignment_id"], ["assignment.id"], name=op.f("fk_seat_assignment_id_assignment")),
-        sa.ForeignKeyConstraint(["room_id"], ["desk.room_id"], name=op.f("fk_seat_room_id_desk")),
-        sa.ForeignKeyConstraint(["user_id"], ["user.id"], name=op.f("fk_seat_user_id_user")),
-        sa.PrimaryKeyConstraint("assignment_id", "user_id", name=op.f("pk_seat")),
+        sa.ForeignKeyConstraint(["assignment_id"], ["assignment.id"], name=op.f("fk_participant_assignment_id_assignment")),
+        sa.ForeignKeyConstraint(["room_id"], ["work.room_id"], name=op.f("fk_participant_room_id_work")),
+        sa.ForeignKeyConstraint(["user_id"], ["user.id"], name=op.f("fk_participant_user_id_user")),
+        sa.PrimaryKeyConstraint("assignment_id", "user_id", name=op.f("pk_participant")),
     )
-    with op.batch_alter_table("seat", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_seat_room_id"), ["room_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_seat_user_id"), ["user_id"], unique=False)
+    with op.batch_alter_table("participant", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_participant_room_id"), ["room_id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_participant_user_id"), ["user_id"], unique=False)
 
     op.create_table(
         "share",
@@ -430,15 +430,19 @@ def downgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.drop_index(batch_op.f("ix_share_project_id"))
 
     op.drop_table("share")
-    with op.batch_alter_table("seat", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_seat_user_id"))
-        batch_op.drop_index(batch_op.f("ix_seat_room_id"))
+    with op.batch_alter_table("participant", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_participant_user_id"))
+        batch_op.drop_index(batch_op.f("ix_participant_room_id"))
 
-    op.drop_table("seat")
+    op.drop_table("participant")
     with op.batch_alter_table("answer", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_answer_room_id"))
 
     op.drop_table("answer")
+    with op.batch_alter_table("work", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_work_assignment_id"))
+
+    op.drop_table("work")
     op.drop_table("log")
     with op.batch_alter_table("job", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_job_state"))
@@ -452,10 +456,6 @@ def downgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.drop_index(batch_op.f("ix_entry_digest"))
 
     op.drop_table("entry")
-    with op.batch_alter_table("desk", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_desk_assignment_id"))
-
-    op.drop_table("desk")
     with op.batch_alter_table("comment", schema=None) as batch_op:
         batch_op.drop_index("ix_comment_node")
 

@@ -1,4 +1,4 @@
-"""A desk of an assignment: the exercise is on its boards, answers of who sits there are kept, and the wall sees the plan."""
+"""Work on an assignment in a room: the exercise is on its boards, the answers of whose work it is are kept, and the wall sees the plan."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from workbench.team.accounts.people import set_role
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
-from workbench.team.store.tables import Desk, GalleryEntry, GivenAnswer
+from workbench.team.store.tables import GalleryEntry, GivenAnswer, StudentWork
 
 GOALS = [{"goal": "computes_once", "hint": "Split the batch."}]
 
@@ -41,16 +41,16 @@ class Class:
         context = Context(self.services, self.team.principal(who))
         return asyncio.run(perform(action_of(action), context, Inputs(path, {}, body)))
 
-    def desk(self, who="zoe") -> VisitedRoom:
-        return VisitedRoom(self.team, self.hub, self.do("desks.start", who, {}, assignment=self.id)["room"])
+    def room(self, who="zoe") -> VisitedRoom:
+        return VisitedRoom(self.team, self.hub, self.do("work.start", who, {}, assignment=self.id)["room"])
 
     def answers(self):
         with self.team.store.read() as session:
             return session.scalars(select(GivenAnswer).order_by(GivenAnswer.created)).all()
 
-    def card(self, desk):
+    def card(self, room):
         with self.team.store.read() as session:
-            return session.get_one(Desk, desk.room_id).card
+            return session.get_one(StudentWork, room.room_id).card
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def check(screen, **fields):
     )
 
 
-def test_a_student_answers_at_a_desk_and_the_wall_sees_it(lesson):
-    desk = lesson.desk()
-    zoe = desk.enter("zoe")
+def test_a_student_answers_in_a_room_and_the_wall_sees_it(lesson):
+    room = lesson.room()
+    zoe = room.enter("zoe")
     assert panel(zoe)["title"] == "A small plan"
     assert [each["met"] for each in panel(zoe)["goals"]] == [False]
     wrong = check(zoe)
@@ -83,31 +83,28 @@ def test_a_student_answers_at_a_desk_and_the_wall_sees_it(lesson):
     assert [each["met"] for each in panel(zoe)["goals"]] == [True]
     assert check(zoe)["right"]
     answers = within(lambda: (found := lesson.answers()) and len(found) == 2 and found)
-    assert [(each.question, each.attempt, each.score, each.late) for each in answers] == [
-        ("split", 1, 0.0, False),
-        ("split", 2, 1.0, False),
-    ]
+    assert [(each.question, each.attempt, each.score) for each in answers] == [("split", 1, 0.0), ("split", 2, 1.0)]
     assert all(each.digest and each.author_id == lesson.team.people["zoe"] for each in answers)
-    card = within(lambda: (found := lesson.card(desk)) and "hidden:model" in found["layout"] and found)
+    card = within(lambda: (found := lesson.card(room)) and "hidden:model" in found["layout"] and found)
     assert card["ticks"]["split"] == [{"text": panel(zoe)["goals"][0]["text"], "met": True}]
-    wall = lesson.do("desks.wall", "ada", assignment=lesson.id)["items"]
+    wall = lesson.do("work.wall", "ada", assignment=lesson.id)["items"]
     assert [(each["present"][0]["name"], each["score"]) for each in wall] == [("zoe", 1.0)]
-    assert wall[0]["thumbnail"].startswith("<svg")
+    assert lesson.do("work.thumbnail", "ada", assignment=lesson.id, work=room.room_id)["svg"].startswith("<svg")
 
 
-def test_tries_are_known_when_a_desk_is_opened_again(lesson, hub):
-    desk = lesson.desk()
-    check(desk.enter("zoe"))
+def test_tries_are_known_when_a_room_is_opened_again(lesson, hub):
+    room = lesson.room()
+    check(room.enter("zoe"))
     within(lesson.answers)
-    desk.kill()
-    zoe = desk.screens["zoe"]
+    room.kill()
+    zoe = room.screens["zoe"]
     zoe.until(lambda page: page.boards > 1)
     assert check(zoe)["attempt"] == 2
 
 
 def test_a_teacher_looks_over_a_shoulder_and_counts_for_nobody(lesson):
-    desk = lesson.desk()
-    zoe, ada = desk.enter("zoe"), desk.enter("ada")
+    room = lesson.room()
+    zoe, ada = room.enter("zoe"), room.enter("ada")
     ada.do("question", name="devices")
     assert panel(zoe)["name"] == "split", "each looks at a question of their own"
     assert check(ada, answer="8")["right"]
@@ -119,18 +116,18 @@ def test_a_teacher_looks_over_a_shoulder_and_counts_for_nobody(lesson):
 
 
 def test_who_only_looks_does_not_answer(lesson):
-    desk = lesson.desk()
-    vic = desk.enter("vic")
+    room = lesson.room()
+    vic = room.enter("vic")
     vic.do("answer_question")
     assert "To answer takes the role editor" in vic.refusal
     assert lesson.answers() == []
 
 
-def test_a_student_enters_no_desk_of_another_and_puts_nothing_into_the_gallery(lesson, team):
-    other = lesson.desk("bob")
+def test_a_student_enters_no_room_of_another_and_puts_nothing_into_the_gallery(lesson, team):
+    other = lesson.room("bob")
     with pytest.raises(Exception, match="no room"):
         other.enter_at_once("zoe")
-    zoe = lesson.desk().enter("zoe")
+    zoe = lesson.room().enter("zoe")
     zoe.do("save")
     zoe.until(lambda page: any("go into no gallery" in each["text"] for each in page.notices))
     with team.store.read() as session:
@@ -138,7 +135,7 @@ def test_a_student_enters_no_desk_of_another_and_puts_nothing_into_the_gallery(l
 
 
 def test_an_answer_after_the_deadline_says_that_it_does_not_count(lesson):
-    zoe = lesson.desk().enter("zoe")
+    zoe = lesson.room().enter("zoe")
     lesson.do("assignments.update", "ada", {"deadline": "2020-01-01T00:00"}, assignment=lesson.id)
     check(zoe)
     zoe.until(lambda page: any("The deadline has passed" in each["text"] for each in page.notices))
@@ -146,9 +143,9 @@ def test_an_answer_after_the_deadline_says_that_it_does_not_count(lesson):
 
 
 def test_an_answer_from_elsewhere_is_graded_by_a_process(lesson):
-    lesson.desk()
+    lesson.room()
     given = {"question": "split", "answer": dump_plan(first_plan().updated(layout="batch:data; hidden:model"))}
     assert lesson.do("answers.hand_in", "zoe", given, assignment=lesson.id)["score"] == 1.0
+    bad = given["answer"].replace('"two_layer"', '"os:system"')
     with pytest.raises(Exception, match="names the program"):
-        bad = given["answer"].replace('"two_layer"', '"os:system"')
         lesson.do("answers.hand_in", "zoe", {"question": "split", "answer": bad}, assignment=lesson.id)

@@ -1,4 +1,4 @@
-"""A desk as its room's process knows it: answers go to the server, and the wall sees how far the plan is."""
+"""The work on an assignment as its room's process knows it: answers go to the server, and the wall sees how far the plan is."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -26,8 +26,8 @@ class HasPerson(Protocol):
     person: RoomPerson
 
 
-class DeskAnswers:
-    """A `HandingIn` of one board: an answer is kept for those who sit at the desk; a teacher's is checked, and kept nowhere."""
+class StudentAnswers:
+    """A `HandingIn` of one board: an answer is kept for those whose work it is; a teacher's is checked, and kept nowhere."""
 
     def __init__(self, whose: HasPerson, progress: ExerciseProgress, keep: Callable[[Mapping[str, Any]], None]) -> None:
         self.progress = progress
@@ -38,16 +38,16 @@ class DeskAnswers:
         self._whose.person.verify(ProjectRole.EDITOR, "answer")
 
     def counts(self) -> bool:
-        """Whether the person sits here."""
-        return self._whose.person.is_seated
+        """Whether it is their work."""
+        return self._whose.person.is_participant
 
     def hand_in(self, answered: Answered) -> None:
         """Send it to the server."""
         self._keep(answer_record(answered.question, answered.answer, answered.attempt, answered.verdict))
 
 
-class DeskCard:
-    """What the wall shows of the plan on a desk: sent some time after each change, when the process has nothing else to do."""
+class WorkCard:
+    """What the wall shows of the plan: sent some time after each change, when the process has nothing else to do."""
 
     def __init__(self, session: Session, progress: ExerciseProgress, send: Callable[[Mapping[str, Any]], None], defer: Defer) -> None:
         self._session, self._progress, self._send, self._defer = session, progress, send, defer
@@ -64,11 +64,11 @@ class DeskCard:
     def _send_card(self) -> None:
         self._timer = None
         report = self._session.report
-        card = desk_card(self._progress, self._session.plan, report)
+        card = work_card(self._progress, self._session.plan, report)
         self._send({"card": card, "thumbnail": thumbnail(report)})
 
 
-def desk_card(progress: ExerciseProgress, plan: Plan, report: Report) -> dict[str, Any]:
+def work_card(progress: ExerciseProgress, plan: Plan, report: Report) -> dict[str, Any]:
     """Figures of the plan, its layout, and for each question about a plan its goals with whether they are met."""
     planned = report if report.tier == "planned" else plan.report()
     ticks = {}
