@@ -12,6 +12,7 @@ COURSES: dict[str, dict[str, str]] = {
     "Collectives and cost": {
         "four_collectives": "What has to be sent",
         "cost_of_a_collective": "What a collective costs",
+        "roofline": "Arithmetic, memory, or links",
         "contradictions": "When sources disagree",
     },
     "Training at scale": {
