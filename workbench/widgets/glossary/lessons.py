@@ -8,6 +8,7 @@ COURSES: dict[str, dict[str, str]] = {
         "one_product": "One product on two devices",
         "sharded_tensors": "Tensors split over several axes",
         "propagation": "Annotate a few, the rest is inferred",
+        "conflicts": "Two statements, one axis",
     },
     "Collectives and cost": {
         "four_collectives": "What has to be sent",
@@ -42,6 +43,7 @@ LESSON_OF: dict[str, str] = {
     "Propagation": "propagation",
     "Override and constraint": "propagation",
     "Minimal annotations": "propagation",
+    "Padding": "conflicts",
     "Collective": "four_collectives",
     "Payload": "four_collectives",
     "Sent per device": "four_collectives",
