@@ -30,6 +30,7 @@ COURSES: dict[str, dict[str, str]] = {
         "balance": "Stages of equal length",
         "parallel_front": "Which parallelism for this model?",
         "many_models": "Many models on few devices",
+        "cluster_game": "The cluster game",
     },
 }
 """The folder of each lesson and its title, in the order in which lessons build on each other."""
@@ -57,6 +58,7 @@ LESSON_OF: dict[str, str] = {
     "Recompute": "activations",
     "Exposed and hidden communication": "data_parallel",
     "Predicted step": "data_parallel",
+    "Predicted, compiled, measured": "cluster_game",
     "Stage": "pipeline_bubble",
     "Micro-batch": "pipeline_bubble",
     "Bubble": "pipeline_bubble",
