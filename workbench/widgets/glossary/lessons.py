@@ -44,6 +44,7 @@ LESSON_OF: dict[str, str] = {
     "Propagation": "propagation",
     "Override and constraint": "propagation",
     "Minimal annotations": "propagation",
+    "Conflict": "conflicts",
     "Round (priority)": "conflicts",
     "Padding": "conflicts",
     "Collective": "four_collectives",
