@@ -14,7 +14,7 @@ NOTEBOOKS = {"01": "01_layouts", "02": "02_pipeline", "03": "03_gspmd", "04": "0
 def write_pages(root: Path) -> None:
     """Write all of them below `docs/`, where git ignores them."""
     docs = root / "docs"
-    _fill(docs / "lessons", {**_copies(root / "lessons", "*/lesson.md", "*/exercise.json"), "index.md": _courses_page(root)})
+    _fill(docs / "lessons", {**_copies(root / "lessons", "*/lesson.md", "*/exercise.json", "*/*.csv"), "index.md": _courses_page(root)})
     _fill(docs / "notebooks", _copies(root / "notebooks", "*.ipynb"))
     terms = {f"{page_name(term.name)}.md": _term_page(term, group) for group, terms in GROUPS for term in terms}
     _fill(docs / "glossary", {**terms, "index.md": _glossary_page()})

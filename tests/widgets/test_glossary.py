@@ -33,7 +33,7 @@ def test_what_a_why_is_about_is_in_the_glossary():
 
 def test_a_word_leads_to_its_page_where_the_site_is_known(monkeypatch):
     monkeypatch.delenv(DOCS_VARIABLE, raising=False)
-    assert (page_of("Mesh"), lesson_of("Mesh")["link"], lesson_of("Padding")) == ("", "", None)
+    assert (page_of("Mesh"), lesson_of("Mesh")["link"], lesson_of("MFU")) == ("", "", None)
     monkeypatch.setenv(DOCS_VARIABLE, "https://example.org/docs/")
     assert page_of("Round (priority)") == "https://example.org/docs/glossary/round_priority.html"
     assert lesson_of("Mesh") == {

@@ -8,10 +8,12 @@ COURSES: dict[str, dict[str, str]] = {
         "one_product": "One product on two devices",
         "sharded_tensors": "Tensors split over several axes",
         "propagation": "Annotate a few, the rest is inferred",
+        "conflicts": "Two statements, one axis",
     },
     "Collectives and cost": {
         "four_collectives": "What has to be sent",
         "cost_of_a_collective": "What a collective costs",
+        "roofline": "Arithmetic, memory, or links",
         "contradictions": "When sources disagree",
     },
     "Training at scale": {
@@ -28,6 +30,7 @@ COURSES: dict[str, dict[str, str]] = {
         "balance": "Stages of equal length",
         "parallel_front": "Which parallelism for this model?",
         "many_models": "Many models on few devices",
+        "cluster_game": "The cluster game",
     },
 }
 """The folder of each lesson and its title, in the order in which lessons build on each other."""
@@ -41,6 +44,9 @@ LESSON_OF: dict[str, str] = {
     "Propagation": "propagation",
     "Override and constraint": "propagation",
     "Minimal annotations": "propagation",
+    "Conflict": "conflicts",
+    "Round (priority)": "conflicts",
+    "Padding": "conflicts",
     "Collective": "four_collectives",
     "Payload": "four_collectives",
     "Sent per device": "four_collectives",
@@ -54,6 +60,7 @@ LESSON_OF: dict[str, str] = {
     "Recompute": "activations",
     "Exposed and hidden communication": "data_parallel",
     "Predicted step": "data_parallel",
+    "Predicted, compiled, measured": "cluster_game",
     "Stage": "pipeline_bubble",
     "Micro-batch": "pipeline_bubble",
     "Bubble": "pipeline_bubble",
