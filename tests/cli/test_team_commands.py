@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.team_server import new_store, team_server
-from tests.support.team_world import add_things, document, parts_of_server, people_world
+from tests.support.team_world import add_things, document, exercise_document, parts_of_server, people_world
 from workbench.cli.main import main
 from workbench.team.api.routes import api_routes
 from workbench.team.store.tables import StoredJob
@@ -44,6 +44,28 @@ def signed_in(served, tmp_path, monkeypatch, capsys):
     assert main(["login", server.url, "--token", world.tokens["ada"]]) == 0
     capsys.readouterr()
     return server, world
+
+
+def test_a_class_from_the_command_line(signed_in, capsys):
+    Path("exercise.json").write_text(exercise_document(), encoding="utf-8")
+    Path("right.plan.json").write_text(document("batch:data", hardware="TPU v5e 2x2"), encoding="utf-8")
+    of = ["--project", "vision"]
+    assert main(["hand-out", "exercise.json", *of, "--name", "Week 7", "--deadline", "2040-06-30T18:00", "--zone", "Mars/Olympus"]) == 1
+    assert "no time zone" in capsys.readouterr().err
+    assert main(["hand-out", "exercise.json", *of, "--name", "Week 7", "--deadline", "2040-06-30T18:00"]) == 0
+    assignment = capsys.readouterr().out.strip().rpartition("/")[2]
+    with pytest.raises(SystemExit) as ended:
+        main(["hand-in", assignment, "devices", "--answer", "5"])
+    assert ended.value.code == 1
+    assert "Not yet: 0 of 1 points, try 1." in capsys.readouterr().out
+    assert main(["hand-in", assignment, "split", "right.plan.json"]) == 0
+    assert capsys.readouterr().out == "Right: 1 of 1 points, try 1.\n"
+    assert main(["hand-in", assignment, "split"]) == 1
+    assert "give one of PLAN.json and --answer" in capsys.readouterr().err
+    assert main(["assignments", *of]) == 0
+    assert f"{assignment}           1         3  Week 7, Saturday, 30 June 2040, 18:00 (UTC)" in capsys.readouterr().out
+    assert main(["assignments", *of, "--json"]) == 0
+    assert assignment in [each["id"] for each in json.loads(capsys.readouterr().out)]
 
 
 def test_a_login_is_checked_before_it_is_kept(served, tmp_path, monkeypatch, capsys):

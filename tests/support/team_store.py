@@ -6,12 +6,14 @@ from functools import cache
 from typing import Any
 
 import workbench as wb
-from tests.support.team_world import TeamWorld, job_row, program_row
+from tests.support.team_world import TeamWorld, document, exercise_document, job_row, program_row
 from workbench.documents import dump_plan, program_from_reference
+from workbench.team.rooms.room_records import keep_card
 from workbench.team.store.store import now
 from workbench.team.store.tables import GalleryEntry, LogEntry, Project, StoredFigures, StoredJob, StoredRoom, User
 
 HOUR = 3600.0
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 10"><rect width="8" height="10" fill="#3b5ed1"/></svg>'
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 """In every text that somebody may write; within the length of a name."""
 PLANS: tuple[tuple[str, str, str, str, str], ...] = (
@@ -52,6 +54,7 @@ def fill_team(world: TeamWorld, hostile: str = "") -> TeamWorld:
     _add_rooms(world, things, named)
     _add_jobs(world, things, hostile)
     _add_rest(world, things, hostile)
+    _add_class(world, things, named)
     _spread_times(world)
     if hostile:
         _name_people(world, hostile)
@@ -167,6 +170,23 @@ def _add_rest(world: TeamWorld, things: dict[str, Any], hostile: str) -> None:
     made = world.do("shares.of_entry", "ada", {}, entry=things["entries"][0])
     things["plan_secret"] = made["address"].rpartition("/")[2]
     world.do("tokens.create", "rosa", {"name": f"nightly script{hostile}"[:80], "scopes": ["read", "run"], "days": 30})
+
+
+def _add_class(world: TeamWorld, things: dict[str, Any], named: str) -> None:
+    """An assignment that a student has begun, who has tried in vain, and that is graded."""
+    chosen = {"name": f"Week 3{named}"[:80], "deadline": "2040-06-30T18:00", "zone": "Europe/Berlin", "size": 2, "ranked": "split"}
+    assignment = world.do("assignments.create", "ada", {"exercise": exercise_document(), **chosen}, project="vision")["id"]
+    room = world.do("work.start", "stu", {}, assignment=assignment)["room"]
+    whole, split = document("", hardware="TPU v5e 2x2"), document("batch:data", hardware="TPU v5e 2x2")
+    for question, given in (("split", whole), ("split", split), *[("devices", f"5{named}"[:80])] * 3):
+        world.do("answers.hand_in", "stu", {"question": question, "answer": given}, assignment=assignment)
+    world.do("work.grade", "ed", {"remark": f"Look at the links.{named}", "points": 1.5}, assignment=assignment, work=room)
+    figures = {"step_seconds": 1e-3, "peak_bytes": 2e6, "sent_bytes": 0, "fits": True}
+    ticks = {"split": [{"text": f"It computes once.{named}", "met": True}, {"text": "It fits.", "met": None}]}
+    keep_card(world.store, room, {"layout": f"batch:data{named}", "mesh": "data:4", "figures": figures, "ticks": ticks}, PICTURE)
+    world.do("work.start", "vic", {}, assignment=assignment)
+    world.do("assignments.update", "ed", {"released": True}, assignment=assignment)
+    things |= {"assignment": assignment, "student_room": room}
 
 
 def _spread_times(world: TeamWorld) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import workbench as wb
 from tests.support.team_server import new_store, team_server
-from tests.support.team_world import add_things, document, make_token, parts_of_server, people_world
+from tests.support.team_world import add_things, document, exercise_document, make_token, parts_of_server, people_world
 from workbench.documents import parse_plan
 from workbench.team.api.routes import api_routes
 from workbench.team.store.tables import StoredJob
@@ -55,6 +55,21 @@ def test_what_is_pushed_is_pulled_again(team):
     assert team.document(entry.digest) == document()
     assert entry.figures["planned"]["peak_bytes"] > 0
     assert entry.page.endswith(f"/p/vision/?plan={entry.id}")
+
+
+def test_a_class_hands_out_and_in(served):
+    server, world = served
+    with wb.connect(server.url, world.tokens["ed"]) as teacher, wb.connect(server.url, world.tokens["stu"]) as student:
+        made = teacher.hand_out(exercise_document(), "vision", name="Week 5", deadline="2040-06-30T18:00", zone="Europe/Berlin")
+        assert (made.name, made.points, made.begun) == ("Week 5", 3.0, 0)
+        assert student.begin(made.id).startswith(server.url)
+        wrong = student.hand_in(made.id, "split", parse_plan(document("", hardware="TPU v5e 2x2")))
+        assert not wrong
+        assert wrong.hints == ("Split the batch.",)
+        assert student.hand_in(made.id, "split", document("batch:data", hardware="TPU v5e 2x2"))
+        assert student.hand_in(made.id, "devices", "4").score == 1.0
+        [mine] = [each for each in student.assignments("vision") if each.id == made.id]
+        assert (mine.score, mine.begun, mine.deadline_text) == (2.0, 1, "Saturday, 30 June 2040, 18:00 (Europe/Berlin)")
 
 
 def test_a_plan_without_a_project_goes_into_ones_own(team):

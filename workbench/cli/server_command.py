@@ -45,13 +45,13 @@ def logout(options: argparse.Namespace) -> None:
 
 
 def push(options: argparse.Namespace) -> None:
-    with _team(options) as team:
-        entry = team.push(_read_plan(options.plan), options.project, name=options.name, note=options.note)
+    with team_of(options) as team:
+        entry = team.push(read_document(options.plan), options.project, name=options.name, note=options.note)
     print(json.dumps(asdict(entry), indent=1) if options.json else entry.page)
 
 
 def pull(options: argparse.Namespace) -> None:
-    with _team(options) as team:
+    with team_of(options) as team:
         text = team.document(options.plan)
     if not options.output:
         print(text, end="")
@@ -63,7 +63,7 @@ def pull(options: argparse.Namespace) -> None:
 
 
 def submit(options: argparse.Namespace) -> None:
-    with _team(options) as team:
+    with team_of(options) as team:
         job = team.submit(_plan_of(team, options), options.project, **_wanted(options))
         if not options.follow:
             print(json.dumps(asdict(job.get()), indent=1) if options.json else f"{job.id}\n{job.page}")
@@ -73,7 +73,7 @@ def submit(options: argparse.Namespace) -> None:
 
 
 def jobs(options: argparse.Namespace) -> None:
-    with _team(options) as team:
+    with team_of(options) as team:
         found = team.jobs(options.project, **({"state": options.state} if options.state else {}))
     if options.json:
         print(json.dumps([asdict(each) for each in found], indent=1))
@@ -87,18 +87,19 @@ def jobs(options: argparse.Namespace) -> None:
 
 
 def follow(options: argparse.Namespace) -> None:
-    with _team(options) as team:
+    with team_of(options) as team:
         _follow(team.job(options.job), options.json)
 
 
 def cancel(options: argparse.Namespace) -> None:
-    with _team(options) as team:
+    with team_of(options) as team:
         job = team.job(options.job).cancel()
     print(f"Job {job.id} had ended: it is {job.state}." if job.has_ended else f"Job {job.id} is asked to end.")
 
 
 @contextmanager
-def _team(options: argparse.Namespace) -> Iterator["TeamClient"]:
+def team_of(options: argparse.Namespace) -> Iterator["TeamClient"]:
+    """The server that a command is about."""
     from workbench.team_client import connect
 
     with connect(options.server, options.token) as team:
@@ -113,17 +114,17 @@ def _ask_token(url: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def _read_plan(name: str) -> str:
-    """The text of a plan file. What is in it, the server says. Raises `WorkbenchError`."""
+def read_document(name: str) -> str:
+    """The text of a document's file. What is in it, the server says. Raises `WorkbenchError`."""
     try:
         with sys.stdin if name == "-" else Path(name).open(encoding="utf-8") as file:
             text = file.read(_LARGEST + 1)
     except OSError as error:
         raise WorkbenchError(f"`{name}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
-        raise WorkbenchError(f"`{name}` is no plan document: it is not text in UTF-8.", ["choose a *.plan.json"]) from None
+        raise WorkbenchError(f"`{name}` is no document: it is not text in UTF-8.", ["choose a JSON file"]) from None
     if len(text) > _LARGEST:
-        raise WorkbenchError(f"`{name}` is no plan document: it has more than {_LARGEST:,} characters.", ["choose a *.plan.json"])
+        raise WorkbenchError(f"`{name}` is no document: it has more than {_LARGEST:,} characters.", ["choose a JSON file"])
     return text
 
 
@@ -131,7 +132,7 @@ def _plan_of(team: "TeamClient", options: argparse.Namespace) -> Any:
     """The plan to submit: a file, which is pushed, else what the server calls one."""
     name = options.plan
     is_named_there = name.isalnum() and name.islower() and len(name) in (16, _DIGEST) and not Path(name).exists()
-    return name if is_named_there else team.push(_read_plan(name), options.project)
+    return name if is_named_there else team.push(read_document(name), options.project)
 
 
 def _wanted(options: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The commands about a team's server: of those who use one (`login`, `push`, `pull`, `submit`, `jobs`), and of those who run one (`team`).
+"""The commands about a team's server: of those who use one (`login`, `push`, `pull`, `submit`, `jobs`,
+`assignments`, `hand-out`, `hand-in`), and of those who run one (`team`).
 
 Neither this module nor the commands import JAX: the server never does.
 """
@@ -6,10 +7,10 @@ Neither this module nor the commands import JAX: the server never does.
 import argparse
 from typing import Any
 
-from workbench.cli import server_command, team_command
+from workbench.cli import class_command, server_command, team_command
 from workbench.cli.arguments import add_json, add_parser, positive
 
-TEAM_COMMANDS = ("login", "logout", "push", "pull", "submit", "jobs", "team")
+TEAM_COMMANDS = ("login", "logout", "push", "pull", "submit", "jobs", "assignments", "hand-out", "hand-in", "team")
 
 
 def make_team_parser() -> argparse.ArgumentParser:
@@ -21,7 +22,7 @@ def make_team_parser() -> argparse.ArgumentParser:
 
 def add_team_commands(added: Any) -> None:
     """All of them."""
-    for add in (_login, _logout, _push, _pull, _submit, _jobs, _team):
+    for add in (_login, _logout, _push, _pull, _submit, _jobs, _assignments, _hand_out, _hand_in, _team):
         add(added)
 
 
@@ -113,6 +114,47 @@ def _jobs(added: Any) -> None:
         verb.add_argument("job", metavar="ID", help="the job")
         _add_server(verb, argparse.SUPPRESS)  # what was given before the verb stays
         verb.set_defaults(command=function)
+
+
+def _assignments(added: Any) -> None:
+    text = "list the assignments of a class on a team's server, with one's own score"
+    command = add_parser(added, "assignments", text, epilog="example:\n  workbench assignments --project cs-336\n")
+    command.add_argument("--project", metavar="NAME", required=True, help="the class")
+    _add_server(command)
+    add_json(command)
+    command.set_defaults(command=class_command.assignments)
+
+
+def _hand_out(added: Any) -> None:
+    text = "hand an exercise to a class on a team's server, and print the address of its page"
+    example = "workbench hand-out exercise.json --project cs-336 --deadline 2026-12-01T23:59 --zone Europe/Berlin"
+    command = add_parser(added, "hand-out", text, epilog=f"example:\n  {example}\n")
+    command.add_argument("exercise", metavar="EXERCISE.json", help="the exercise")
+    command.add_argument("--project", metavar="NAME", required=True, help="the class")
+    command.add_argument("--name", metavar="TEXT", help="what it is called there (default: the exercise's title)")
+    command.add_argument("--deadline", metavar="TIME", help="2026-12-01T23:59; what comes later does not count (default: none)")
+    command.add_argument("--zone", metavar="ZONE", help="the time zone of the deadline, such as Europe/Berlin (default: UTC)")
+    command.add_argument("--size", type=positive, metavar="N", help="students who work together, at most (default: 1)")
+    command.add_argument("--ranked", metavar="QUESTION", help="the question whose plans are ranked")
+    _add_server(command)
+    add_json(command)
+    command.set_defaults(command=class_command.hand_out)
+
+
+def _hand_in(added: Any) -> None:
+    text = "answer a question of an assignment on a team's server; what is not right is said, and the exit status is 1"
+    examples = (
+        "workbench hand-in k3v9x2m7q4w8z6tb share answer.plan.json",
+        'workbench hand-in k3v9x2m7q4w8z6tb sent --answer "16 KiB"',
+    )
+    command = add_parser(added, "hand-in", text, epilog="\n  ".join(("examples:", *examples)) + "\n")
+    command.add_argument("assignment", metavar="ASSIGNMENT", help="its id, at the end of its page's address; it is begun where it is not")
+    command.add_argument("question", metavar="QUESTION", help="the question, by its name")
+    command.add_argument("plan", metavar="PLAN.json", nargs="?", help="the plan that answers it")
+    command.add_argument("--answer", metavar="TEXT", help="the number or choice that answers it")
+    _add_server(command)
+    add_json(command)
+    command.set_defaults(command=class_command.hand_in, parser=command)
 
 
 def _team(added: Any) -> None:

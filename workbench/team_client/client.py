@@ -1,4 +1,4 @@
-"""`connect(url)`: the projects, plans and jobs of a team's server.
+"""`connect(url)`: the projects, plans, jobs and assignments of a team's server.
 
 team = wb.connect("https://plans.example.org")
 entry = team.push(plan, project="vision", note="half the traffic")
@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from workbench.errors import wrong_type
 from workbench.team_client.api_connection import ApiConnection, path_of
-from workbench.team_client.records import TeamJob, TeamPlan, TeamProject, read_job, read_plan, read_project
+from workbench.team_client.records import (
+    TeamAssignment,
+    TeamJob,
+    TeamPlan,
+    TeamProject,
+    TeamVerdict,
+    read_assignment,
+    read_job,
+    read_plan,
+    read_project,
+    read_verdict,
+)
 from workbench.team_client.saved_logins import TeamServerError, find_login
 
 if TYPE_CHECKING:
@@ -144,6 +155,26 @@ class TeamClient:
     def job(self, job_id: str) -> SubmittedJob:
         """A job by its id."""
         return SubmittedJob(self._api, read_job(self._api.ask("GET", path_of("jobs", job_id))))
+
+    def assignments(self, project: str) -> tuple[TeamAssignment, ...]:
+        """The assignments of a class, the newest first."""
+        return tuple(map(read_assignment, self._api.ask("GET", path_of("projects", project, "assignments"))["items"]))
+
+    def hand_out(self, exercise: str, project: str, **chosen: Any) -> TeamAssignment:
+        """Hand the text of an exercise's document to a class. `chosen` are `name`, `deadline` ("2026-12-01T23:59") in the time zone `zone`,
+        `size` (students who work together, at most) and `ranked` (the question whose plans are ranked)."""
+        body = {"exercise": exercise, **{key: value for key, value in chosen.items() if value is not None}}
+        return read_assignment(self._api.ask("POST", path_of("projects", project, "assignments"), body))
+
+    def begin(self, assignment: str, *partners: str) -> str:
+        """Begin an assignment, alone or with colleagues by their names; the address of the room."""
+        address: str = self._api.ask("POST", path_of("assignments", assignment, "work"), {"partners": list(partners)})["page"]
+        return address
+
+    def hand_in(self, assignment: str, question: str, answer: "Plan | str") -> TeamVerdict:
+        """Answer a question of an assignment that one has begun: with a plan, the text of its document, or a number or choice."""
+        body = {"question": question, "answer": _text_of(answer)}
+        return read_verdict(self._api.ask("POST", path_of("assignments", assignment, "answers"), body))
 
     def _own_project(self) -> str:
         """One's own project, or the only one that one is in."""

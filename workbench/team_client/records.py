@@ -59,6 +59,53 @@ class TeamJob:
         return self.state in ENDED_STATES
 
 
+@dataclass(frozen=True, slots=True)
+class TeamAssignment:
+    """An exercise as it was handed to a class: its `questions`, each with `name`, `kind`, `points` and `ask`, and the `deadline` in seconds
+    since 1970. `begun` is how many have begun; `room` is where one's own work is, empty before."""
+
+    id: str
+    project: str
+    name: str
+    points: float
+    questions: tuple[Mapping[str, Any], ...]
+    deadline: float | None
+    deadline_text: str
+    begun: int
+    page: str
+    room: str = ""
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TeamVerdict:
+    """What an answer was told: its `score` of `most`, the `reasons` why it is not right, and `hints`; a `late` one does not count."""
+
+    question: str
+    attempt: int
+    score: float
+    most: float
+    late: bool
+    reasons: tuple[str, ...]
+    hints: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.reasons
+
+
+def read_assignment(record: Mapping[str, Any]) -> TeamAssignment:
+    same = ("id", "project", "name", "points", "deadline", "deadline_text", "begun", "page")
+    work = record["work"] or {"room": "", "score": 0.0}
+    own = {"questions": tuple(record["questions"]), "room": work["room"], "score": work["score"]}
+    return TeamAssignment(**{key: record[key] for key in same}, **own)
+
+
+def read_verdict(record: Mapping[str, Any]) -> TeamVerdict:
+    reasons = tuple(each["reason"] for each in record["checks"] if not each["is_met"])
+    same = ("question", "attempt", "score", "most", "late")
+    return TeamVerdict(**{key: record[key] for key in same}, reasons=reasons, hints=tuple(record["hints"]))
+
+
 def read_project(record: Mapping[str, Any]) -> TeamProject:
     return TeamProject(record["slug"], record["name"], record["role"], record["personal"], record["description"])
 
