@@ -31,12 +31,6 @@ def sent(report: Report) -> int:
     return report.most(lambda each: each.sent).sent
 
 
-def duplication(report: Report) -> float:
-    """How often the same product is computed, on the devices of the stage where that is most: a stage that has its own layers alone
-    duplicates nothing."""
-    return report.most(lambda each: each.flops.duplication).flops.duplication
-
-
 def flops(report: Report) -> int:
     """Floating-point operations of matrix products of the device that has the most."""
     return report.most(lambda each: each.flops.per_device).flops.per_device
@@ -86,7 +80,7 @@ ALL_FIGURES = (
     PlanFigure("step_time", SECONDS, "seconds of a step", lambda report: report.seconds),
     PlanFigure("communication_time", SECONDS, "seconds of a step in which a device waits for what is sent", _time_of(COMMUNICATION)),
     PlanFigure("flops", COUNT, "floating-point operations of matrix products on a device in a step", flops),
-    PlanFigure("duplication", COUNT, "how often the same product is computed", duplication),
+    PlanFigure("duplication", COUNT, "how often the same product is computed", lambda report: report.duplication),
     PlanFigure("mfu", SHARE, "model FLOPs utilisation", mfu),
     PlanFigure("bubble", SHARE, "share of the devices' time in which a pipeline does nothing", bubble),
     PlanFigure("devices", COUNT, "devices", lambda report: report.plan.mesh.size),
