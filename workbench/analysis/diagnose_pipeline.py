@@ -6,6 +6,7 @@ from dataclasses import replace
 from workbench.core.micro_batches import BATCH, plan_input_splits
 from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec, first_remat, first_stages
 from workbench.errors import WorkbenchError
+from workbench.pipeline.balance import balance
 from workbench.pipeline.choose_boundaries import program_blocks, verify_partition
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.simulate_pipeline import simulate
@@ -150,7 +151,9 @@ def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Dia
         longer = f"{format_seconds(busy[most])} a step and the mean stage {format_seconds(mean)}"
     message = f"Stage {most} works {longer}: the others wait for it, and the balance is {planned.balance:.0%}."
     better = _balance_stages(plan, planned)
-    if better is None:
+    if better is None and _could_be_more_even(planned):
+        message += " Stages that work more alike would send more, and the step would take longer."
+    elif better is None:
         message += " Its blocks cannot be cut more evenly: fewer stages or smaller blocks can."
     edits = () if better is None else (SetPipeline(better.spec, "balance the stages"),)
     message += "" if better is None else f" Cut where they are most even it is {better.balance:.0%}."
@@ -163,6 +166,15 @@ def _balance_stages(plan: Plan, planned: PipelineReport) -> PipelineReport | Non
         return None
     found = pipeline_report(plan.updated(pipeline=replace(planned.spec, boundaries=())))
     return found if found.balance > planned.balance else None
+
+
+def _could_be_more_even(planned: PipelineReport) -> bool:
+    """Whether virtual stages without named boundaries are not the most even ones, for what those would send."""
+    if planned.spec.boundaries:
+        return False
+    work = [block.work for block in planned.blocks]
+    sizes = tuple(len(each.blocks) for each in planned.virtual_stages)
+    return balance(work, planned.spec.virtual_stages).sizes(len(work)) != sizes
 
 
 def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
