@@ -55,6 +55,11 @@ class PlanFigure:
     words: str
     read: Callable[[Report], float | None]
 
+    @property
+    def title(self) -> str:
+        """Its words, to begin a line with: `Bytes of parameters on a device`."""
+        return self.words[0].upper() + self.words[1:]
+
 
 def held(role: str, report: Report) -> int:
     """Bytes of a role at the peak, on the devices of the stage that holds the most of it."""
@@ -82,7 +87,7 @@ ALL_FIGURES = (
     PlanFigure("flops", COUNT, "floating-point operations of matrix products on a device in a step", flops),
     PlanFigure("duplication", COUNT, "how often the same product is computed", lambda report: report.duplication),
     PlanFigure("mfu", SHARE, "model FLOPs utilisation", mfu),
-    PlanFigure("bubble", SHARE, "share of the devices' time in which a pipeline does nothing", bubble),
+    PlanFigure("bubble", SHARE, "bubble, the share of the devices' time in which a pipeline does nothing", bubble),
     PlanFigure("devices", COUNT, "devices", lambda report: report.plan.mesh.size),
     PlanFigure("collectives", COUNT, "collectives a step", lambda report: sum(each.count for each in report.collectives)),
 )
@@ -98,7 +103,9 @@ def find_figure(name: str) -> PlanFigure:
 
 def read_figure(name: str, report: Report) -> float:
     """The figure of a report. Raises `WorkbenchError` where the report lacks it."""
-    found = find_figure(name).read(report)
+    figure = find_figure(name)
+    found = figure.read(report)
     if found is None:
-        raise WorkbenchError(f"The {name} of `{report.plan.name}` is not known: the plan names no hardware.", ["give the plan hardware"])
+        message = f"{figure.title}: for `{report.plan.name}` that is not known: the plan names no hardware."
+        raise WorkbenchError(message, ["give the plan hardware"])
     return float(found)
