@@ -248,6 +248,11 @@ class Prediction:
     parts: Mapping[str, float]
 
     @property
+    def tokens(self) -> float:
+        """A second and GPU: for one model, in proportion to its model FLOPs utilisation, whatever the batch."""
+        return self.run.tokens * self.run.seconds / self.seconds
+
+    @property
     def time_error(self) -> float:
         return self.seconds / self.run.seconds - 1
 
@@ -313,17 +318,18 @@ def predictions(chosen: Sequence[Run]) -> list[Prediction]:
 
 
 def scores(found: Sequence[Prediction]) -> dict[str, float]:
-    """`mape` of time, `bias`, `memory` error and its median; medians over (model, nodes) of rank correlation and of regret: how much slower
-    than the best measured row the row is that is predicted to be the best."""
+    """`mape` of time, `bias`, `memory` error and its median; medians over (model, nodes) of Spearman's rank correlation of predicted and
+    measured utilisation, and of regret: how far below the best measured utilisation that of the row is which is predicted to be the best.
+    Not of seconds: three rows have smaller batches, and so shorter steps."""
     groups: dict[tuple[str, int], list[Prediction]] = {}
     for each in found:
         groups.setdefault(each.run.group, []).append(each)
     large = [group for group in groups.values() if len(group) > 3]
-    ranks = [float(spearmanr([each.seconds for each in group], [each.run.seconds for each in group]).statistic) for group in large]
+    ranks = [float(spearmanr([each.tokens for each in group], [each.run.tokens for each in group]).statistic) for group in large]
     regrets = []
     for group in large:
-        best, chosen = min(each.run.seconds for each in group), min(group, key=lambda each: each.seconds)
-        regrets.append(1 - best / chosen.run.seconds)
+        best, chosen = max(each.run.tokens for each in group), max(group, key=lambda each: each.tokens)
+        regrets.append(1 - chosen.run.tokens / best)
     count = len(found)
     return {
         "rows": count,

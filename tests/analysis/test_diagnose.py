@@ -86,6 +86,25 @@ def test_a_constraint_that_leaves_values_of_another_rank_alone_says_which():
     assert "named besides" not in [each.kind for each in again]
 
 
+def test_an_override_of_the_optimisers_state_that_leaves_tensors_of_another_rank_alone_says_which():
+    """The count of steps cannot be split, and is not reported."""
+
+    def notes(layout):
+        return [
+            each for each in Plan(build("gpt"), "data:2 model:4", f"batch:data; {layout}").report().notes if each.kind == "named besides"
+        ]
+
+    (note,) = notes("opt_state/**=[data]")
+    assert note.subject == "opt_state/**"
+    assert note.message == (
+        "20 of the 23 tensors that `opt_state/**` names have not the rank 1 of `opt_state/**=[data]`, which leaves them alone: "
+        "`opt_state/0/mu/embedding/positions` of rank 2, `opt_state/0/mu/embedding/tokens` of rank 2, `opt_state/0/mu/layers/attention/wk` "
+        "of rank 4 and 17 more. Way out: for each rank a statement with a pattern that names those tensors alone."
+    )
+    assert notes("opt_state/**/norm/scale=[data]; opt_state/**/embedding/*=[data, -]") == []
+    assert notes("embedding/tokens=[data, -]") == []
+
+
 def test_what_a_shard_map_sends_is_told_once_the_partitioner_has_answered():
     def function(x):
         mesh = AbstractMesh((8,), ("x",), axis_types=(AxisType.Auto,))

@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 from tests.support.machines import flat
 from workbench.analysis.analyze import analyze
+from workbench.core.tensor import Role
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.matmul_tiles import padded_volume
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
-from workbench.tracing import trace
+from workbench.tracing import trace, trace_training
 
 S = jax.ShapeDtypeStruct
 X = S((512, 512), "float32")
@@ -99,6 +101,29 @@ def test_flops_of_a_training_step_are_six_nd_and_attention():
     flops, program = report.flops, report.plan.program
     assert flops.six_nd == 6 * program.parameters * 8 * 1024
     assert flops.model == flops.unique
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.25])
+@pytest.mark.parametrize("options", [{}, {"scan": False}, {"dispatch": "product"}, {"recompute": "full"}], ids=str)
+def test_of_experts_those_count_that_a_token_has_room_in(options, factor):
+    """Two of eight, times the capacity factor: 16 or 20 places for the 64 tokens of a sequence."""
+    program = build("mixture", **options, experts=8, top_k=2, seq=64, capacity_factor=factor)
+    flops = Plan(program, "x:1").report().flops
+    experts = sum(each.elements for each in program.arguments if each.role is Role.PARAMETER and "experts" in each.dims)
+    tokens = max(each.elements for each in program.arguments if each.role is Role.INPUT)
+    assert 0 < experts < program.parameters
+    assert flops.six_nd == 6 * round(program.parameters - experts * (1 - factor / 4)) * tokens
+
+
+def test_a_stack_of_weights_that_every_token_goes_through_counts_whole():
+    def loss(params, batch):
+        x = params["table"][batch["ids"]].reshape(*batch["ids"].shape, 4, 8)
+        return jnp.sum(jnp.einsum("bsgd,gdf->bsgf", x, params["grouped"]) ** 2)
+
+    params = {"table": jax.ShapeDtypeStruct((64, 32), "float32"), "grouped": jax.ShapeDtypeStruct((4, 8, 8), "float32")}
+    ids = {"ids": jax.ShapeDtypeStruct((8, 16), "int32")}
+    program = trace_training(loss, params, ids, optimizer=optax.sgd(0.1), dims={"batch/ids": "batch seq"})
+    assert Plan(program, "x:1").report().flops.six_nd == 6 * program.parameters * 8 * 16
 
 
 def test_what_is_computed_again_is_not_what_the_model_needs():

@@ -9,6 +9,7 @@ import re
 import time
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -23,6 +24,7 @@ from workbench.models.registry import build
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 from workbench.reports.run_events import Cancelled, CompileDone, Progress
+from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile
 
@@ -312,6 +314,32 @@ def test_a_plan_is_compiled_for_a_slice_that_is_not_there():
     assert report.memory.argument_bytes == compiled.memory.arguments  # in whole tiles
     assert sum(each.local_bytes for each in report.arguments) < report.memory.argument_bytes
     assert {each.source.partition(":")[0] for each in compiled.collectives} <= {"gpt.py", ""}
+
+
+def multiply(x, w):
+    with jax.named_scope("p"):
+        return x @ w
+
+
+@needs_libtpu
+@pytest.mark.parametrize(
+    ("layout", "groups"),
+    [
+        ("w=[a, b]; @p/dot_general=[-, -]", [("a", "b")]),
+        ("x=[a+b, -]; w=[b, a]; @p/dot_general=[a+b, -]", [("a", "b")]),
+        ("x=[a, -]; w=[a, b]; @p/dot_general=[a, -]", [("a",), ("b",)]),
+    ],
+)
+def test_what_is_gathered_along_two_dimensions_is_gathered_once_unless_a_dot_takes_one_apart(layout, groups):
+    """By the partitioner it is gathered twice; libtpu makes one of the two, but where the dot may go around with pieces of one."""
+    program = trace(multiply, *(jax.ShapeDtypeStruct(each, "float32") for each in ((1024, 4096), (4096, 8192))))
+    of = Plan(program, "a:2 b:4", layout, hardware="TPU v5e 2x4")
+    planned, compiled = of.report().collectives, compile_plan(of).collectives
+    assert sorted(each.axes for each in planned) == sorted(each.axes for each in compiled) == groups
+    assert {each.part_of or each.kind for each in compiled} == {each.kind for each in planned} == {"all-gather"}
+    assert max(each.payload for each in planned) == max(each.payload for each in compiled) == 2 * 4096 * 8192  # in bfloat16
+    two = Plan(program, "a:2 b:4", layout).report().collectives
+    assert sorted(each.axes for each in two) == [("a",), ("b",)]
 
 
 SLICES = (

@@ -96,8 +96,8 @@ CASES = {
         GPT.updated(program=build("gpt", layers=4).variant(precision=GPT.program.precision.parse("bfloat16"))),
         "It computes in bfloat16, where the exercise computes as traced: results are rounded otherwise.",
     ),
-    FigureAtMost("parameters", "700 kB"): (GPT, "d_model:data", "", "parameters is "),
-    FigureAtLeast("duplication", 8): (GRID, "", "I:x", "duplication is 2; 8 is asked for."),
+    FigureAtMost("parameters", "700 kB"): (GPT, "d_model:data", "", "Bytes of parameters on a device: "),
+    FigureAtLeast("duplication", 8): (GRID, "", "I:x", "How often the same product is computed: 2; 8 is asked for."),
 }
 
 
@@ -135,7 +135,8 @@ def test_a_goal_is_read_back_from_its_record(goal):
 
 
 def test_a_bubble_too_large_is_told_in_percent():
-    assert "bubble is" in str(PlanQuestion(TWO_STAGES, Bubble("1 %")).check(TWO_STAGES))
+    verdict = str(PlanQuestion(TWO_STAGES, Bubble("1 %")).check(TWO_STAGES))
+    assert "Bubble, the share of the devices' time in which a pipeline does nothing: 37.0 %; 1.0 % is allowed." in verdict
 
 
 def test_without_hardware_what_takes_time_is_not_known():
@@ -167,6 +168,16 @@ def test_every_figure_is_read_of_a_plan_on_hardware(figure):
     found = read_figure(figure.name, TWO_STAGES.report())
     assert found >= 0
     assert figure.words
+
+
+@pytest.mark.parametrize("figure", ALL_FIGURES, ids=lambda each: each.name)
+def test_what_is_asked_and_what_is_said_of_a_figure_are_in_words(figure):
+    report = TWO_STAGES.report()
+    found = read_figure(figure.name, report)
+    for goal in (FigureAtMost(figure.name, found / 2 - 1), FigureAtLeast(figure.name, 2 * found + 1)):
+        for text in (goal.describe(), goal.miss(report, TWO_STAGES)):
+            assert text.startswith(f"{figure.title}: ")
+            assert "_" not in text
 
 
 def test_stages_compute_their_own_layers_once():

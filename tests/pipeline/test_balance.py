@@ -37,6 +37,19 @@ def test_no_other_cut_has_a_cheaper_dearest_piece(costs, data):
 
 
 @given(costs=COSTS, data=st.data())
+def test_no_other_cut_has_a_dearest_piece_that_works_and_sends_for_less_time(costs, data):
+    pieces = data.draw(st.integers(1, len(costs)))
+    sent = data.draw(st.lists(st.integers(0, 9), min_size=len(costs), max_size=len(costs)))
+
+    def dearest(starts):
+        worked, both = (evaluate_starts(costs, starts, each).costs for each in ((), sent))
+        return max(max(work, all_ - work) for work, all_ in zip(worked, both, strict=True))
+
+    others = [dearest(starts) for starts in combinations(range(1, len(costs)), pieces - 1)]
+    assert balance(costs, pieces, sent=sent, overlapped=True).worst == min(others)
+
+
+@given(costs=COSTS, data=st.data())
 def test_a_boundary_that_is_named_is_kept(costs, data):
     pieces = data.draw(st.integers(1, len(costs)))
     fixed = data.draw(st.lists(st.integers(1, max(len(costs) - 1, 1)), unique=True, max_size=pieces - 1)) if pieces > 1 else []

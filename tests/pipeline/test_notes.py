@@ -12,6 +12,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.stage_cost import StageCost, equal_stages
 from workbench.documents.records.report import report_record
 from workbench.errors import PipelineError
+from workbench.models import build
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.plan.edits import SetPipeline
 from workbench.plan.plan import Plan
@@ -202,3 +203,16 @@ def test_layers_that_stages_cannot_run_in_step_are_told_before_the_run():
     (edit,) = found.edits
     assert edit.pipeline.engine == "mpmd"
     assert "not in step" not in kinds(report("micro_batches:2 schedule:gpipe engine:spmd"))
+
+
+def test_micro_batches_too_small_to_be_split_are_told_with_how_often_products_are_computed():
+    """Of the whole batch no product is computed twice, and of a micro-batch of 4 examples over 8 devices each is 8 times."""
+    small = Plan(build("gpt", layers=4, batch=16), "stage:2 data:8", "batch:data", pipeline="stages:2 micro_batches:4 axis:stage").report()
+    assert small.duplication == pytest.approx(8, rel=0.01)
+    assert "each product is computed 8.00 times" in str(small)
+    (told,) = (each for each in small.notes if each.kind == "duplicated work")
+    assert told.message.startswith("A micro-batch of 4 examples is too small to be split as the batch is: the devices of stage ")
+    assert told.message.endswith("compute each product 8.00 times.")
+    fewer = small.plan.updated(pipeline="stages:2 micro_batches:2 axis:stage").report()
+    assert fewer.duplication == pytest.approx(1, rel=0.01)
+    assert [each.kind for each in fewer.notes if each.kind == "duplicated work"] == []

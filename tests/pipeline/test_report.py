@@ -94,6 +94,18 @@ def test_peak_and_time_of_a_report_and_of_a_difference_are_those_of_the_pipeline
     assert figures["step"].after == report.seconds
 
 
+@pytest.mark.parametrize("hardware", ["1 H100", "TPU v5e 1x1"])
+def test_one_stage_and_one_micro_batch_compute_what_the_plan_without_a_pipeline_does(hardware):
+    """A step without layers in a loop and without recomputation takes about as long; with it, a forward pass longer."""
+    plain = Plan(build("deep_unet"), "stage:1", hardware=hardware)
+    never, always = (plain.updated(pipeline=f"stages:1 micro_batches:1 remat:{each}").report() for each in ("never", "always"))
+    whole, (stage,) = plain.report(), never.stages
+    assert stage.flops.per_device == whole.flops.per_device
+    assert never.seconds == pytest.approx(whole.seconds, rel=0.1)
+    assert always.seconds - never.seconds == pytest.approx(never.pipeline.virtual_stages[0].cost.forward)
+    assert plain.updated(pipeline="stages:1 micro_batches:1").report().seconds == always.seconds
+
+
 def test_the_axis_of_the_stages_is_neither_unused_nor_duplicated_work(plan):
     assert [each for each in plan.report().diagnostics if each.kind in ("unused axis", "duplicated work")] == []
     assert plan.updated(pipeline=None).report().pipeline is None

@@ -80,3 +80,8 @@ def test_many_models_are_named_as_far_as_there_is_room():
     assert any(label.text.startswith("and ") and label.text.endswith(" more") for label in picture.drawing.labels)
     assert ET.fromstring(picture.svg).tag.endswith("svg")
     assert picture.drawing.width < 960
+
+
+def test_one_model_on_one_device_is_told_so():
+    jobs = JOBS[:1]
+    assert fleet(simulate(jobs, 1, LRTF), jobs).text.startswith("1 model on 1 device: ")

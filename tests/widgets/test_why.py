@@ -116,3 +116,12 @@ def test_a_collective_tells_what_it_is_for_and_its_arithmetic(report):
 @pytest.mark.parametrize("of", ["", "figure nothing", "figure measured", "tensor gone", "value gone", "collective x", "🙂"])
 def test_what_is_not_there_has_no_answer(of):
     assert why(of, mlp_report(), PAINT) is None
+
+
+def test_of_a_pipeline_work_done_twice_is_that_of_the_stage_that_does_most_of_it():
+    """Of micro-batches of 4 examples over 8 devices, each device of a stage computes all."""
+    plan = Plan(build("gpt", layers=4, batch=16), "stage:2 data:8", "batch:data", pipeline="stages:2 micro_batches:4 axis:stage")
+    staged = plan.report()
+    (shown,) = (each for each in figures(staged) if each.key == "duplication")
+    assert shown.value == staged.duplication == pytest.approx(8, rel=0.01)
+    assert why("figure duplication", staged, PAINT)["title"] == "Why 8.00×?"

@@ -9,6 +9,7 @@ from workbench.analysis.diagnose_operators import operator_notes, subject_of
 from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, diagnose_resharding, source_text
 from workbench.analysis.remedies import fix_padding, fix_split_reshape
 from workbench.core.offload import STREAMED, Offload
+from workbench.core.path_patterns import matches
 from workbench.core.remat import OFFLOAD_DOTS, Remat
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
@@ -49,6 +50,7 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
         *operator_notes(report, partitioned),
         *_diagnose_manual_regions(report, partitioned),
         *_diagnose_constraint_ranks(report),
+        *_diagnose_override_ranks(report),
     )
     return replace(report, diagnostics=found)
 
@@ -285,6 +287,28 @@ def _diagnose_constraint_ranks(report: Report) -> list[Diagnostic]:
         )
         by_line = f" A line says which is meant: `@{meant.source}/{meant.path.split('/')[-1]}=...`." if meant.source else ""
         found.append(Diagnostic("named besides", pattern, message + by_line))
+    return found
+
+
+def _diagnose_override_ranks(report: Report) -> list[Diagnostic]:
+    """Overrides of the optimiser's state alone whose pattern names tensors of another rank as well, which no override places. One that
+    names a parameter is about that, and leaves state that is not of its shape alone."""
+    layout, found = report.plan.layout, []
+    for pattern, sharding in layout.overrides:
+        rank = len(sharding.dims)
+        named = [tensor for tensor in report.plan.program.arguments if matches(pattern, tensor.path)]
+        if any(tensor.role is not Role.OPTIMIZER_STATE for tensor in named):
+            continue
+        left = [each for each in named if len(each.shape) != rank and each.elements > 1 and layout.override_of(each) is None]
+        if not left:
+            continue
+        listed = ", ".join(f"`{each.path}` of rank {len(each.shape)}" for each in left[:_MOST_NAMED])
+        more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+        message = (
+            f"{len(left)} of the {len(named)} tensors that `{pattern}` names have not the rank {rank} of `{pattern}={sharding}`, which "
+            f"leaves them alone: {listed}{more}. Way out: for each rank a statement with a pattern that names those tensors alone."
+        )
+        found.append(Diagnostic("named besides", pattern, message))
     return found
 
 

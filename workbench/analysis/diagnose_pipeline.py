@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from workbench.core.micro_batches import plan_input_splits
+from workbench.core.micro_batches import BATCH, plan_input_splits
 from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec, first_remat, first_stages
 from workbench.errors import WorkbenchError
+from workbench.pipeline.balance import balance
 from workbench.pipeline.choose_boundaries import program_blocks, verify_partition
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.simulate_pipeline import simulate
@@ -40,6 +41,7 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
         *_diagnose_one_chunk(plan, planned.spec),
         *_diagnose_uneven_stages(plan, planned),
         *_diagnose_bubble(plan, planned),
+        *(() if report.is_of_devices else _diagnose_small_micro_batches(report)),
     )
     return (*found, *_diagnose_recomputation(planned.spec), *others)
 
@@ -149,7 +151,9 @@ def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Dia
         longer = f"{format_seconds(busy[most])} a step and the mean stage {format_seconds(mean)}"
     message = f"Stage {most} works {longer}: the others wait for it, and the balance is {planned.balance:.0%}."
     better = _balance_stages(plan, planned)
-    if better is None:
+    if better is None and _could_be_more_even(planned):
+        message += " Stages that work more alike would send more, and the step would take longer."
+    elif better is None:
         message += " Its blocks cannot be cut more evenly: fewer stages or smaller blocks can."
     edits = () if better is None else (SetPipeline(better.spec, "balance the stages"),)
     message += "" if better is None else f" Cut where they are most even it is {better.balance:.0%}."
@@ -162,6 +166,15 @@ def _balance_stages(plan: Plan, planned: PipelineReport) -> PipelineReport | Non
         return None
     found = pipeline_report(plan.updated(pipeline=replace(planned.spec, boundaries=())))
     return found if found.balance > planned.balance else None
+
+
+def _could_be_more_even(planned: PipelineReport) -> bool:
+    """Whether virtual stages without named boundaries are not the most even ones, for what those would send."""
+    if planned.spec.boundaries:
+        return False
+    work = [block.work for block in planned.blocks]
+    sizes = tuple(len(each.blocks) for each in planned.virtual_stages)
+    return balance(work, planned.spec.virtual_stages).sizes(len(work)) != sizes
 
 
 def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic]:
@@ -189,6 +202,24 @@ def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
     elif more.micro_batches != need:
         message += f" The batch divides into {more.micro_batches}."
     yield Diagnostic("bubble", "pipeline", message, () if more is None else (SetPipeline(more, f"{more.micro_batches} micro-batches"),))
+
+
+def _diagnose_small_micro_batches(report: Report) -> Iterator[Diagnostic]:
+    """Micro-batches with fewer examples than the devices they are split over: all of these compute all of it, though of the whole batch
+    they would not."""
+    spec, worst = spec_of(report.plan), report.most(lambda each: each.flops.duplication)
+    factor, whole = worst.flops.duplication, report.flops.duplication / spec.stages
+    if factor < 1.01 or factor < 1.5 * whole:
+        return
+    sizes = report.plan.program.dims.get(BATCH, ())
+    of = f" of {min(sizes) // spec.micro_batches:,} examples" if sizes else ""
+    message = (
+        f"A micro-batch{of} is too small to be split as the batch is: the devices of stage {worst.stage} compute each product "
+        f"{factor:.2f} times."
+    )
+    fewer = _try_replace(spec, micro_batches=max(spec.micro_batches // max(round(factor / whole), 1), 1))
+    edits = (SetPipeline(fewer, f"{fewer.micro_batches} micro-batches"),) if fewer and fewer != spec else ()
+    yield Diagnostic("duplicated work", "pipeline", message, edits)
 
 
 def _with_micro_batches(plan: Plan, spec: PipelineSpec, count_wanted: int) -> PipelineSpec | None:

@@ -155,7 +155,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         times=times,
         simulated=simulated,
         memory=_with_reserved(replace(over_step.memory(), host=host.bytes, capacity=capacity), hardware),
-        flops=flops_of(program, dot_flops, mesh.size),
+        flops=flops_of(program, partitioned.structure, dot_flops, mesh.size),
         traffic=moved_bytes(fixed.kernels, local_bytes),
         host_traffic=host.moved,
         step_time=seconds,

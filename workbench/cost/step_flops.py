@@ -3,14 +3,19 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from workbench.core.program import Program
 from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated
+from workbench.propagation.structure.aliased_values import VIEWING
+from workbench.propagation.structure.loop_invariants import unchanged_slots
+from workbench.propagation.structure.program_structure import Op, Structure
 from workbench.reports.step_time import DotCost, Flops
 
+DOT, CONVERT = "stablehlo.dot_general", "stablehlo.convert"
 _TOKENS = 2  # a batch of token ids has two dimensions at least: batch and sequence
 
 
@@ -37,10 +42,10 @@ def count_dot_flops(partitioned: Propagated) -> dict[str, DotFlops]:
     return {dtype: DotFlops(*sums) for dtype, sums in found.items()}
 
 
-def flops_of(program: Program, dot_flops: Mapping[str, DotFlops], devices: int) -> Flops:
+def flops_of(program: Program, structure: Structure, dot_flops: Mapping[str, DotFlops], devices: int) -> Flops:
     """The FLOP counts of a report."""
     model, unique, local = (sum(getattr(each, name) for each in dot_flops.values()) for name in ("model", "unique", "per_device"))
-    return Flops(unique, local, devices, model, six_nd(program))
+    return Flops(unique, local, devices, model, six_nd(program, structure))
 
 
 def list_dots(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
@@ -55,18 +60,70 @@ def list_dots(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
     return tuple(sorted(found, key=lambda each: -each.per_device * each.count))
 
 
-def six_nd(program: Program) -> int:
-    """6 x parameters x tokens for a training step, 2 x for a forward pass (Kaplan et al. 2020, section 2.1): attention's own dots left out,
-    embeddings counted. 0 for a program that reads no batch of token ids.
+def six_nd(program: Program, structure: Structure) -> int:
+    """6 x active parameters x tokens for a training step, 2 x for a forward pass (Kaplan et al. 2020, section 2.1): attention's own dots
+    left out, embeddings counted. 0 for a program that reads no batch of token ids.
 
-    Tokens are the elements of the largest integer input of two dimensions or more.
+    Tokens are the elements of the largest integer input of two dimensions or more. A parameter of which each row of a dot reads a part, as
+    a token reads its experts, counts by that part (`active_shares`).
     """
     ids = [each for each in program.arguments if each.role is Role.INPUT and "int" in each.dtype and len(each.shape) >= _TOKENS]
     if not ids or not program.parameters:
         return 0
     tokens = max(each.elements for each in ids)
     is_training = any(program.arguments[argument].role is Role.PARAMETER for _, argument in program.carried)
-    return (6 if is_training else 2) * program.parameters * tokens
+    idle = sum(program.arguments[number].elements * (1 - share) for number, share in active_shares(program, structure, tokens).items())
+    return (6 if is_training else 2) * round(program.parameters - idle) * tokens
+
+
+def active_shares(program: Program, structure: Structure, tokens: int) -> dict[int, float]:
+    """Of parameters that are a stack of weights, each with rows of its own in a dot (experts), by number of the argument: the rows of a
+    weight over all tokens. That is k of E where k of E experts are chosen, times the capacity that an expert has for its share: what the
+    program computes. Counted are dots of the forward pass that read the parameter as it is, but for casts and slices."""
+    rows: dict[int, float] = {}
+    for number, op in enumerate(structure.ops):
+        if op.kind != DOT or op.is_recomputed or program.operations[number].path.startswith("grad/") or _count_stacked(structure, op) == 1:
+            continue
+        for operand in op.operands:
+            argument = _find_argument(structure, operand)
+            if argument is not None and program.arguments[argument].role is Role.PARAMETER:
+                done = op.work.flops * structure.regions[op.region].runs_per_step
+                rows[argument] = rows.get(argument, 0.0) + done / (2 * program.arguments[argument].elements)
+    return {argument: min(count / tokens, 1.0) for argument, count in rows.items()}
+
+
+def _count_stacked(structure: Structure, dot: Op) -> int:
+    """How many products a dot is: the size of its batch dimensions."""
+    sizes = [prod(structure.values[each].shape) for each in (*dot.operands, *dot.results)]
+    half = dot.work.flops // 2
+    return prod(sizes) // half**2 if half else 1
+
+
+def _find_argument(structure: Structure, value: int) -> int | None:
+    """The argument of the program that a value is, but for casts, reshapes and slices; through loops that hand it on."""
+    while True:
+        maker = structure.values[value].maker
+        if maker >= 0:
+            if structure.ops[maker].kind not in VIEWING | {CONVERT}:
+                return None
+            value = structure.ops[maker].operands[0]
+        elif value in structure.arguments:
+            return structure.arguments.index(value)
+        else:
+            outside = _find_outside(structure, value)
+            if outside is None:
+                return None
+            value = outside
+
+
+def _find_outside(structure: Structure, argument: int) -> int | None:
+    """What an argument of a loop's body stands for, if the loop hands it on as it is."""
+    for loop, body in structure.body_of.items():
+        arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
+        if argument in arguments:
+            slot = arguments.index(argument)
+            return structure.ops[loop].operands[slot] if slot in unchanged_slots(structure, loop) else None
+    return None
 
 
 def utilisation(dot_flops: Mapping[str, DotFlops], chip: Chip, devices: int, seconds: float) -> tuple[float, float]:

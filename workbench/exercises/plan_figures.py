@@ -31,12 +31,6 @@ def sent(report: Report) -> int:
     return report.most(lambda each: each.sent).sent
 
 
-def duplication(report: Report) -> float:
-    """How often the same product is computed, on the devices of the stage where that is most: a stage that has its own layers alone
-    duplicates nothing."""
-    return report.most(lambda each: each.flops.duplication).flops.duplication
-
-
 def flops(report: Report) -> int:
     """Floating-point operations of matrix products of the device that has the most."""
     return report.most(lambda each: each.flops.per_device).flops.per_device
@@ -60,6 +54,11 @@ class PlanFigure:
     unit: str
     words: str
     read: Callable[[Report], float | None]
+
+    @property
+    def title(self) -> str:
+        """Its words, to begin a line with: `Bytes of parameters on a device`."""
+        return self.words[0].upper() + self.words[1:]
 
 
 def held(role: str, report: Report) -> int:
@@ -86,9 +85,9 @@ ALL_FIGURES = (
     PlanFigure("step_time", SECONDS, "seconds of a step", lambda report: report.seconds),
     PlanFigure("communication_time", SECONDS, "seconds of a step in which a device waits for what is sent", _time_of(COMMUNICATION)),
     PlanFigure("flops", COUNT, "floating-point operations of matrix products on a device in a step", flops),
-    PlanFigure("duplication", COUNT, "how often the same product is computed", duplication),
+    PlanFigure("duplication", COUNT, "how often the same product is computed", lambda report: report.duplication),
     PlanFigure("mfu", SHARE, "model FLOPs utilisation", mfu),
-    PlanFigure("bubble", SHARE, "share of the devices' time in which a pipeline does nothing", bubble),
+    PlanFigure("bubble", SHARE, "bubble, the share of the devices' time in which a pipeline does nothing", bubble),
     PlanFigure("devices", COUNT, "devices", lambda report: report.plan.mesh.size),
     PlanFigure("collectives", COUNT, "collectives a step", lambda report: sum(each.count for each in report.collectives)),
 )
@@ -104,7 +103,9 @@ def find_figure(name: str) -> PlanFigure:
 
 def read_figure(name: str, report: Report) -> float:
     """The figure of a report. Raises `WorkbenchError` where the report lacks it."""
-    found = find_figure(name).read(report)
+    figure = find_figure(name)
+    found = figure.read(report)
     if found is None:
-        raise WorkbenchError(f"The {name} of `{report.plan.name}` is not known: the plan names no hardware.", ["give the plan hardware"])
+        message = f"{figure.title}: for `{report.plan.name}` that is not known: the plan names no hardware."
+        raise WorkbenchError(message, ["give the plan hardware"])
     return float(found)

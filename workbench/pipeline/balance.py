@@ -1,8 +1,9 @@
 """Partitioning a sequence of blocks into consecutive pieces (virtual stages) of balanced cost.
 
 Letters: n blocks with costs c_0 .. c_{n-1}, K pieces; piece k holds blocks s_k to s_{k+1} - 1 and costs their sum, and what is sent at its
-two ends. The method here is exact: dynamic programming over (pieces so far, blocks so far) finds the least possible cost of the most
-expensive piece, and among the partitions that have it the most even one (the least sum of squares). O(K n^2) at worst; most is pruned.
+two ends, or the longer of the two where they overlap. The method here is exact: dynamic programming over (pieces so far, blocks so far)
+finds the least possible cost of the most expensive piece, and among the partitions that have it the most even one (the least sum of
+squares). O(K n^2) at worst; most is pruned.
 
 `bucket_rule` is what GPipe's own code did (lingvo, `gpipe.PartitionSequentialLayers`), for comparison: block i goes to piece
 min(int(K x share of the work up to and with i), K - 1).
@@ -45,11 +46,18 @@ class Balance:
 
 
 def balance(
-    costs: Sequence[float], pieces: int, *, sent: Sequence[float] = (), fixed: Sequence[int] = (), fits: Fits | None = None
+    costs: Sequence[float],
+    pieces: int,
+    *,
+    sent: Sequence[float] = (),
+    overlapped: bool = False,
+    fixed: Sequence[int] = (),
+    fits: Fits | None = None,
 ) -> Balance:
     """The partition whose most expensive piece is cheapest; `costs` are seconds, to balance time, or bytes, to balance memory.
 
     - `sent[i]`: what a boundary behind block i adds to the pieces on both its sides, in the same unit;
+    - `overlapped`: what is sent goes on beside the work, and a piece costs the longer of the two;
     - `fixed`: blocks that begin a piece in any case;
     - `fits(piece, a, b)`: whether blocks a to b - 1 may be piece number `piece` (whether it fits into memory, say).
 
@@ -65,7 +73,7 @@ def balance(
         raise PipelineError(
             f"Virtual stages that begin at {sorted(fixed)} are not {pieces} virtual stages of {n} blocks.", ["take out a boundary"]
         )
-    problem = _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(fixed), fits)
+    problem = _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(fixed), fits, overlapped)
     worst = problem.solve(pieces, bound=_IMPOSSIBLE, combine=max)[0]
     if worst == _IMPOSSIBLE:
         raise PipelineError(
@@ -83,10 +91,12 @@ class _BalanceProblem:
     sent: tuple[float, ...]
     fixed: frozenset[int]
     fits: Fits | None
+    overlapped: bool = False
 
     def cost(self, a: int, b: int) -> float:
         ends = (self.sent[a - 1] if a else 0.0) + (self.sent[b - 1] if b < len(self.sums) - 1 else 0.0) if self.sent else 0.0
-        return self.sums[b] - self.sums[a] + ends
+        inside = self.sums[b] - self.sums[a]
+        return max(inside, ends) if self.overlapped else inside + ends
 
     def solve(self, pieces: int, bound: float, combine: Callable[[float, float], float]) -> tuple[float, tuple[int, ...]]:
         """The least combined cost with no piece above `bound`, and the starts of its pieces, by dynamic programming.

@@ -12,12 +12,11 @@ from workbench.tracing.stage_partition.partition_network import starts_at
 from workbench.tracing.stage_partition.trace_network import known_network, network_of
 
 
-def find_starts(network: Network, spec: PipelineSpec, costs: Sequence[float] | None = None) -> tuple[int, ...]:
-    """The block each virtual stage but the first begins with: those the user named, the others by balance of `costs` (else of
-    operations)."""
+def find_starts(network: Network, spec: PipelineSpec) -> tuple[int, ...]:
+    """The block each virtual stage but the first begins with: those the user named, the others by balance of operations."""
     fixed = starts_at(network, spec.boundaries)
     verify_enough_blocks(network.name, network.paths, spec)
-    return balance(costs or [block.flops for block in network.blocks], spec.virtual_stages, fixed=fixed).starts
+    return balance([block.flops for block in network.blocks], spec.virtual_stages, fixed=fixed).starts
 
 
 def verify_enough_blocks(name: str, paths: Sequence[str], spec: PipelineSpec) -> None:

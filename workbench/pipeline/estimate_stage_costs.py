@@ -15,6 +15,7 @@ from workbench.core.derived_value_cache import cache_with_owner, cache_with_prog
 from workbench.core.schedules.stage_cost import AtWork, Halves, Payload, StageCost, sum_payloads
 from workbench.cost.communication import collective_seconds
 from workbench.cost.on_chip_memory import placeable_bytes
+from workbench.pipeline.balanced_starts import Sending, assign_blocks, balanced_starts, list_sends
 from workbench.pipeline.block_layouts import laid_blocks
 from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
@@ -29,6 +30,7 @@ from workbench.pipeline.estimate_block_cost import (
 from workbench.pipeline.resident_bytes import SliceBytes, weigh_params
 from workbench.pipeline.stage_bytes import keeping_at_work, recomputing_at_work, sum_value_bytes
 from workbench.pipeline.stage_memory import with_exact_memory
+from workbench.pipeline.stage_transfer import transfer_of
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
@@ -87,7 +89,13 @@ def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
     spec = staged.spec
     if len(spec.boundaries) == spec.virtual_stages - 1:
         return find_starts(staged.network, spec)
-    return find_starts(staged.network, spec, [block.work for block in block_costs(staged)])
+    return balanced_starts(staged.network, spec, block_costs(staged), find_sending(staged))
+
+
+def find_sending(staged: StagedProgram) -> Sending:
+    """What the blocks of a plan send, and over which links."""
+    values = tasks_of(staged.network)[0].stage.partition.values
+    return Sending(values, count_batch_shards(staged.plan), transfer_of(staged.plan))
 
 
 def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
@@ -95,7 +103,7 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
     plan, network = staged.plan, staged.network
     costs, tasks = block_costs(staged), tasks_of(network)
     bounds = (0, *starts, len(costs))
-    stage_of = {block: stage for stage, (a, b) in enumerate(pairwise(bounds)) for block in range(a, b)}
+    stage_of = assign_blocks(bounds)
     context = make_stage_context(staged)
     param_slices = tuple(
         frozenset(param_slice for task in tasks[a:b] for param_slice in task.stage.virtual_stage.param_slices) for a, b in pairwise(bounds)
@@ -104,6 +112,7 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
         plan, network, costs, tasks, stage_of, param_slices, context.parts, weigh_params(plan, network), count_batch_shards(plan)
     )
     together = blocks_together(context, network) if staged.spec.recomputing_stages else ()
+    sends = list_sends(ledger.partition.values, stage_of, ledger.batch_shards)
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
         stage_blocks, reduced_grads = costs[a:b], ledger.reduced_grads(a, b)
@@ -115,7 +124,7 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
             resident=ledger.resident(stage),
             residuals=ledger.residuals(a, b) + ledger.batch_inputs(stage),
             input_activations=ledger.input_activations(stage) + ledger.batch_inputs(stage),
-            sends=ledger.sends(stage),
+            sends=sends[stage],
             update=ledger.update(stage, sent),
             batch_inputs=ledger.batch_inputs(stage),
             borrowed_grads=ledger.borrowed_grads(stage) + reduced_grads,
@@ -150,7 +159,7 @@ class _Ledger:
     network: Network
     costs: tuple[BlockCost, ...]
     tasks: tuple[BlockTasks, ...]
-    stage_of: dict[int, int]
+    stage_of: tuple[int, ...]
     param_slices: tuple[frozenset[int], ...]
     parts: DataParallelGroups
     weights: tuple[SliceBytes, ...]
@@ -241,15 +250,7 @@ class _Ledger:
     @cached_property
     def _blocks(self) -> tuple[tuple[int, ...], ...]:
         """The blocks of each stage."""
-        return tuple(tuple(block for block, each in self.stage_of.items() if each == stage) for stage in range(len(self.param_slices)))
-
-    @cached_property
-    def _made(self) -> tuple[list[StageValue], ...]:
-        """The values that each stage makes."""
-        found: tuple[list[StageValue], ...] = tuple([] for _ in self.param_slices)
-        for value in self.partition.values:
-            found[self.stage_of[value.maker]].append(value)
-        return found
+        return tuple(tuple(block for block, each in enumerate(self.stage_of) if each == stage) for stage in range(len(self.param_slices)))
 
     def input_activations(self, stage: int) -> int:
         values = {v for v in self._values_read(stage) if self.stage_of[self.partition.values[v].maker] != stage}
@@ -263,13 +264,6 @@ class _Ledger:
         unread = (self.network.flat.batch[leaf].aval for leaf in leaves if self.network.batch_paths[leaf] not in read)
         known = sum(read.get(self.network.batch_paths[leaf], 0) for leaf in leaves)
         return known + sum_value_bytes(unread, self.batch_shards, self._tile)
-
-    def sends(self, stage: int) -> tuple[tuple[int, int], ...]:
-        found: dict[int, int] = {}
-        for value in self._made[stage]:
-            for reader in {self.stage_of[each] for each in value.readers} - {stage}:
-                found[reader] = found.get(reader, 0) + value.bytes // self.batch_shards
-        return tuple(sorted(found.items()))
 
     def update(self, stage: int, sent: Payload) -> float:
         """Seconds of the update: the optimiser reads and writes parameters, gradients and state once, which memory bandwidth bounds; before

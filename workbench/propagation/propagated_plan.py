@@ -1,13 +1,13 @@
 """Reading Shardy's answer: the sharding of every value, and every collective with what it moves."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend.mlir import ir
 
-from workbench.core.sharding import axis_size
+from workbench.core.sharding import axis_size, base_axis
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation.backends.halos import Halos
@@ -216,16 +216,37 @@ class _Collector:
                 yield op, (*kind, lies), each if is_last else replace(each, last_use=each.first_use)
 
     def _list_gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, InsertedCollective]]:
-        """One all-gather for each dimension, the last one first, as in XLA's partitioner; with the value's sharding after it."""
+        """One all-gather for each dimension, the last one first, as in XLA's partitioner, or one for all; with the value's sharding after
+        it."""
         source = op.operands[0]
         lies = list(self._answer.dims_of(source))
         plain = self._answer.locate_collective(source, op, before, region)
-        for dim in range(len(lies) - 1, -1, -1):
-            if axes := lies[dim][len(after[dim]) :]:
+        gathered = [(dim, axes) for dim in range(len(lies) - 1, -1, -1) if (axes := lies[dim][len(after[dim]) :])]
+        parts = [[each] for each in gathered]
+        if self._backend.folds_gathers and len(gathered) > 1 and not self._may_be_windowed(op, dict(gathered), before):
+            parts = [gathered]
+        for part in parts:
+            for dim, _ in part:
                 lies[dim] = after[dim]
-                size = local_bytes(source.type, tuple(lies), self._mesh)
-                local, payload = adjust_sent_bytes(self._backend, op, "all-gather", size, size)
-                yield tuple(lies), replace(plain, kind="all-gather", axes=axes, local_bytes=local, payload=payload)
+            axes = tuple(axis for _, each in part for axis in each)
+            if len(part) > 1:
+                axes = tuple(sorted(axes, key=lambda axis: self._mesh.names.index(base_axis(axis))))
+            size = local_bytes(source.type, tuple(lies), self._mesh)
+            local, payload = adjust_sent_bytes(self._backend, op, "all-gather", size, size)
+            yield tuple(lies), replace(plain, kind="all-gather", axes=axes, local_bytes=local, payload=payload)
+
+    def _may_be_windowed(self, op: ir.Operation, gathered: Mapping[int, tuple[str, ...]], before: int) -> bool:
+        """Whether a dot may take its operand apart along a gathered dimension that it sums over, for the other operand's rows are sharded
+        as that dimension is (see `windowed_dots`): that one is then gathered by itself."""
+        dot = self._structure.dots.get(before)
+        use = next((each for each in op.results[0].uses if each.owner.name == "stablehlo.dot_general"), None)
+        if dot is None or use is None:
+            return False
+        side = use.operand_number
+        other = self._answer.dims_of(use.owner.operands[1 - side])
+        free = dot.dims.columns if side == 0 else dot.dims.rows
+        rows = {other[each[1 - side]] for each in free}
+        return any(gathered.get(each[side], ()) in rows - {()} for each in dot.dims.summed)
 
     def _make_reshard(self, op: ir.Operation, after: Dims, before: int, region: int) -> InsertedCollective:
         kind = KINDS[op.name][0]

@@ -300,6 +300,15 @@ class Report:
             return None
         return self.staged_pipeline.seconds if self.staged_pipeline else self.step_time.total
 
+    @property
+    def duplication(self) -> float:
+        """How often the same product is computed, 1 for once; of a pipelined plan on the devices of the stage where that is most often."""
+        if self.is_of_devices or self.plan.pipeline is None:
+            return self.flops.duplication
+        if self.staged_pipeline is None:  # of the program whole, of which each stage has a part
+            return self.flops.duplication / self.plan.pipeline.stages
+        return max(each.flops.duplication for each in self.stages)
+
     @cached_property
     def notes(self) -> tuple[Diagnostic, ...]:
         """The diagnostics, those of the pipeline first: its stages are what must fit. Made when first asked for."""

@@ -9,7 +9,8 @@ class Flops:
 
     - `unique`: what the program computes, `per_device` what one device does: Mesh-TensorFlow's `einsum_unique` and `einsum` counters;
     - `model`: `unique` without what rematerialisation recomputes;
-    - `six_nd`: the convention of 6 x parameters x tokens for a training step, 2 x for a forward pass; 0 where no tokens are read.
+    - `six_nd`: the convention of 6 x parameters x tokens for a training step, 2 x for a forward pass, with those parameters that are
+      active for a token (of experts, as many as there is room for); 0 where no tokens are read.
     """
 
     unique: int

@@ -16,7 +16,7 @@ from workbench.pipeline.data_parallel_groups import find_whole_axes
 from workbench.pipeline.estimate_block_cost import BlockCost
 from workbench.plan.plan import Plan
 from workbench.search.bounds.least_of_layouts import least_totals, least_work
-from workbench.search.bounds.partition_bounds import partition_figures
+from workbench.search.bounds.partition_bounds import least_of_partitions
 from workbench.search.bounds.program_bounds import least_bytes, program_seconds
 from workbench.search.bounds.relaxed_blocks import (
     DATA,
@@ -216,12 +216,12 @@ class Evaluator:
         laid, costs = with_schedule(self.space, self.core(core), schedules[0]), stage.block_costs()
         totals = total_blocks(stage, costs, laid, zeros)
         specs = {spec.virtual_stages: spec for spec in map(pipeline_of, schedules)}
-        starts = {count: stage.find_starts(costs, spec) for count, spec in specs.items()}
+        starts = {count: stage.list_starts(costs, spec) for count, spec in specs.items()}
         found = []
         for each in schedules:
             spec = pipeline_of(each)
             for zero in zeros:
-                least = partition_figures(spec, starts[spec.virtual_stages], totals[zero], *self._update_rates([laid]))
+                least = least_of_partitions(spec, starts[spec.virtual_stages], totals[zero], *self._update_rates([laid]))
                 found.append(Bounded(replace(each, zero=zero), figures_on(laid.hardware, least.seconds, least.memory, laid.mesh.size)))
         return tuple(found)
 

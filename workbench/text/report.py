@@ -65,7 +65,6 @@ def _pipeline(report: Report) -> str:
 def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     memory, flops, time = report.memory, report.flops, report.step_time
     planned = report.staged_pipeline
-    duplication = flops.duplication / (1 if report.is_of_devices or report.plan.pipeline is None else report.plan.pipeline.stages)
     ranges = ranges_of(report)
     if planned:
         fullest = report.fullest
@@ -86,7 +85,7 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     where = f"of stage {planned.busiest}, the most; " if planned else "" if report.stage is None else "on all devices of the stage: "
     local = planned.flops(planned.busiest) if planned else flops.per_device
     yield "arithmetic per device", format_count(local, "FLOP"), f"{where}{format_count(flops.unique, 'FLOP')} in the whole step"
-    yield "duplication", f"{duplication:.2f} ×", _duplication_text(duplication)
+    yield "duplication", f"{report.duplication:.2f} ×", _duplication_text(report.duplication)
     if 0 < flops.model < flops.unique:
         yield "computed again", format_count(flops.unique - flops.model, "FLOP"), "by rematerialisation, of that"
     if flops.six_nd:

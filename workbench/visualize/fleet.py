@@ -34,12 +34,12 @@ def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = (), measu
     parts: tuple[_FleetPart, ...]
     if isinstance(run, FleetMeasurement):
         jobs, parts, bound = run.jobs, (_FleetPart("predicted", run.predicted), _FleetPart("measured", run.schedule)), run.bound
-        title = f"{_count(len(jobs))} on {run.schedule.devices} devices, {run.policy}: "
+        title = f"{_on_devices(len(jobs), run.schedule.devices)}, {run.policy}: "
         title += f"{format_seconds(run.schedule.makespan)} measured, {format_seconds(run.predicted.makespan)} predicted"
     else:
         predicted = _FleetPart("predicted" if measured else "", run)
         parts, bound = (predicted, *([_FleetPart("measured", measured)] if measured else ())), lower_bound(jobs, run.devices)
-        title = f"{_count(len(jobs))} on {run.devices} devices: {format_seconds(run.makespan)}"
+        title = f"{_on_devices(len(jobs), run.devices)}: {format_seconds(run.makespan)}"
     about = f"{title}; lower bound {format_seconds(bound)}"
     return Picture(about, lambda: _drawing(title, parts, jobs, bound), lambda: _text(about, parts, jobs))
 
@@ -114,5 +114,5 @@ def _key(jobs: Sequence[Job], top: float, left: float) -> Iterator[Mark]:
         x += 13 + text_width(job.name) + 12
 
 
-def _count(models: int) -> str:
-    return f"{models} model{'s' * (models != 1)}"
+def _on_devices(models: int, devices: int) -> str:
+    return f"{models} model{'s' * (models != 1)} on {devices} device{'s' * (devices != 1)}"

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workbench.exercises.goals.goal import Goal
-from workbench.exercises.plan_figures import duplication
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 
@@ -22,5 +21,5 @@ class ComputesOnce(Goal):
 
     def miss(self, report: Report, start: Plan) -> str:
         del start
-        found = duplication(report)
+        found = report.duplication
         return "" if found < _ONCE else f"Products are computed {found:.2f} times over all devices: a mesh axis splits nothing there."

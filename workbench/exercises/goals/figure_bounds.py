@@ -138,18 +138,19 @@ class FigureAtLeast(_FigureBound):
 
 def _bound_text(figure: str, how: str, value: float) -> str:
     found = find_figure(figure)
-    return f"{figure} ({found.words}) is {how} {format_quantity(value, found.unit)}."
+    return f"{found.title}: {how} {format_quantity(value, found.unit)}."
 
 
 def _miss(figure: str, report: Report, *, at_most: float | None = None, at_least: float | None = None) -> str:
     """Why a figure is beyond its bound; empty where it is not."""
-    unit = find_figure(figure).unit
+    asked = find_figure(figure)
     try:
         found = read_figure(figure, report)
     except WorkbenchError as error:
         return str(error)
+    text = f"{asked.title}: {format_quantity(found, asked.unit)};"
     if at_most is not None and found > at_most:
-        return f"{figure} is {format_quantity(found, unit)}; {format_quantity(at_most, unit)} is allowed."
+        return f"{text} {format_quantity(at_most, asked.unit)} is allowed."
     if at_least is not None and found < at_least:
-        return f"{figure} is {format_quantity(found, unit)}; {format_quantity(at_least, unit)} is asked for."
+        return f"{text} {format_quantity(at_least, asked.unit)} is asked for."
     return ""

@@ -11,6 +11,8 @@ class Backend(NamedTuple):
     """The behaviour of one back end.
 
     - `folds_reductions`: a sum over several dimensions is one all-reduce over all their axes; XLA:CPU makes one for each dimension.
+    - `folds_gathers`: a value that is gathered along several dimensions is gathered once, over all their axes; XLA's partitioner makes one
+      all-gather for each dimension, the last one first.
     - `adds_before_reducing`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
     - `merges_addend_into_scatter`: what is added to a scatter is what that scatters onto, and reduced before it
       (`algebraic_simplifier.cc`).
@@ -31,6 +33,7 @@ class Backend(NamedTuple):
     """
 
     folds_reductions: bool = False
+    folds_gathers: bool = False
     adds_before_reducing: bool = False
     merges_addend_into_scatter: bool = False
     sums_behind_loops: bool = False
@@ -52,6 +55,7 @@ EAGER = GPU._replace(adds_before_reducing=False, gather_reuse_distance=88)
 rearranges sums."""
 TPU = Backend(
     folds_reductions=True,
+    folds_gathers=True,
     adds_before_reducing=True,
     merges_addend_into_scatter=True,
     sums_behind_loops=True,

@@ -20,6 +20,14 @@ from workbench.search.bounds.stage_bounds import Array, BlockTotals, LeastFigure
 _ROUNDING = 1 - 1e-9
 
 
+def least_of_partitions(
+    spec: PipelineSpec, partitions: Sequence[Sequence[int]], blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[[int], float]
+) -> LeastFigures:
+    """The bounds of a pipeline that is partitioned in one of these ways."""
+    found = [partition_figures(spec, starts, blocks, bandwidth, sum_seconds) for starts in partitions]
+    return LeastFigures(min(each.seconds for each in found), min(each.memory for each in found))
+
+
 def partition_figures(
     spec: PipelineSpec, starts: Sequence[int], blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[[int], float]
 ) -> LeastFigures:

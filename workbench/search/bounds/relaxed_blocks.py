@@ -23,11 +23,11 @@ from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.hardware.hardware import Hardware
+from workbench.pipeline.balanced_starts import Starts, list_balanced_starts
 from workbench.pipeline.block_layouts import laid_blocks
-from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
-from workbench.pipeline.estimate_stage_costs import stage_block_costs, tasks_of
+from workbench.pipeline.estimate_stage_costs import find_sending, stage_block_costs, tasks_of
 from workbench.pipeline.resident_bytes import weigh_params
 from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram, staged_program
@@ -83,9 +83,11 @@ class RelaxedStage:
     def block_costs(self) -> tuple[BlockCost, ...]:
         return stage_block_costs(self.context, self.network)
 
-    def find_starts(self, costs: tuple[BlockCost, ...], spec: PipelineSpec) -> tuple[int, ...]:
-        """The block that each virtual stage but the first begins with, as the planner places boundaries where blocks cost this."""
-        return find_starts(self.network, spec, [each.work for each in costs])
+    def list_starts(self, costs: tuple[BlockCost, ...], spec: PipelineSpec) -> tuple[Starts, ...]:
+        """The partitions of which the planner takes one where blocks cost this: the block that each virtual stage but the first begins
+        with."""
+        staged = StagedProgram(self.context.plan.updated(pipeline=spec), spec, self.network)
+        return list_balanced_starts(self.network, spec, costs, find_sending(staged))
 
     def largest_block_work(self) -> "BlockWork":
         """The work of those blocks that are like the one with most work together: a lower bound for all blocks, at a fraction of their

@@ -22,7 +22,7 @@ def pipeline_figures(report: Report, found: Sequence[Figure]) -> list[Figure]:
 
 
 def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figure]) -> Iterator[Figure]:
-    spec, step = planned.spec, planned.simulated
+    step = planned.simulated
     if report.step_time is not None:
         yield _time(found["predicted"], planned, report.step_time.calibration)
     yield found["memory"]
@@ -49,7 +49,7 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
         title = f"{count:,} a step on one device of stage {most}, what is computed again included"
         yield replace(found["flops"], value=count, title=title, note=f"each step, stage {most}, the most")
     if "duplication" in found:
-        yield replace(found["duplication"], value=found["duplication"].value / spec.stages)
+        yield replace(found["duplication"], value=report.duplication)
 
 
 def _sent_inside(planned: PipelineReport, mesh: Mesh) -> Figure:

@@ -84,8 +84,10 @@ Answer = tuple[str, Iterable[str], Iterable[Block]]
 
 def _stage_of_figure(name: str, report: Report) -> Report:
     """Of a pipelined plan the report of the stage that a key figure is of."""
-    if report.is_of_devices or name == "duplication":
+    if report.is_of_devices:
         return report
+    if name == "duplication":
+        return report.most(lambda each: each.flops.duplication)
     stages, planned = report.stages, report.pipeline
     assert planned is not None, "a pipelined plan has one where its stages have reports"
     return {"flops": stages[planned.busiest], "sent": stages[planned.most_sending(report.mesh)]}.get(name, report.fullest)
