@@ -48,7 +48,7 @@ def test_an_all_gather_over_two_axes():
 
 
 def test_two_dimensions_are_gathered_at_once():
-    """Of the same [B_X, D_Y] Shardy gathers one dimension, then the other: 23 + 93 us. libtpu makes one collective, and so it is planned."""
+    """Of the same [B_X, D_Y] Shardy gathers one dimension, then the other: 23 + 93 us. libtpu makes one collective, which is planned."""
     assert cube_seconds("a=[X, Y]; result=[-, -]") / MICRO == pytest.approx(46, rel=0.02)
 
 

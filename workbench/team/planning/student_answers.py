@@ -17,7 +17,7 @@ from workbench.widgets.deferring import Defer
 from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgress
 from workbench.widgets.exercise.goal_ticks import goal_ticks
 
-PAUSE = 1.0  # seconds between two cards of a plan that is being changed
+PAUSE = 0.5  # seconds between two cards of a plan that is being changed
 
 
 class HasPerson(Protocol):
