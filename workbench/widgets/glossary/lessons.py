@@ -35,6 +35,7 @@ COURSES: dict[str, dict[str, str]] = {
     "Inference": {
         "prefill_and_decode": "Two programs: prefill and decode",
         "kv_cache": "The cache decides the batch",
+        "latency_and_throughput": "Latency or throughput",
     },
 }
 """The folder of each lesson and its title, in the order in which lessons build on each other."""
