@@ -32,6 +32,12 @@ COURSES: dict[str, dict[str, str]] = {
         "many_models": "Many models on few devices",
         "cluster_game": "The cluster game",
     },
+    "Inference": {
+        "prefill_and_decode": "Two programs: prefill and decode",
+        "kv_cache": "The cache decides the batch",
+        "latency_and_throughput": "Latency or throughput",
+        "serving_experts": "Serving a mixture",
+    },
 }
 """The folder of each lesson and its title, in the order in which lessons build on each other."""
 LESSON_OF: dict[str, str] = {
