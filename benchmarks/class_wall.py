@@ -18,7 +18,6 @@ import asyncio
 import json
 import os
 import re
-import statistics
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from team_people import Person, Room, Seen, edit_together, leave_all
+from team_people import Person, Room, Seen, edit_together, leave_all, percentile
 from team_served import PROJECT, ServedTeam, served_team
 
 EXERCISE = Path(__file__).parents[1] / "lessons" / "tensor_parallel" / "exercise.json"
@@ -34,7 +33,7 @@ RESULTS = Path(__file__).parent / "results" / "class_wall.json"
 GOALS = {"wall_p95_ms": 2000.0, "author_p95_ms": 300.0}
 FULL, QUICK = {"students": 40, "seconds": 60, "every": 10}, {"students": 8, "seconds": 20, "every": 10}
 ASKED_EVERY = 1.0  # seconds between two questions of the wall's page
-_SHOWN = re.compile(r"/work/([a-z0-9]+)/thumbnail\.svg\?at=([0-9.]+)")
+_SHOWN = re.compile(r"/submissions/([a-z0-9]+)/thumbnail\.svg\?at=([0-9.]+)")
 
 
 @dataclass(slots=True)
@@ -62,7 +61,7 @@ async def come(team: ServedTeam, students: Sequence[str], assignment: str) -> li
     """Each student begins, and opens the room."""
     rooms = []
     for cookie in students:
-        begun = await asyncio.to_thread(ask, team, cookie, "POST", f"/api/v1/assignments/{assignment}/work", {})
+        begun = await asyncio.to_thread(ask, team, cookie, "POST", f"/api/v1/assignments/{assignment}/submissions", {})
         rooms.append(Room(begun["room"], [await Person.come(begun["page"], cookie=cookie)]))
     return rooms
 
@@ -116,13 +115,6 @@ def figures(seen: Seen, wall: Wall) -> dict[str, Any]:
         "errors": len(seen.errors),
         **({"first_errors": seen.errors[:3]} if seen.errors else {}),
     }
-
-
-def percentile(seconds: Sequence[float], percent: int) -> float:
-    """In milliseconds; 0 of none."""
-    if len(seconds) < 2:
-        return round(1000 * sum(seconds), 1)
-    return round(1000 * statistics.quantiles(seconds, n=100, method="inclusive")[percent - 1], 1)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -26,7 +26,6 @@ import argparse
 import asyncio
 import json
 import os
-import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,6 +41,7 @@ from team_people import (
     edit_together,
     leave_all,
     open_pages,
+    percentile,
     reload_often,
     visit,
 )
@@ -222,13 +222,6 @@ def _held(process: psutil.Process) -> dict[str, float]:
 async def boundary(_team: ServedTeam, options: argparse.Namespace) -> dict[str, Any]:
     """A board here against one in a room's process."""
     return await asyncio.to_thread(team_boundary.measure, options.drops)
-
-
-def percentile(seconds: list[float], percent: int) -> float:
-    """In milliseconds; 0 of none."""
-    if len(seconds) < 2:
-        return round(1000 * sum(seconds), 1)
-    return round(1000 * statistics.quantiles(seconds, n=100, method="inclusive")[percent - 1], 1)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

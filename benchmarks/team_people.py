@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -258,3 +259,10 @@ async def visit(team: ServedTeam, rooms: Sequence[str], visits: int, at_once: in
 
     await asyncio.wait_for(asyncio.gather(*(come_and_go(place) for place in range(visits))), max(PATIENCE, 2.0 * visits))
     return failed
+
+
+def percentile(seconds: Sequence[float], percent: int) -> float:
+    """In milliseconds; 0 of none."""
+    if len(seconds) < 2:
+        return round(1000 * sum(seconds), 1)
+    return round(1000 * statistics.quantiles(seconds, n=100, method="inclusive")[percent - 1], 1)

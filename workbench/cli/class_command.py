@@ -2,10 +2,9 @@
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 
-from workbench.cli.server_command import read_document, team_of
+from workbench.cli.server_command import print_rows, read_document, team_of
 from workbench.errors import WorkbenchError
 
 _LINE = "{:<16}  {:>10}  {:>8}  {}"
@@ -14,16 +13,11 @@ _LINE = "{:<16}  {:>10}  {:>8}  {}"
 def assignments(options: argparse.Namespace) -> None:
     with team_of(options) as team:
         found = team.assignments(options.project)
-    if options.json:
-        print(json.dumps([asdict(each) for each in found], indent=1))
-        return
-    if not found:
-        print("There are none.", file=sys.stderr)
-        return
-    print(_LINE.format("assignment", "my points", "of", "name, and deadline"))
-    for each in found:
-        mine = f"{each.score:g}" if each.room else "-"
-        print(_LINE.format(each.id, mine, f"{each.points:g}", f"{each.name}{', ' if each.deadline_text else ''}{each.deadline_text}"))
+    rows = [
+        (each.id, f"{each.score:g}" if each.room else "-", f"{each.points:g}", ", ".join(filter(None, (each.name, each.deadline_text))))
+        for each in found
+    ]
+    print_rows(found, rows, _LINE, ("assignment", "my points", "of", "name, and deadline"), as_json=options.json)
 
 
 def hand_out(options: argparse.Namespace) -> None:

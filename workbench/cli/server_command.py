@@ -4,7 +4,7 @@ import argparse
 import getpass
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -75,15 +75,20 @@ def submit(options: argparse.Namespace) -> None:
 def jobs(options: argparse.Namespace) -> None:
     with team_of(options) as team:
         found = team.jobs(options.project, **({"state": options.state} if options.state else {}))
-    if options.json:
+    rows = [(each.id, each.state, each.kind, each.engine, each.author, each.digest) for each in found]
+    print_rows(found, rows, _JOB_LINE, ("job", "state", "kind", "engine", "author", "plan"), as_json=options.json)
+
+
+def print_rows(found: Sequence[Any], rows: Sequence[Sequence[str]], line: str, head: Sequence[str], *, as_json: bool) -> None:
+    """What was found, as JSON records or a line each below a head."""
+    if as_json:
         print(json.dumps([asdict(each) for each in found], indent=1))
         return
     if not found:
         print("There are none.", file=sys.stderr)
         return
-    print(_JOB_LINE.format("job", "state", "kind", "engine", "author", "plan"))
-    for each in found:
-        print(_JOB_LINE.format(each.id, each.state, each.kind, each.engine, each.author, each.digest))
+    for each in (head, *rows):
+        print(line.format(*each))
 
 
 def follow(options: argparse.Namespace) -> None:

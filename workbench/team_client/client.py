@@ -168,7 +168,7 @@ class TeamClient:
 
     def begin(self, assignment: str, *partners: str) -> str:
         """Begin an assignment, alone or with colleagues by their names; the address of the room."""
-        address: str = self._api.ask("POST", path_of("assignments", assignment, "work"), {"partners": list(partners)})["page"]
+        address: str = self._api.ask("POST", path_of("assignments", assignment, "submissions"), {"partners": list(partners)})["page"]
         return address
 
     def hand_in(self, assignment: str, question: str, answer: "Plan | str") -> TeamVerdict:

@@ -118,14 +118,14 @@ def test_the_wall_shows_the_work_of_all(week):
     part = week.clients["vic"].get(f"{HERE}/{week.id}/wall/live").json()
     assert "1 of 1 goals met now" in part["html"]
     assert part["over"] is False
-    picture = week.clients["ed"].get(f"{HERE}/{week.id}/work/{week.room}/thumbnail.svg")
+    picture = week.clients["ed"].get(f"{HERE}/{week.id}/submissions/{week.room}/thumbnail.svg")
     assert (picture.headers["Content-Type"], picture.text) == ("image/svg+xml", "<svg></svg>")
     assert picture.headers["Content-Security-Policy"].endswith("sandbox")
-    assert week.clients["ed"].get(f"{HERE}/{week.id}/work/aaaa/thumbnail.svg").status_code == 404
+    assert week.clients["ed"].get(f"{HERE}/{week.id}/submissions/aaaa/thumbnail.svg").status_code == 404
 
 
 def test_a_teacher_grades_and_releases(week):
-    grade = "/p/{project}/assignments/{assignment}/work/{work}/grade"
+    grade = "/p/{project}/assignments/{assignment}/submissions/{work}/grade"
     week.send("ed", grade, {"points": "2.5", "remark": "=Neat, and `short`"}, work=week.room)
     assert "Neat" not in week.text("stu")
     week.send("ed", "/p/{project}/assignments/{assignment}/release", {"released": "true"})

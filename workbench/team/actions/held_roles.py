@@ -56,10 +56,14 @@ def role_in_room(session: DatabaseSession, user: User, room: StoredRoom) -> Proj
     held = role_in_project(session, user, room.project_id)
     good = (Share.room_id == room.id, Share.revoked.is_(None), Share.expires > now(), Guest.user_id == user.id)
     links = session.scalars(select(Share.role).join(Guest, Guest.share_id == Share.id).where(*good))
-    own = select(Participant.user_id).where(Participant.room_id == room.id, Participant.user_id == user.id)
-    participates = held is not None and session.scalar(own)
+    participates = held is not None and takes_part(session, user.id, room.id)
     roles = [*map(parse_role, links), *([held] if held else []), *([ProjectRole.EDITOR] if participates else [])]
     return max(roles, default=None)
+
+
+def takes_part(session: DatabaseSession, user_id: str, room_id: str) -> bool:
+    """Whether somebody works on an assignment in a room."""
+    return session.scalar(select(Participant.user_id).where(Participant.room_id == room_id, Participant.user_id == user_id)) is not None
 
 
 def find(session: DatabaseSession, action: Action, user: User, name: str) -> Found:

@@ -124,12 +124,18 @@ def _open(call: Call) -> dict[str, Any]:
     if (call.session.scalar(select(func.count()).select_from(StoredRoom).where(*is_open)) or 0) >= most:
         raise ConflictError(f"{most:,} rooms of this project are open, as many as may be.", ["close one", "ask an administrator"])
     program = approved_program(call.session, call.project.id, plan.target) if ":" in plan.target else None
+    name = call.body.get("name", entry.name if entry else plan.target)[:NAME].strip() or plan.target[:NAME]
+    return room_records(call, [add_room(call, name, plan.digest, program.id if program else None)])[0]
+
+
+def add_room(call: Call, name: str, first: str, program_id: str | None = None) -> StoredRoom:
+    """A new room of the project, by the person, that begins with the plan of a digest."""
     room = StoredRoom(
         id=new_id(),
         project_id=call.project.id,
-        name=call.body.get("name", entry.name if entry else plan.target)[:NAME].strip() or plan.target[:NAME],
-        program_id=program.id if program else None,
-        first=plan.digest,
+        name=name,
+        program_id=program_id,
+        first=first,
         by=call.person.user_id,
         created=now(),
         touched=now(),
@@ -137,7 +143,7 @@ def _open(call: Call) -> dict[str, Any]:
     )
     call.session.add(room)
     call.session.flush()
-    return room_records(call, [room])[0]
+    return room
 
 
 def _get(call: Call) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from workbench.team.access import MissingError, ProjectRole, parse_role
 from workbench.team.pages.gallery_pages import THUMBNAIL_POLICY
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.plan_charts import ChartPoint, draw_memory_by_time
-from workbench.team.web.page_templates import page_environment
 
 MOST_IN_CHART = 60
 
@@ -123,11 +122,7 @@ class LiveWall(WallPage):
     """The work, as a part of the page."""
 
     async def get(self, project: str, assignment: str) -> None:
-        values = await self.values_of(project, assignment)
-        shared = {"path": self.path_to, "principal": self.principal, "here": f"/p/{project}"}
-        html = page_environment().get_template("wall_live.html").render({**shared, **values})
-        self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.finish(json.dumps({"html": html, "over": False}))
+        self.write_part("wall_live.html", over=False, here=f"/p/{project}", **await self.values_of(project, assignment))
 
 
 def _points(all_work: Sequence[Mapping[str, Any]]) -> list[ChartPoint]:

@@ -1,6 +1,5 @@
 """The jobs of a project: the queue, what runs, what is over; one job with its figures and its log. What moves is asked again as JSON."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +8,6 @@ from workbench.team.access import MissingError
 from workbench.team.pages.job_views import ENDED, MOST_LINES, job_curves, job_facts, job_figures, job_view, log_lines
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.plan_cards import PRICE, PlanCard
-from workbench.team.web.page_templates import page_environment
 
 MOST_JOBS, MOST_ENDED = 100, 40
 _MOST_EVENTS = 10_000
@@ -63,13 +61,6 @@ class JobsHandler(ProjectPageHandler):
                 break
             after = part["after"]
         return found
-
-    def write_part(self, template: str, over: bool, **values: object) -> None:
-        """A part of a page, for the script that shows it anew."""
-        shared = {"path": self.path_to, "principal": self.principal}
-        html = page_environment().get_template(template).render({**shared, **values})
-        self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.finish(json.dumps({"html": html, "over": over}))
 
 
 class JobsPage(JobsHandler):

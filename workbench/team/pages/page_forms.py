@@ -37,7 +37,7 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(f"{_ASSIGNMENT}/withdraw", "assignments.withdraw", f"{_P}/assignments", "It is taken back."),
     PageForm(f"{_ASSIGNMENT}/start", "work.start", "/room/{room}", "Your work begins here."),
     PageForm(f"{_ASSIGNMENT}/compile", "assignments.compile", _ASSIGNMENT, "In the queue to be compiled: {submitted}."),
-    PageForm(f"{_ASSIGNMENT}/work/{{work}}/grade", "work.grade", _ASSIGNMENT, "Saved."),
+    PageForm(f"{_ASSIGNMENT}/submissions/{{work}}/grade", "work.grade", _ASSIGNMENT, "Saved."),
     PageForm(f"{_P}/jobs/new", "jobs.submit", f"{_P}/jobs/{{id}}", "The job is in the queue."),
     PageForm(f"{_P}/jobs/{{job}}/cancel", "jobs.cancel", f"{_P}/jobs/{{job}}", "It is being cancelled."),
     PageForm(

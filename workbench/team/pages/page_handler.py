@@ -1,6 +1,7 @@
 """The handler that the pages begin with: they ask the actions, and show what those answer."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.perform import Context, perform
 from workbench.team.pages.said_messages import LASTS, SAID_COOKIE, SaidMessage, read_said, write_said
 from workbench.team.web.base_handler import TeamHandler
+from workbench.team.web.page_templates import page_environment
 
 
 @cache
@@ -87,6 +89,13 @@ class ProjectPageHandler(PageHandler):
         rank = roles.index(project["role"])
         may = {role: rank >= place for place, role in enumerate(roles)}
         self.show(template, 200, project=project, section=section, may=may, here=f"/p/{slug}", **values)
+
+    def write_part(self, template: str, over: bool, **values: object) -> None:
+        """A part of a page, for the script that shows it anew."""
+        shared = {"path": self.path_to, "principal": self.principal}
+        html = page_environment().get_template(template).render({**shared, **values})
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(json.dumps({"html": html, "over": over}))
 
 
 async def gather(*questions: Any) -> list[Any]:

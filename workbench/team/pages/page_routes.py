@@ -54,7 +54,7 @@ def page_routes() -> list[tuple[Any, ...]]:
         (rf"{_ASSIGNMENT}/scores\.(?P<form>csv|json)", ScoresTable),
         (rf"{_ASSIGNMENT}/wall", WallPage),
         (rf"{_ASSIGNMENT}/wall/live", LiveWall),
-        (rf"{_ASSIGNMENT}/work/(?P<work>[a-z0-9]{{4,64}})/thumbnail\.svg", WorkThumbnail),
+        (rf"{_ASSIGNMENT}/submissions/(?P<work>[a-z0-9]{{4,64}})/thumbnail\.svg", WorkThumbnail),
         (rf"{_P}/jobs", JobsPage),
         (rf"{_P}/jobs/live", LiveJobs),
         (_JOB, JobPage),

@@ -15,7 +15,6 @@ from workbench.team.planning.room_person import RoomPerson
 from workbench.visualize.layout_thumbnail import thumbnail
 from workbench.widgets.deferring import Defer
 from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgress
-from workbench.widgets.exercise.goal_ticks import goal_ticks
 
 PAUSE = 0.5  # seconds between two cards of a plan that is being changed
 
@@ -70,10 +69,9 @@ class WorkCard:
 
 def work_card(progress: ExerciseProgress, plan: Plan, report: Report) -> dict[str, Any]:
     """Figures of the plan, its layout, and for each question about a plan its goals with whether they are met."""
-    planned = report if report.tier == "planned" else plan.report()
     ticks = {}
     for question in progress.exercise.questions:
         if isinstance(question, PlanQuestion):
-            about, goals = goal_ticks(question, planned, report)
+            about, goals = progress.ticks(question, report)
             ticks[question.name] = [] if about else [{"text": each["text"], "met": each["met"]} for each in goals]
-    return {"figures": dict(figures_of(planned)), "layout": str(plan.layout), "mesh": str(plan.mesh), "ticks": ticks}
+    return {"figures": dict(figures_of(progress.planned(report))), "layout": str(plan.layout), "mesh": str(plan.mesh), "ticks": ticks}

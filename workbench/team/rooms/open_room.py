@@ -65,7 +65,8 @@ class OpenRoom:
             if self.is_closed and not self._last_word:
                 return None
             self._number += 1
-            guest = RoomGuest(self._number, principal, role, screen, bool(self.source.exercise) and self._is_participant(principal))
+            participates = bool(self.source.exercise) and is_participant(self._store, principal, self.source.room_id)
+            guest = RoomGuest(self._number, principal, role, screen, participates)
             self._guests[guest.number], self.left_at = guest, None
             if self.is_closed:
                 show_failure(screen, self._last_word)
@@ -254,9 +255,6 @@ class OpenRoom:
                 connection.send(guest.entering())
                 if died:
                     show_notice(guest.screen, "The room was started again", died)
-
-    def _is_participant(self, principal: Principal) -> bool:
-        return is_participant(self._store, principal, self.source.room_id)
 
     def _note_editor(self, guest: RoomGuest) -> None:
         """What somebody did is still under way when they leave, or may edit no more."""

@@ -10,12 +10,11 @@ from sqlalchemy import select
 from workbench.errors import WorkbenchError
 from workbench.team.access import NotSignedInError, Principal, ProjectRole
 from workbench.team.actions.classes.given_answers import tries_of
-from workbench.team.actions.held_roles import role_in_room, verify_active
+from workbench.team.actions.held_roles import role_in_room, takes_part, verify_active
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import (
     Assignment,
     LogEntry,
-    Participant,
     Project,
     RegisteredProgram,
     StoredPlan,
@@ -115,8 +114,7 @@ def principal_of_user(store: Store, user_id: str) -> Principal:
 def is_participant(store: Store, principal: Principal, room_id: str) -> bool:
     """Whether somebody works on an assignment in a room."""
     with store.read() as session:
-        found = select(Participant.user_id).where(Participant.room_id == room_id, Participant.user_id == principal.user_id)
-        return session.scalar(found) is not None
+        return takes_part(session, principal.user_id, room_id)
 
 
 def keep_card(store: Store, room_id: str, card: Mapping[str, Any], thumbnail: str) -> None:

@@ -12,12 +12,10 @@ from workbench.exercises.parse_questions import Question, kind_of
 from workbench.exercises.verdict import refusal
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
-from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.deferring import Defer
 from workbench.widgets.exercise.exercise_progress import Answered, Attempts, ExerciseProgress
-from workbench.widgets.exercise.goal_ticks import goal_ticks
 from workbench.widgets.gestures.exercise_answers import AnswerGesture, QuestionGesture, StartQuestionGesture
 from workbench.widgets.gestures.gesture_handlers import Handlers, on
 
@@ -33,7 +31,6 @@ class ExercisePanel:
         self._session, self._exercise, self._defer, self._handing_in = session, exercise, defer, host.handing_in
         self._progress = host.progress or (ExerciseProgress(exercise) if exercise else None)
         self._name = "" if exercise is None else exercise[host.question].name if host.question else exercise.questions[0].name
-        self._judged: Report | None = None
         self.close = self._progress.listen(show) if self._progress else lambda: None
 
     def handlers(self) -> Handlers:
@@ -46,7 +43,7 @@ class ExercisePanel:
             return None
         question, tried = self._question, self._progress.attempts
         attempts = tried[self._name]
-        about, goals = self._ticks(question) if isinstance(question, PlanQuestion) else ("", [])
+        about, goals = self._progress.ticks(question, self._session.report) if isinstance(question, PlanQuestion) else ("", [])
         return {
             "title": self._exercise.title,
             "questions": [
@@ -116,21 +113,6 @@ class ExercisePanel:
         self._progress.learn(answered, counts)
         if self._handing_in and counts:
             self._handing_in.hand_in(answered)
-
-    def _ticks(self, question: PlanQuestion) -> tuple[str, list[dict[str, Any]]]:
-        """Why the plan on the board is no answer, and each goal with whether it is met: once for each report."""
-        assert self._progress is not None, "there is a question"
-        report, attempts = self._session.report, self._progress.attempts[self._name]
-        if attempts.ticks is None or attempts.ticks[0] is not report:
-            about, goals = goal_ticks(question, self._planned(report), report)
-            attempts.ticks = (report, goals, about)
-        return attempts.ticks[2], attempts.ticks[1]
-
-    def _planned(self, report: Report) -> Report:
-        """The planned report of the plan, made once: its figures settle tier by tier."""
-        if self._judged is None or self._judged.plan is not report.plan:
-            self._judged = report if report.tier == "planned" else report.plan.report()
-        return self._judged
 
     def _verdict_state(self, attempts: Attempts) -> dict[str, Any] | None:
         verdict = attempts.verdict

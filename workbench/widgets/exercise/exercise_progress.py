@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from workbench.exercises import Exercise, Verdict
+from workbench.exercises import Exercise, PlanQuestion, Verdict
 from workbench.reports.report import Report
+from workbench.widgets.exercise.goal_ticks import goal_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class ExerciseProgress:
     def __init__(self, exercise: Exercise) -> None:
         self.exercise, self.checking = exercise, ""
         self.attempts = {each.name: Attempts() for each in exercise.questions}
+        self._judged: Report | None = None
         self._listeners: list[Callable[[], None]] = []
 
     def restore(self, tried: Iterable[tuple[str, int, bool]]) -> None:
@@ -66,6 +68,20 @@ class ExerciseProgress:
         self.checking = ""
         for listener in tuple(self._listeners):
             listener()
+
+    def ticks(self, question: PlanQuestion, report: Report) -> tuple[str, list[dict[str, Any]]]:
+        """Why the plan on the board is no answer, and each goal with whether it is met: once for each report."""
+        attempts = self.attempts[question.name]
+        if attempts.ticks is None or attempts.ticks[0] is not report:
+            about, goals = goal_ticks(question, self.planned(report), report)
+            attempts.ticks = (report, goals, about)
+        return attempts.ticks[2], attempts.ticks[1]
+
+    def planned(self, report: Report) -> Report:
+        """The planned report of the plan, made once: its figures settle tier by tier."""
+        if self._judged is None or self._judged.plan is not report.plan:
+            self._judged = report if report.tier == "planned" else report.plan.report()
+        return self._judged
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call it when an answer was checked; returns what ends that."""

@@ -78,7 +78,7 @@ def _own_room(call: Call, session: DatabaseSession) -> str:
     """The room that the person works in. Raises `ConflictError` for somebody who has not begun."""
     participant = session.get(Participant, (call.found.resource.id, call.person.user_id))
     if participant is None:
-        raise ConflictError("You have not begun this assignment yet.", ["begin: POST /assignments/{assignment}/work"])
+        raise ConflictError("You have not begun this assignment yet.", ["begin: POST /assignments/{assignment}/submissions"])
     return participant.room_id
 
 

@@ -11,9 +11,10 @@ from workbench.team.actions.classes.assignments import STAFF, STUDENT, present
 from workbench.team.actions.classes.class_records import WALL_WORK, WORK, GradedWork, graded_work, own_work, work_records
 from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.people_records import people_by_id, user_of_name
+from workbench.team.actions.rooms import add_room
 from workbench.team.actions.schemas import NAME, NOTE, PERSON, TEXT, list_of, number, or_none, record, text
-from workbench.team.store.store import new_id, now
-from workbench.team.store.tables import Assignment, Member, Participant, StoredRoom, StudentWork, User
+from workbench.team.store.store import now
+from workbench.team.store.tables import Assignment, Member, Participant, StudentWork, User
 
 
 def _start(call: Call) -> dict[str, Any]:
@@ -26,19 +27,8 @@ def _start(call: Call) -> dict[str, Any]:
         text = f"{len(partners) + 1} would work together, and at most {assignment.size} may."
         raise InputError(text, ["name fewer", "ask your teacher"])
     people = [call.session.get_one(User, call.person.user_id), *partners]
-    room = StoredRoom(
-        id=new_id(),
-        project_id=call.project.id,
-        name=f"{assignment.name}: {', '.join(each.display for each in people)}"[:NAME],
-        program_id=None,
-        first=assignment.first,
-        by=call.person.user_id,
-        created=now(),
-        touched=now(),
-        closed=None,
-    )
-    call.session.add(room)
-    call.session.flush()
+    name = f"{assignment.name}: {', '.join(each.display for each in people)}"[:NAME]
+    room = add_room(call, name, assignment.first)
     call.session.add(StudentWork(room_id=room.id, assignment_id=assignment.id, card={}, thumbnail="", shown=None, remark="", points=None))
     call.session.flush()
     for each in people:
@@ -121,7 +111,7 @@ ACTIONS = (
     Action(
         "work.start",
         "POST",
-        "/assignments/{assignment}/work",
+        "/assignments/{assignment}/submissions",
         "Begin an assignment, alone or with others",
         STUDENT,
         "edit",
@@ -133,7 +123,7 @@ ACTIONS = (
     Action(
         "work.wall",
         "GET",
-        "/assignments/{assignment}/work",
+        "/assignments/{assignment}/submissions",
         "See the work of all on an assignment",
         member(ProjectRole.VIEWER, "assignment"),
         "read",
@@ -143,7 +133,7 @@ ACTIONS = (
     Action(
         "work.thumbnail",
         "GET",
-        "/assignments/{assignment}/work/{work}/thumbnail",
+        "/assignments/{assignment}/submissions/{work}/thumbnail",
         "See a picture of somebody's plan now",
         member(ProjectRole.VIEWER, "assignment"),
         "read",
@@ -153,7 +143,7 @@ ACTIONS = (
     Action(
         "work.grade",
         "PATCH",
-        "/assignments/{assignment}/work/{work}",
+        "/assignments/{assignment}/submissions/{work}",
         "Write a remark on somebody's work, or give points",
         STAFF,
         "edit",
