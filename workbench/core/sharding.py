@@ -165,6 +165,18 @@ class Sharding:
         priorities = tuple(0 if i == index and not axes else each for i, each in enumerate(self.priorities))
         return replace(self, dims=dims, open=flags, priorities=priorities)
 
+    def until_round(self, last: int) -> "Sharding":
+        """What of it propagates up to this round: a dimension whose turn is later has no axes yet.
+
+        >>> str(Sharding.parse("[data, model p1, pipe? p2]").until_round(1))
+        '[data, model p1, ?]'
+        """
+        later = [priority > last for priority in self.priorities] or [False] * len(self.dims)
+        dims = tuple((None if self.is_open(i) else ()) if later[i] else dim for i, dim in enumerate(self.dims))
+        flags = tuple(flag and not late for flag, late in zip(self.open, later, strict=False))
+        priorities = tuple(0 if late else each for each, late in zip(self.priorities, later, strict=False))
+        return replace(self, dims=dims, open=flags, priorities=priorities)
+
     def __str__(self) -> str:
         entries = "[" + ", ".join(map(self._entry, range(len(self.dims)))) + "]"
         kinds = (("replicated", self.replicated), ("unreduced", self.unreduced))

@@ -26,19 +26,19 @@ Starts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What blocks send: `values` of the network partitioned at every block, each sharded over `batch_shards` devices of a stage, by a
+    """What blocks send: `values` of the network partitioned at every block, their `sizes` in bytes on one device (`value_bytes`), by a
     `transfer`."""
 
     values: tuple[StageValue, ...]
-    batch_shards: int
+    sizes: tuple[int, ...]
     transfer: Transfer
 
     def seconds_behind(self, blocks: int) -> list[float]:
         """Seconds that a boundary behind each block sends a micro-batch forward: what was made up to there and is read later."""
         crossing = [0] * blocks
-        for value in self.values:
+        for value, size in zip(self.values, self.sizes, strict=True):
             for block in range(value.maker, max(value.readers)):
-                crossing[block] += value.bytes // self.batch_shards
+                crossing[block] += size
         return [self.transfer.seconds(count) for count in crossing]
 
 
@@ -51,13 +51,14 @@ def assign_blocks(bounds: Sequence[int]) -> tuple[int, ...]:
     return tuple(stage for stage, (a, b) in enumerate(pairwise(bounds)) for _ in range(a, b))
 
 
-def list_sends(values: Sequence[StageValue], stage_of: Sequence[int], batch_shards: int) -> list[tuple[tuple[int, int], ...]]:
-    """For each stage: (later stage, bytes of one micro-batch on one device) for each stage that reads what it makes."""
+def list_sends(values: Sequence[StageValue], sizes: Sequence[int], stage_of: Sequence[int]) -> list[tuple[tuple[int, int], ...]]:
+    """For each stage: (later stage, bytes of one micro-batch on one device) for each stage that reads what it makes; `sizes` are those of
+    the values."""
     found: list[dict[int, int]] = [{} for _ in range(max(stage_of) + 1)]
-    for value in values:
+    for value, size in zip(values, sizes, strict=True):
         stage = stage_of[value.maker]
         for reader in {stage_of[each] for each in value.readers} - {stage}:
-            found[stage][reader] = found[stage].get(reader, 0) + value.bytes // batch_shards
+            found[stage][reader] = found[stage].get(reader, 0) + size
     return [tuple(sorted(each.items())) for each in found]
 
 
@@ -93,6 +94,6 @@ def _step_seconds(spec: PipelineSpec, costs: Sequence[BlockCost], sending: Sendi
             sum(each.backward_weight for each in piece),
             sends=sends,
         )
-        for piece, sends in zip(pieces, list_sends(sending.values, assign_blocks(bounds), sending.batch_shards), strict=True)
+        for piece, sends in zip(pieces, list_sends(sending.values, sending.sizes, assign_blocks(bounds)), strict=True)
     ]
     return simulate(spec, stages, sending.transfer).seconds

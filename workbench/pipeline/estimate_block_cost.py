@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
-from workbench.core.micro_batches import batch_dim
 from workbench.core.path_patterns import matches
 from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import Payload, sum_payloads
@@ -26,9 +25,10 @@ from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.axis_placement import PhysicalSpan
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.data_parallel_groups import find_batch_axes, find_data_parallel_groups
+from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.plan.plan import Plan
+from workbench.propagation import partition
 from workbench.reports.collective import payload_by_axis_and_kind
 from workbench.reports.memory import ARGUMENT_ROLES
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
@@ -36,8 +36,8 @@ from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 
 NOMINAL = 1e12  # operations per second where no hardware is chosen
 _NUMBER = re.compile(r"/\d+(?=/|$)")  # of a layer, in a path
-DimRules = tuple[tuple[str, tuple[str, ...]], ...]
-"""Dimensions with the mesh axes that split them."""
+PlacedPaths = tuple[tuple[str, Sharding], ...]
+"""Arguments or results of a task, as `kept/2`, with their shardings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class StageContext:
     - `layout`: the plan's, as far as blocks see it (`layout_of_blocks`);
     - `plan`: one of the plans with this context, without its pipeline; its mesh has the axis of the stages, whose devices run other
       programs. Where its optimiser's state lies does not count;
-    - `entering`: of one block, how values are split that it is given, along dimensions without a rule (`block_layouts`).
+    - `entering`: of one block, the shardings of what its tasks read beside parameters and batch (`block_layouts`).
     """
 
     program: Program
@@ -59,7 +59,7 @@ class StageContext:
     physical_spans: tuple[tuple[PhysicalSpan, ...], ...]
     parts: DataParallelGroups
     plan: Plan = field(compare=False, repr=False)
-    entering: DimRules = ()
+    entering: PlacedPaths = ()
 
     @property
     def adds_separately(self) -> bool:
@@ -234,12 +234,37 @@ def _estimate_alone(program: Program, stage: StageContext) -> Estimate:
     return estimate(_plan_alone(program, stage), own_mesh=stage.mesh)
 
 
+def place_results(program: Program, stage: StageContext) -> PlacedPaths:
+    """How Shardy leaves the results of a task, by path: each dimension with the round (`Sharding.priorities`) after which it was so."""
+    plan = _plan_alone(program, stage)
+    rounds = sorted(
+        {0, *(priority for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for priority in sharding.priorities)}
+    )
+    after = [partition(_until_round(plan, each), plan.hardware).results for each in rounds[:-1]]
+    found = []
+    for number, (tensor, dims) in enumerate(zip(program.results, partition(plan, plan.hardware).results, strict=True)):
+        reached = (next((k for k, each in enumerate(after) if each[number][i] == axes), -1) for i, axes in enumerate(dims))
+        priorities = tuple(rounds[k] if axes else 0 for k, axes in zip(reached, dims, strict=True))
+        found.append((tensor.path, Sharding(dims, priorities=priorities)))
+    return tuple(found)
+
+
+def _until_round(plan: Plan, last: int) -> Plan:
+    """The plan as propagation sees it up to a round: without the axes whose turn is later."""
+
+    def until(statements: Sequence[tuple[str, Sharding]]) -> tuple[tuple[str, Sharding], ...]:
+        return tuple((pattern, sharding.until_round(last)) for pattern, sharding in statements)
+
+    layout = plan.layout
+    return plan.updated(layout=layout.updated(overrides=until(layout.overrides), constraints=until(layout.constraints)))
+
+
 def _plan_alone(program: Program, stage: StageContext) -> Plan:
-    """A plan for a block's program alone over the stage's devices: parameters and batch data sharded as in the whole plan, other inputs by
-    the rules of the layout, or as the block's arguments are."""
-    plan, layout = stage.plan, stage.layout
+    """A plan for a block's program alone over the stage's devices: parameters and batch data sharded as in the whole plan, other inputs as
+    they enter the block."""
+    plan, layout, entering = stage.plan, stage.layout, dict(stage.entering)
     by_path = {tensor.path: (tensor, each) for tensor, each in zip(plan.program.arguments, plan.argument_shardings, strict=True)}
-    overrides, rules = [], dict(stage.entering) | _find_dim_rules(plan)
+    overrides = []
     for tensor in program.arguments:
         if tensor.role in (Role.PARAMETER, Role.GRADIENT):
             path = tensor.path.removeprefix(f"{TOTAL}/")
@@ -249,8 +274,8 @@ def _plan_alone(program: Program, stage: StageContext) -> Plan:
             param_dims = dims if whole.shape == tensor.shape[len(first) :] else ((), *dims[1:])
             overrides.append((f"/{tensor.path}", Sharding((*first, *param_dims))))
         else:
-            at_rest = by_path[tensor.path][1].dims if tensor.path in by_path else [rules.get(dim, ()) for dim in tensor.dims]
-            if (sharding := _divide_value(tensor, at_rest, plan)).axes:
+            at_rest = by_path[tensor.path][1] if tensor.path in by_path else entering.get("/".join(tensor.path.split("/")[:2]))
+            if at_rest and (sharding := _divide_value(tensor, at_rest, plan)).axes:
                 overrides.append((f"/{tensor.path}", sharding))
     alone = Plan(program, plan.mesh, Layout((), tuple(overrides)), hardware=plan.hardware, axis_assignment=plan.axis_assignment)
     return _add_constraints(alone, layout.constraints)
@@ -273,17 +298,11 @@ def _patterns_in_block(pattern: str, paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"/{path}" for path in paths if (unnumbered := _NUMBER.sub("", path)) != path and matches(pattern, unnumbered))
 
 
-def _find_dim_rules(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The mesh axes of each dimension name; the batch dimension is split as the batch's own leaves are, whatever the rule says."""
-    inputs = [plan.program.arguments[i] for i in plan.program.inputs]
-    return {**dict(plan.layout.rules), batch_dim(inputs, plan.program.name): find_batch_axes(plan)}
-
-
-def _divide_value(tensor: Tensor, at_rest: Sequence[tuple[str, ...] | None], plan: Plan) -> Sharding:
+def _divide_value(tensor: Tensor, at_rest: Sharding, plan: Plan) -> Sharding:
     """The sharding of an activation, the first dimension first; an axis is left out where it does not divide what a micro-batch has of a
     dimension, or already splits an earlier one."""
     found: list[tuple[str, ...]] = []
-    for axes, size in zip((each or () for each in at_rest), tensor.shape, strict=True):
+    for axes, size in zip((each or () for each in at_rest.dims), tensor.shape, strict=True):
         is_taken = any(axes_overlap(axis, other) for axis in axes for each in found for other in each)
         found.append(() if is_taken or size % prod(axis_size(axis, plan.mesh) for axis in axes) else axes)
-    return Sharding(tuple(found))
+    return Sharding(tuple(found), priorities=tuple(at_rest.priority(i) if axes else 0 for i, axes in enumerate(found)))

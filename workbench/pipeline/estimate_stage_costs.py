@@ -11,12 +11,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
-from workbench.core.derived_value_cache import cache_with_owner, cache_with_program
+from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.schedules import schedule_named
 from workbench.core.schedules.stage_cost import AtWork, Halves, Payload, StageCost, sum_payloads
 from workbench.cost.communication import collective_seconds
 from workbench.cost.on_chip_memory import placeable_bytes
 from workbench.pipeline.balanced_starts import Sending, assign_blocks, balanced_starts, list_sends
-from workbench.pipeline.block_layouts import laid_blocks
+from workbench.pipeline.block_layouts import laid_network, tasks_of
 from workbench.pipeline.choose_boundaries import find_starts
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import (
@@ -32,10 +33,11 @@ from workbench.pipeline.stage_bytes import keeping_at_work, recomputing_at_work,
 from workbench.pipeline.stage_memory import with_exact_memory
 from workbench.pipeline.stage_transfer import transfer_of
 from workbench.pipeline.staged_program import StagedProgram
+from workbench.pipeline.value_bytes import handed_bytes, value_bytes
 from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
-from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
+from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, StageValue
 
@@ -51,22 +53,20 @@ def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
 def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     """The cost of every block of a network on the devices of one stage."""
     blocks = tasks_of(network)
-    costs = estimate_each(estimate_block, stage, blocks)
+    costs = estimate_each(estimate_block, stage, network)
     return tuple(cost._replace(path=block.stage.virtual_stage.blocks[0]) for cost, block in zip(costs, blocks, strict=True))
 
 
 @cache_with_program(5)
 def blocks_together(stage: StageContext, network: Network) -> tuple[TogetherBytes, ...]:
     """What the two passes of every block have as one program, which stages that recompute need to be known."""
-    return tuple(estimate_each(estimate_together, stage, tasks_of(network)))
+    return tuple(estimate_each(estimate_together, stage, network))
 
 
-def estimate_each(
-    estimated: Callable[[BlockTasks, StageContext], Estimated], stage: StageContext, blocks: Sequence[BlockTasks]
-) -> list[Estimated]:
+def estimate_each(estimated: Callable[[BlockTasks, StageContext], Estimated], stage: StageContext, network: Network) -> list[Estimated]:
     """One estimate for each block, made once of those that are alike and laid out alike."""
     known: dict[int, Estimated] = {}
-    laid = laid_blocks(stage, blocks)
+    laid = laid_network(stage, network)
     with gc_paused():  # tracing leaves many live objects and little garbage
         for each in laid:
             if id(each) not in known:
@@ -95,7 +95,7 @@ def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
 def find_sending(staged: StagedProgram) -> Sending:
     """What the blocks of a plan send, and over which links."""
     values = tasks_of(staged.network)[0].stage.partition.values
-    return Sending(values, count_batch_shards(staged.plan), transfer_of(staged.plan))
+    return Sending(values, value_bytes(make_stage_context(staged), staged.network), transfer_of(staged.plan))
 
 
 def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
@@ -108,11 +108,10 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
     param_slices = tuple(
         frozenset(param_slice for task in tasks[a:b] for param_slice in task.stage.virtual_stage.param_slices) for a, b in pairwise(bounds)
     )
-    ledger = _Ledger(
-        plan, network, costs, tasks, stage_of, param_slices, context.parts, weigh_params(plan, network), count_batch_shards(plan)
-    )
+    sizes = value_bytes(context, network)
+    ledger = _Ledger(staged, context, costs, tasks, stage_of, param_slices, weigh_params(plan, network), sizes)
     together = blocks_together(context, network) if staged.spec.recomputing_stages else ()
-    sends = list_sends(ledger.partition.values, stage_of, ledger.batch_shards)
+    sends = list_sends(ledger.partition.values, sizes, stage_of)
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
         stage_blocks, reduced_grads = costs[a:b], ledger.reduced_grads(a, b)
@@ -141,29 +140,34 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
     return tuple(found)
 
 
-@cache_with_owner
-def tasks_of(network: Network) -> tuple[BlockTasks, ...]:
-    """The tasks of every block alone."""
-    return block_tasks(network)
-
-
 @dataclass(frozen=True)
 class _Ledger:
     """Bytes of the virtual stages, on one device.
 
     - `stage_of` says where each block is, `param_slices` which parameter slices each stage uses, `weights` what each slice takes;
-    - `batch_shards`: over how many devices of a stage a micro-batch is sharded.
+    - `sizes`: bytes of the values between blocks.
     """
 
-    plan: Plan
-    network: Network
+    staged: StagedProgram
+    context: StageContext
     costs: tuple[BlockCost, ...]
     tasks: tuple[BlockTasks, ...]
     stage_of: tuple[int, ...]
     param_slices: tuple[frozenset[int], ...]
-    parts: DataParallelGroups
     weights: tuple[SliceBytes, ...]
-    batch_shards: int
+    sizes: tuple[int, ...]
+
+    @property
+    def plan(self) -> Plan:
+        return self.staged.plan
+
+    @property
+    def network(self) -> Network:
+        return self.staged.network
+
+    @property
+    def parts(self) -> DataParallelGroups:
+        return self.context.parts
 
     @property
     def partition(self) -> StagePartition:
@@ -207,7 +211,7 @@ class _Ledger:
         those is known without `together`, where no stage recomputes."""
         sent = {number for number, value in enumerate(self.partition.values) if self._is_sent(value, stage)}
         arriving, departing = self._value_bytes(sent), cost.input_activations - cost.batch_inputs
-        chip = self.plan.hardware.chip if self.plan.hardware else None
+        chip = self.context.hardware.chip if self.context.hardware else None
         beside = arriving, arriving, departing, placeable_bytes(chip) if chip else 0
         keeping = keeping_at_work(stage_blocks, cost.residuals, *beside)
         return keeping, recomputing_at_work(stage_blocks, together, cost.input_activations, *beside) if together else keeping
@@ -217,27 +221,22 @@ class _Ledger:
 
     def _value_bytes(self, values: Iterable[int]) -> int:
         """Bytes on one device of values of the partition."""
-        return sum_value_bytes((self.partition.values[value].aval for value in values), self.batch_shards, self._tile)
+        return sum(self.sizes[value] for value in values)
 
-    @property
-    def _tile(self) -> tuple[int, ...]:
-        return self.plan.hardware.chip.array_tile if self.plan.hardware else ()
-
-    def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves]:
+    def halves(self, stage: int, a: int, b: int, cost: StageCost) -> tuple[Halves, Halves] | None:
         """Bytes of the two halves of a backward task, from the sum of the blocks: what the halves of each block hand over, and their worst
         moments. Recomputed values turn into waiting ones block after block, the worst moment is at the start; residuals stay until the
-        first half is done."""
+        first half is done. `None` for a schedule whose backward tasks are whole."""
+        if not schedule_named(self.staged.spec.schedule).splits_backward:
+            return None
         if not any(
             self.partition.values[v].flows_back and self.stage_of[self.partition.values[v].maker] != stage for v in self._values_read(stage)
         ):
             first, second = cost.residuals, cost.input_activations  # the whole backward task is its second half
             (_, keeping), (_, recomputing) = cost.at_work_of(recomputed=False), cost.at_work_of(recomputed=True)
             return Halves(first, first, keeping), Halves(second, second, recomputing)
-        between = [task.half_handover for task in self.tasks[a:b]]
-        made, kept_for_weights = (
-            sum(sum_value_bytes(values, self.batch_shards, self._tile) for values in column)
-            for column in ([each.made for each in between], [each.kept for each in between])
-        )
+        between = handed_bytes(self.context, self.network)[a:b]
+        made, kept_for_weights = sum(each.made for each in between), sum(each.kept for each in between)
         waiting = min(kept_for_weights, cost.residuals) + made
         kept, again = (cost.at_work_of(recomputed=each).backward for each in (False, True))
         second = waiting + kept - cost.residuals
@@ -263,7 +262,8 @@ class _Ledger:
         read = dict(each for block in blocks for each in self.costs[block].at_forward.read)
         unread = (self.network.flat.batch[leaf].aval for leaf in leaves if self.network.batch_paths[leaf] not in read)
         known = sum(read.get(self.network.batch_paths[leaf], 0) for leaf in leaves)
-        return known + sum_value_bytes(unread, self.batch_shards, self._tile)
+        tile = self.context.hardware.chip.array_tile if self.context.hardware else ()
+        return known + sum_value_bytes(unread, count_batch_shards(self.plan), tile)
 
     def update(self, stage: int, sent: Payload) -> float:
         """Seconds of the update: the optimiser reads and writes parameters, gradients and state once, which memory bandwidth bounds; before

@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost
-from workbench.pipeline.stage_bytes import sum_value_bytes
-from workbench.plan.plan import Plan
 from workbench.tracing.stage_partition.block_programs import BlockTasks
 
 KeptBytes = tuple[tuple[int, int], ...]
@@ -16,9 +13,10 @@ KeptBytes = tuple[tuple[int, int], ...]
 
 
 class KeptByBlock(NamedTuple):
-    """The blocks of a network with the virtual stages that begin at `starts`; batch data is not counted."""
+    """The blocks of a network with the virtual stages that begin at `starts`, and the `sizes` of the values between them (`value_bytes`);
+    batch data is not counted."""
 
-    plan: Plan
+    sizes: Sequence[int]
     costs: Sequence[BlockCost]
     tasks: Sequence[BlockTasks]
     starts: tuple[int, ...]
@@ -31,7 +29,7 @@ class KeptByBlock(NamedTuple):
         for block in range(a, b):
             found[block] += self.costs[block].kept(self.tasks[block].residuals.inside)
         for value, block in values.items():
-            found[block] += self._value_bytes(value)
+            found[block] += self.sizes[value]
         return tuple(found.items())
 
     def input_activations(self, stage: int) -> KeptBytes:
@@ -42,13 +40,9 @@ class KeptByBlock(NamedTuple):
         found = Counter[int]()
         for value, block in read.items():
             if not a <= partition.values[value].maker < b:
-                found[block] += self._value_bytes(value)
+                found[block] += self.sizes[value]
         return tuple(found.items())
 
     @property
     def _bounds(self) -> list[tuple[int, int]]:
         return list(pairwise((0, *self.starts, len(self.costs))))
-
-    def _value_bytes(self, value: int) -> int:
-        tile = self.plan.hardware.chip.array_tile if self.plan.hardware else ()
-        return sum_value_bytes((self.tasks[0].stage.partition.values[value].aval,), count_batch_shards(self.plan), tile)

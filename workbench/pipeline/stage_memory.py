@@ -13,7 +13,7 @@ from workbench.core.program import Program
 from workbench.core.schedules import schedule_named
 from workbench.core.schedules.stage_cost import AtWork, Halves, StageCost
 from workbench.pipeline.block_layouts import LaidBlock, laid_blocks
-from workbench.pipeline.estimate_block_cost import StageContext, TaskBytes, make_stage_context, task_bytes
+from workbench.pipeline.estimate_block_cost import StageContext, TaskBytes, make_stage_context, place_results, task_bytes
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.network_blocks import Network
@@ -86,10 +86,10 @@ def _backward_bytes(virtual_stage: BlockTasks, stage: StageContext, *, recompute
 @cache_with_owner
 def _halves(virtual_stage: BlockTasks, stage: StageContext, *, recompute: bool) -> tuple[Halves, int]:
     """Bytes of the halves of a backward task, and what stays from the forward pass to the first of them."""
-    first, second = (
-        _half_bytes(each, stage)
-        for each in virtual_stage.half_programs(stage.parts, recompute=recompute, add_separately=stage.adds_separately)
-    )
+    programs = virtual_stage.half_programs(stage.parts, recompute=recompute, add_separately=stage.adds_separately)
+    made = place_results(programs[0], stage) if programs[0] else ()
+    handing = replace(stage, entering=(*stage.entering, *made))
+    first, second = _half_bytes(programs[0], stage), _half_bytes(programs[1], handing)
     read = dict(first.read)
     only_second = {path: size for path, size in second.read if path not in read and not path.startswith("pending/")}
     later = sum(only_second.values())  # held while the first half runs

@@ -8,10 +8,12 @@ from itertools import accumulate
 
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
-from workbench.pipeline.estimate_stage_costs import block_costs, tasks_of
+from workbench.pipeline.block_layouts import tasks_of
+from workbench.pipeline.estimate_stage_costs import block_costs
 from workbench.pipeline.kept_bytes import KeptByBlock
 from workbench.pipeline.resident_bytes import leaves_of_arguments, weigh_params
 from workbench.pipeline.stage_reports.stage_work import StageWork
+from workbench.pipeline.value_bytes import value_bytes
 from workbench.reports.memory import Alive
 from workbench.reports.placement import Placement
 
@@ -69,7 +71,7 @@ class ResidentSlices:
         """What one micro-batch keeps on a virtual stage, by block, in bytes."""
         staged = self.work.staged
         starts = tuple(accumulate(len(each.blocks) for each in self.work.planned.virtual_stages[:-1]))
-        kept = KeptByBlock(staged.plan, block_costs(staged), tasks_of(staged.network), starts)
+        kept = KeptByBlock(value_bytes(self.work.context, staged.network), block_costs(staged), tasks_of(staged.network), starts)
         why = "its input, to compute it again" if recomputed else "kept for its backward pass"
         for block, size in kept.input_activations(stage) if recomputed else kept.residuals(stage):
             yield f"{staged.network.paths[block]} ({why})", size

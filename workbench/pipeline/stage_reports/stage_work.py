@@ -7,7 +7,7 @@ from typing import NamedTuple
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.cost.estimate import Estimate
 from workbench.pipeline.estimate_block_cost import StageContext, estimate_tasks, make_stage_context
-from workbench.pipeline.estimate_stage_costs import estimate_each, tasks_of
+from workbench.pipeline.estimate_stage_costs import estimate_each
 from workbench.pipeline.staged_program import StagedProgram
 from workbench.reports.pipeline import PipelineReport
 from workbench.tracing.stage_partition.block_programs import BlockTasks
@@ -78,7 +78,7 @@ class _BlockEstimates(NamedTuple):
 @cache_with_program(12_000)
 def _block_estimates(context: StageContext, network: Network) -> dict[str, _BlockEstimates]:
     """By the path of each block."""
-    return dict(zip(network.paths, estimate_each(_named_tasks, context, tasks_of(network)), strict=True))
+    return dict(zip(network.paths, estimate_each(_named_tasks, context, network), strict=True))
 
 
 def _named_tasks(block: BlockTasks, stage: StageContext) -> _BlockEstimates:

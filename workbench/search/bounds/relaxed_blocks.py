@@ -24,13 +24,12 @@ from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.balanced_starts import Starts, list_balanced_starts
-from workbench.pipeline.block_layouts import laid_blocks
-from workbench.pipeline.data_parallel_groups import count_batch_shards
+from workbench.pipeline.block_layouts import laid_network, tasks_of
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
-from workbench.pipeline.estimate_stage_costs import find_sending, stage_block_costs, tasks_of
+from workbench.pipeline.estimate_stage_costs import find_sending, stage_block_costs
 from workbench.pipeline.resident_bytes import weigh_params
-from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram, staged_program
+from workbench.pipeline.value_bytes import value_bytes
 from workbench.plan.plan import Plan
 from workbench.search.bounds.stage_bounds import BlockTotals
 from workbench.search.candidates import NO_ZERO, SHARING
@@ -92,7 +91,7 @@ class RelaxedStage:
     def largest_block_work(self) -> "BlockWork":
         """The work of those blocks that are like the one with most work together: a lower bound for all blocks, at a fraction of their
         cost; none where few replicas exchange something, which many may do otherwise."""
-        laid = laid_blocks(self.context, tasks_of(self.network))
+        laid = laid_network(self.context, self.network)
         alike = Counter(map(id, laid))
         most = max(laid, key=lambda each: alike[id(each)] * each.block.stage.virtual_stage.flops)
         block, count = most.block, alike[id(most)]
@@ -169,11 +168,9 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
     """The bounds' view of blocks that cost this, for each stage of ZeRO: what it shares among replicas is an even part for each; `plan` has
     no ZeRO, nor have the `costs` unless they are exact."""
     tasks = tasks_of(relaxed.network)
-    values = tasks[0].stage.partition.values
     kept = [block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)]
-    shards = count_batch_shards(relaxed.context.plan)
-    tile = plan.hardware.chip.array_tile if plan.hardware else ()
-    received = [sum_value_bytes((values[v].aval for v in task.stage.virtual_stage.input_activations), shards, tile) for task in tasks]
+    sizes = value_bytes(relaxed.context, relaxed.network)
+    received = [sum(sizes[v] for v in task.stage.virtual_stage.input_activations) for task in tasks]
     columns = [[getattr(each, name) for each in costs] for name in ("forward", "backward_input", "backward_weight")]
     replicas = count_replicas(plan)
     param, sums, state, partial = _weigh_blocks(plan, relaxed)

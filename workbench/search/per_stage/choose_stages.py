@@ -11,8 +11,9 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.errors import EngineError, SearchError, WorkbenchError
+from workbench.pipeline.block_layouts import tasks_of
 from workbench.pipeline.estimate_block_cost import BlockCost
-from workbench.pipeline.estimate_stage_costs import block_costs, plan_starts, tasks_of
+from workbench.pipeline.estimate_stage_costs import block_costs, plan_starts
 from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.plan import Plan
 from workbench.search.figures import Figures, evaluate_plan

@@ -13,7 +13,7 @@ from workbench.core.program import Program
 from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.pipeline.estimate_stage_costs import tasks_of
+from workbench.pipeline.block_layouts import tasks_of
 from workbench.plan.edits import Override
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe import apply_edits

@@ -16,12 +16,14 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
 from workbench.core.schedules.tasks import Kind
 from workbench.cost.on_chip_memory import placeable_bytes
+from workbench.pipeline.block_layouts import tasks_of
 from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import BlockCost, make_stage_context
-from workbench.pipeline.estimate_stage_costs import block_costs, blocks_together, tasks_of
+from workbench.pipeline.estimate_stage_costs import block_costs, blocks_together
 from workbench.pipeline.resident_bytes import weigh_params
 from workbench.pipeline.stage_bytes import sum_value_bytes
 from workbench.pipeline.staged_program import StagedProgram
+from workbench.pipeline.value_bytes import HandedBytes, handed_bytes, value_bytes
 from workbench.search.per_stage.at_work_tables import AtWorkTables, Table
 from workbench.tracing.stage_partition.partition_network import StageValue
 
@@ -117,7 +119,7 @@ def make_stage_tables(staged: StagedProgram) -> StageTables:
     chip = staged.plan.hardware.chip if staged.plan.hardware else None
     tile, values = chip.array_tile if chip else (), tasks[0].stage.partition.values
     batch = _sum_used(count, ((users, size, 0) for size, users in _batch_uses(staged, costs, shards, tile)))
-    sizes = [sum_value_bytes([each.aval], shards, tile) for each in values]
+    sizes = value_bytes(context, staged.network)
     kept = _find_users(task.residuals.values for task in tasks)
     read = _find_users(each.input_activations for each in functions)
     inside = _sum_blocks([block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)])
@@ -130,6 +132,8 @@ def make_stage_tables(staged: StagedProgram) -> StageTables:
     tables = AtWorkTables(costs, _sum_sent(count, values, sizes), entries, placeable_bytes(chip) if chip else 0)
     keeping = tables.keeping(residuals)
     together = blocks_together(context, staged.network) if staged.spec.recomputing_stages else ()
+    splits = schedule_named(staged.spec.schedule).splits_backward
+    handed = handed_bytes(context, staged.network) if splits else [HandedBytes(0, 0)] * count
     return StageTables(
         _sum_blocks([each.forward for each in costs], np.inf),
         _sum_blocks([each.backward_input + each.backward_weight for each in costs]),
@@ -140,7 +144,8 @@ def make_stage_tables(staged: StagedProgram) -> StageTables:
         keeping,
         tables.recomputing(together, batch + entries) if together else keeping,
         _sum_used(count, ((users, weights[i].sums, 0) for i, users in owners if i not in at_once)),
-        *(_sum_blocks([sum_value_bytes(getattr(each.half_handover, name), shards, tile) for each in tasks]) for name in ("made", "kept")),
+        _sum_blocks([each.made for each in handed]),
+        _sum_blocks([each.kept for each in handed]),
     )
 
 

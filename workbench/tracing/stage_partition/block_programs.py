@@ -108,9 +108,10 @@ class BlockTasks:
         if self.like:
             return self.like.half_handover
         weights = self._halves[1]
-        read = [(group, spec) for (group, _), spec in zip(weights.reads, weights.specs, strict=True)]
+        read = [(group, self._path_of(group, place), spec) for (group, place), spec in zip(weights.reads, weights.specs, strict=True)]
         made, kept = (
-            tuple(spec for group, spec in read if group in groups) for groups in (("pending", "arriving"), ("kept", "input_activations"))
+            tuple((path, spec) for group, path, spec in read if group in groups)
+            for groups in (("pending", "arriving"), ("kept", "input_activations"))
         )
         return HalfHandover(made, kept)
 
@@ -252,10 +253,10 @@ class BlockResiduals:
 
 @dataclass(frozen=True, slots=True)
 class HalfHandover:
-    """Values that the weights' gradient reads: `made` for it or arrived, and `kept` by the forward pass."""
+    """Values that the weights' gradient reads, with their paths: `made` for it or arrived, and `kept` by the forward pass."""
 
-    made: tuple[jax.ShapeDtypeStruct, ...]
-    kept: tuple[jax.ShapeDtypeStruct, ...]
+    made: tuple[tuple[str, jax.ShapeDtypeStruct], ...]
+    kept: tuple[tuple[str, jax.ShapeDtypeStruct], ...]
 
 
 def _is_as_large(pair: tuple[tuple[str, int], int]) -> bool:

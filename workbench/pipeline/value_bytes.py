@@ -1,0 +1,54 @@
+"""Bytes, on one device, of what blocks hand on: to each other, and from one half of a backward task to the other."""
+
+from typing import Any, NamedTuple
+
+from workbench.core.derived_value_cache import cache_with_program
+from workbench.core.sharding import Sharding
+from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.pipeline.block_layouts import LaidBlock, laid_network, tasks_of
+from workbench.pipeline.estimate_block_cost import StageContext, place_results
+from workbench.propagation import local_shape
+from workbench.tracing.jaxpr.equation_costs import size_of
+from workbench.tracing.stage_partition.network_blocks import Network
+
+
+class HandedBytes(NamedTuple):
+    """Bytes of what the gradients of a block's weights read: `made` by the first half of its backward task or arrived, and `kept` by its
+    forward pass."""
+
+    made: int
+    kept: int
+
+
+@cache_with_program(5)
+def value_bytes(stage: StageContext, network: Network) -> tuple[int, ...]:
+    """Bytes of each value between blocks, as its maker leaves it, in the order of `StagePartition.values` with a boundary at every block."""
+    values = tasks_of(network)[0].stage.partition.values
+    placed: dict[int, Sharding] = {}
+    for block, laid in zip(tasks_of(network), laid_network(stage, network), strict=True):
+        placed |= zip(block.stage.virtual_stage.output_activations, laid.outputs, strict=True)
+    return tuple(_placed_bytes(value.aval, placed[number], stage) for number, value in enumerate(values))
+
+
+@cache_with_program(5)
+def handed_bytes(stage: StageContext, network: Network) -> tuple[HandedBytes, ...]:
+    """Of each block. Traces the halves of backward tasks: for schedules that split them."""
+    laid = laid_network(stage, network)
+    known = {id(each): _handed_by(each) for each in laid}
+    return tuple(known[id(each)] for each in laid)
+
+
+def _handed_by(laid: LaidBlock) -> HandedBytes:
+    block, stage = laid.block, laid.stage
+    first, _ = block.half_programs(stage.parts, recompute=False, add_separately=stage.adds_separately)
+    placed = dict(stage.entering) | dict(place_results(first, stage) if first else ())
+    handover = block.half_handover
+    return HandedBytes(*(sum(_placed_bytes(spec, placed[path], stage) for path, spec in each) for each in (handover.made, handover.kept)))
+
+
+def _placed_bytes(aval: Any, sharding: Sharding, stage: StageContext) -> int:
+    """Bytes of a value of this shape and type, padded to the chip's tiles."""
+    if not hasattr(aval.dtype, "itemsize"):
+        return size_of(aval)
+    tile = stage.hardware.chip.array_tile if stage.hardware else ()
+    return tiled_bytes(local_shape(aval.shape, sharding.dims, stage.plan.mesh), str(aval.dtype), tile)
