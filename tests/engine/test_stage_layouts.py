@@ -4,11 +4,16 @@ from functools import partial
 
 import pytest
 
+from workbench.core.schedules.tasks import Kind
 from workbench.engine.mpmd.against_sequential import largest_error
 from workbench.engine.mpmd.mpmd_step import compile_mpmd
 from workbench.errors import PipelineError
 from workbench.models import build
+from workbench.pipeline.estimate_block_cost import make_stage_context
+from workbench.pipeline.estimate_stage_costs import plan_starts
 from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
+from workbench.pipeline.stage_memory import lay_out_stages
+from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.search.layout_choices import PER_STAGE, list_layout_choices
 from workbench.search.per_stage.choose_stages import choose_stages
@@ -58,3 +63,25 @@ def test_stages_that_are_one_program_are_not_laid_out_apart():
     assert raised.value.ways_out == ("take engine:mpmd, whose stages may differ", "lay them out alike")
     alike = plan.updated(layout="batch:data; layers/*/mlp/w1=[-, model]")
     assert as_spmd_program(alike).pipeline is None
+
+
+@pytest.mark.parametrize("scan", [True, False], ids=["scanned", "unrolled"])
+def test_constraints_are_compiled_as_planned_in_their_rounds(scan):
+    """Sequence parallelism is a constraint, of a later round, on values of a loop over layers: every layer of every stage has it."""
+    program = build("decoder", preset="tiny", scan=scan)
+    plan = Plan(program, "stage:2 model:2").recipe("megatron", "model").recipe("sequence_parallel", "model")
+    step = compile_mpmd(plan.updated(pipeline="stages:2 micro_batches:2 remat:never"))
+    staged = staged_program(step.plan)
+    for programs, laid in zip(
+        step.stages.programs, lay_out_stages(make_stage_context(staged), staged.network, plan_starts(staged)), strict=True
+    ):
+        planned = {path: sharding.dims for path, sharding in laid.stage.entering}
+        kept = {
+            f"{group}/{place}": each.spec for (group, place), each in programs.shardings.items() if group in ("input_activations", "kept")
+        }
+        assert {path: (*spec, *(None,) * (len(planned[path]) - len(spec))) for path, spec in kept.items()} == {
+            path: tuple(each[0] if each else None for each in planned[path]) for path in kept
+        }
+        assert any("model" in spec for spec in kept.values())
+    assert all("all-gather" in each.compiled.as_text() for (kind, _, _), each in step.stages.tasks.items() if kind is Kind.FORWARD)
+    assert largest_error(step) < TOLERANCE

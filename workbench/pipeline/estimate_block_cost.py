@@ -231,12 +231,12 @@ def _estimate_seconds(block: BlockTasks, stage: StageContext, forward: Estimate,
 
 
 def _estimate_alone(program: Program, stage: StageContext) -> Estimate:
-    return estimate(_plan_alone(program, stage), own_mesh=stage.mesh)
+    return estimate(plan_task(program, stage), own_mesh=stage.mesh)
 
 
 def place_results(program: Program, stage: StageContext) -> PlacedPaths:
     """How Shardy leaves the results of a task, by path: each dimension with the round (`Sharding.priorities`) after which it was so."""
-    plan = _plan_alone(program, stage)
+    plan = plan_task(program, stage)
     rounds = sorted(
         {0, *(priority for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for priority in sharding.priorities)}
     )
@@ -259,7 +259,7 @@ def _until_round(plan: Plan, last: int) -> Plan:
     return plan.updated(layout=layout.updated(overrides=until(layout.overrides), constraints=until(layout.constraints)))
 
 
-def _plan_alone(program: Program, stage: StageContext) -> Plan:
+def plan_task(program: Program, stage: StageContext) -> Plan:
     """A plan for a block's program alone over the stage's devices: parameters and batch data sharded as in the whole plan, other inputs as
     they enter the block."""
     plan, layout, entering = stage.plan, stage.layout, dict(stage.entering)
@@ -271,8 +271,9 @@ def _plan_alone(program: Program, stage: StageContext) -> Plan:
             whole, sharding = by_path.get(path) or by_path[path.rpartition("/")[0]]
             first = (stage.parts.axes,) if len(tensor.shape) > len(whole.shape) else ()
             dims = [dim or () for dim in sharding.dims]
-            param_dims = dims if whole.shape == tensor.shape[len(first) :] else ((), *dims[1:])
-            overrides.append((f"/{tensor.path}", Sharding((*first, *param_dims))))
+            param_dims = dims if whole.shape == tensor.shape[len(first) :] else [(), *dims[1:]]
+            rounds = [sharding.priority(i) if axes else 0 for i, axes in enumerate(param_dims)]
+            overrides.append((f"/{tensor.path}", Sharding((*first, *param_dims), priorities=(*(0 for _ in first), *rounds))))
         else:
             at_rest = by_path[tensor.path][1] if tensor.path in by_path else entering.get("/".join(tensor.path.split("/")[:2]))
             if at_rest and (sharding := _divide_value(tensor, at_rest, plan)).axes:

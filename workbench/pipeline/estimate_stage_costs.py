@@ -95,7 +95,8 @@ def plan_starts(staged: StagedProgram) -> tuple[int, ...]:
 def find_sending(staged: StagedProgram) -> Sending:
     """What the blocks of a plan send, and over which links."""
     values = tasks_of(staged.network)[0].stage.partition.values
-    return Sending(values, value_bytes(make_stage_context(staged), staged.network), transfer_of(staged.plan))
+    sizes = value_bytes(make_stage_context(staged), staged.network)
+    return Sending(values, tuple(each.sent for each in sizes), transfer_of(staged.plan))
 
 
 def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[StageCost, ...]:
@@ -109,9 +110,9 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
         frozenset(param_slice for task in tasks[a:b] for param_slice in task.stage.virtual_stage.param_slices) for a, b in pairwise(bounds)
     )
     sizes = value_bytes(context, network)
-    ledger = _Ledger(staged, context, costs, tasks, stage_of, param_slices, weigh_params(plan, network), sizes)
+    ledger = _Ledger(staged, context, costs, tasks, stage_of, param_slices, weigh_params(plan, network), tuple(each.held for each in sizes))
     together = blocks_together(context, network) if staged.spec.recomputing_stages else ()
-    sends = list_sends(ledger.partition.values, sizes, stage_of)
+    sends = list_sends(ledger.partition.values, [each.sent for each in sizes], stage_of)
     found = []
     for stage, (a, b) in enumerate(pairwise(bounds)):
         stage_blocks, reduced_grads = costs[a:b], ledger.reduced_grads(a, b)

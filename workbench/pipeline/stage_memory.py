@@ -24,7 +24,7 @@ from workbench.tracing.stage_partition.stage_tasks import StageTasks
 def with_exact_memory(staged: StagedProgram, starts: tuple[int, ...], costs: Sequence[StageCost]) -> tuple[StageCost, ...]:
     """The costs of these virtual stages with their bytes replaced by those of whole virtual stages."""
     spec, stage = staged.spec, make_stage_context(staged)
-    virtual_stages = _virtual_stages(stage, staged.network, starts)
+    virtual_stages = lay_out_stages(stage, staged.network, starts)
     return tuple(
         _replace_memory(cost, virtual_stage.block, virtual_stage.stage, spec, _list_modes(spec, number))
         for number, (cost, virtual_stage) in enumerate(zip(costs, virtual_stages, strict=True))
@@ -38,7 +38,7 @@ def _list_modes(spec: PipelineSpec, virtual_stage: int) -> set[bool]:
 
 
 @cache_with_program(1500)
-def _virtual_stages(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[LaidBlock, ...]:
+def lay_out_stages(stage: StageContext, network: Network, starts: tuple[int, ...]) -> tuple[LaidBlock, ...]:
     """Each virtual stage as a program of its own; of those that are alike and laid out alike the first stands for all."""
     partition = partition_network(network, starts)
     first: dict[tuple[object, ...], BlockTasks] = {}

@@ -7,7 +7,6 @@ from workbench.core.sharding import Sharding
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.pipeline.block_layouts import LaidBlock, laid_network, tasks_of
 from workbench.pipeline.estimate_block_cost import StageContext, place_results
-from workbench.propagation import local_shape
 from workbench.tracing.jaxpr.equation_costs import size_of
 from workbench.tracing.stage_partition.network_blocks import Network
 
@@ -20,14 +19,24 @@ class HandedBytes(NamedTuple):
     kept: int
 
 
+class ValueBytes(NamedTuple):
+    """Bytes of a value between blocks as its maker leaves it: `held`, padded to the chip's tiles, and `sent` to another stage."""
+
+    held: int
+    sent: int
+
+
 @cache_with_program(5)
-def value_bytes(stage: StageContext, network: Network) -> tuple[int, ...]:
-    """Bytes of each value between blocks, as its maker leaves it, in the order of `StagePartition.values` with a boundary at every block."""
+def value_bytes(stage: StageContext, network: Network) -> tuple[ValueBytes, ...]:
+    """Of each value in the order of `StagePartition.values` with a boundary at every block."""
     values = tasks_of(network)[0].stage.partition.values
     placed: dict[int, Sharding] = {}
     for block, laid in zip(tasks_of(network), laid_network(stage, network), strict=True):
         placed |= zip(block.stage.virtual_stage.output_activations, laid.outputs, strict=True)
-    return tuple(_placed_bytes(value.aval, placed[number], stage) for number, value in enumerate(values))
+    tiles = _tile_of(stage), ()
+    return tuple(
+        ValueBytes(*(_placed_bytes(value.aval, placed[number], stage, tile) for tile in tiles)) for number, value in enumerate(values)
+    )
 
 
 @cache_with_program(5)
@@ -43,12 +52,18 @@ def _handed_by(laid: LaidBlock) -> HandedBytes:
     first, _ = block.half_programs(stage.parts, recompute=False, add_separately=stage.adds_separately)
     placed = dict(stage.entering) | dict(place_results(first, stage) if first else ())
     handover = block.half_handover
-    return HandedBytes(*(sum(_placed_bytes(spec, placed[path], stage) for path, spec in each) for each in (handover.made, handover.kept)))
+    tile = _tile_of(stage)
+    return HandedBytes(
+        *(sum(_placed_bytes(spec, placed[path], stage, tile) for path, spec in each) for each in (handover.made, handover.kept))
+    )
 
 
-def _placed_bytes(aval: Any, sharding: Sharding, stage: StageContext) -> int:
-    """Bytes of a value of this shape and type, padded to the chip's tiles."""
+def _tile_of(stage: StageContext) -> tuple[int, ...]:
+    return stage.hardware.chip.array_tile if stage.hardware else ()
+
+
+def _placed_bytes(aval: Any, sharding: Sharding, stage: StageContext, tile: tuple[int, ...]) -> int:
+    """Bytes of a value of this shape and type, padded to tiles."""
     if not hasattr(aval.dtype, "itemsize"):
         return size_of(aval)
-    tile = stage.hardware.chip.array_tile if stage.hardware else ()
-    return tiled_bytes(local_shape(aval.shape, sharding.dims, stage.plan.mesh), str(aval.dtype), tile)
+    return tiled_bytes(sharding.local_shape(aval.shape, stage.plan.mesh), str(aval.dtype), tile)

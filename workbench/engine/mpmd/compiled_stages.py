@@ -19,7 +19,9 @@ from workbench.engine.mpmd.stage_programs import CompiledTask, Compiler, StageDe
 from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.engine.spmd.jax_shardings import put_sharded
 from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
+from workbench.pipeline.estimate_block_cost import make_stage_context
 from workbench.pipeline.estimate_stage_costs import plan_starts
+from workbench.pipeline.stage_memory import lay_out_stages
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.accumulate_gradients import partial_sums_spec
@@ -130,13 +132,16 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     staged = staged_program(plan)
     spec = staged.spec
     sums = common_sums(plan.program)
-    partition = partition_network(staged.network, plan_starts(staged))
+    starts = plan_starts(staged)
+    partition = partition_network(staged.network, starts)
+    laid = lay_out_stages(make_stage_context(staged), staged.network, starts) if plan.layout.constraints else ()
     stages = Stages(plan, partition, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
     mesh, parts = sample.mesh if sample else device_mesh(plan), find_data_parallel_groups(staged)
     for number in range(stages.count):
         tell(f"compiling stage {number + 1} of {stages.count}, forward", number / (2 * stages.count))
         devices = StageDevices(mesh, plan, sample.compiler) if sample else stage_devices(plan, mesh, spec.axis, spec.device_of(number))
         programs = _make_programs(stages, devices, parts, number)
+        programs.laid = laid[number] if laid else None
         stages.programs.append(programs)
         _compile_forward(stages, number)
     for number in range(stages.count):

@@ -10,9 +10,10 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from workbench.core.sharding import Sharding
+from workbench.engine.mpmd.task_constraints import write_constraints
 from workbench.engine.spmd.jax_shardings import named_sharding
+from workbench.pipeline.block_layouts import LaidBlock
 from workbench.plan.plan import Plan
-from workbench.tracing.constrain import constrain
 from workbench.tracing.grad_accumulation.accumulate_gradients import accumulate_grads
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
@@ -73,7 +74,8 @@ def stage_devices(plan: Plan, mesh: jax.sharding.Mesh, axis: str, number: int) -
 class StagePrograms:
     """Compiles a stage's tasks, each when it is first requested; knows the sharding of each of their arrays.
 
-    `input_activations` is given by the stages before: shardings of `StageFunction.input_activations`.
+    `input_activations` is given by the stages before: shardings of `StageFunction.input_activations`; `laid` is how the planner lays out
+    the stage, where the layout has constraints (`write_constraints`).
     """
 
     stage: StageTasks
@@ -82,6 +84,7 @@ class StagePrograms:
     param_slices: tuple[NamedSharding, ...]
     batch: tuple[NamedSharding, ...]
     parts: DataParallelGroups
+    laid: LaidBlock | None = None
     shardings: dict[tuple[str, int], NamedSharding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,7 +97,7 @@ class StagePrograms:
 
     def compile(self, task: TracedStageTask, name: str) -> CompiledTask:
         """Compile one task; gradients that arrive for one value from several stages are added up first."""
-        whole = accumulate_grads(self.stage, task, self.parts, lay_out=self._constrain_call)
+        whole = accumulate_grads(self.stage, task, self.parts)
         total_shardings = tuple(
             partial_sum_sharding(self.param_slices[place], self.parts) if place in whole.split else self.param_slices[place]
             for place in whole.totals
@@ -106,15 +109,15 @@ class StagePrograms:
             donate_argnums=tuple(range(len(total_shardings))),
             keep_unused=True,
         )
-        compiled = self.devices.compiler(jitted.lower(*whole.sums, *whole.specs))
+        lowered = jitted.lower(*whole.sums, *whole.specs)
+        if self.laid:
+            write_constraints(lowered, self.laid, self.stage, task, self.shardings, self.devices.mesh)
+        compiled = self.devices.compiler(lowered)
         for each, sharding in zip(whole.gives, compiled.output_shardings[1 + len(total_shardings) :], strict=True):
             self.shardings.setdefault(each, self.devices.like(sharding))
             if each[0] == "output_activations" and each[1] in self.stage.arriving:
                 self.shardings.setdefault(("arriving", self.stage.arriving.index(each[1])), self.shardings[each])
         return CompiledTask(task, whole.totals, whole.split, compiled)
-
-    def _constrain_call(self, call: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-        return constrain(call, self.devices.plan.layout.constraints, self.devices.mesh)
 
 
 def partial_sum_sharding(place: NamedSharding, parts: DataParallelGroups) -> NamedSharding:

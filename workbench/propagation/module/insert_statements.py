@@ -76,10 +76,12 @@ def _sharding_attributes(
     known: dict[tuple[Sharding, int], ir.Attribute],
     old: Sequence[ir.Attribute],
 ) -> ir.ArrayAttr:
-    """One dictionary for each argument, equal ones made once; the entries of `old` stay but for their sharding."""
+    """One dictionary for each argument, equal ones made once; the entries of `old` stay but for shardings that have another."""
     found = []
     for i, rank in enumerate(ranks):
-        other_entries = {entry.name: entry.attr for entry in ir.DictAttr(old[i]) if entry.name != "sdy.sharding"} if old else {}
+        other_entries = (
+            {each.name: each.attr for each in ir.DictAttr(old[i]) if not (i in shardings and each.name == "sdy.sharding")} if old else {}
+        )
         if i in shardings and (key := (shardings[i], rank)) not in known:
             known[key] = ir.DictAttr.get({"sdy.sharding": sharding_attribute(shardings[i], mesh, rank)})
         if i in shardings and not other_entries:

@@ -170,7 +170,7 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
     tasks = tasks_of(relaxed.network)
     kept = [block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)]
     sizes = value_bytes(relaxed.context, relaxed.network)
-    received = [sum(sizes[v] for v in task.stage.virtual_stage.input_activations) for task in tasks]
+    received = [sum(sizes[v].held for v in task.stage.virtual_stage.input_activations) for task in tasks]
     columns = [[getattr(each, name) for each in costs] for name in ("forward", "backward_input", "backward_weight")]
     replicas = count_replicas(plan)
     param, sums, state, partial = _weigh_blocks(plan, relaxed)

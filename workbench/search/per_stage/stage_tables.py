@@ -119,7 +119,7 @@ def make_stage_tables(staged: StagedProgram) -> StageTables:
     chip = staged.plan.hardware.chip if staged.plan.hardware else None
     tile, values = chip.array_tile if chip else (), tasks[0].stage.partition.values
     batch = _sum_used(count, ((users, size, 0) for size, users in _batch_uses(staged, costs, shards, tile)))
-    sizes = value_bytes(context, staged.network)
+    sizes = [each.held for each in value_bytes(context, staged.network)]
     kept = _find_users(task.residuals.values for task in tasks)
     read = _find_users(each.input_activations for each in functions)
     inside = _sum_blocks([block.kept(task.residuals.inside) for block, task in zip(costs, tasks, strict=True)])

@@ -3,7 +3,7 @@
 Devices that share the micro-batches keep partial sums, each of its own parts (`gradient_partial_sums`)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -42,13 +42,11 @@ def accumulate_grads(
     parts: DataParallelGroups = NO_GROUPS,
     *,
     add_separately: bool = False,
-    lay_out: Callable[[Call], Call] = lambda call: call,
 ) -> GradAccumulation:
     """One of the stage's tasks with its gradients accumulated; a forward task has none. `add_separately`: gradients are made before they
-    are added; `lay_out` is applied to the task first."""
+    are added."""
     whole = task
     task, split = split_task(stage, task, parts)
-    task = replace(task, call=lay_out(task.call))
     counts = [_count_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
     totals = tuple(place for group, place in task.gives if group == "gradient")
     repeated = [i for i, count in enumerate(counts) for _ in range(count)]

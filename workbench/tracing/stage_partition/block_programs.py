@@ -160,7 +160,7 @@ class BlockTasks:
         key = parts, recompute, add_separately
         if key not in self._known_backward:
             task = self.stage.backward(recompute=recompute)
-            self._known_backward[key] = self._make_running_program(task, "backward", parts, add_separately=add_separately)
+            self._known_backward[key] = self.running_program(task, "backward", parts, add_separately=add_separately)
         return self._known_backward[key]
 
     @cached_property
@@ -172,7 +172,7 @@ class BlockTasks:
         tasks = self.stage.backward_input(recompute=recompute), self.stage.backward_weight(recompute=recompute)
         titles = "gradient of the input", "gradient of the weights"
         first, second = (
-            self._make_running_program(task, title, parts, add_separately=add_separately) if task.gives else None
+            self.running_program(task, title, parts, add_separately=add_separately) if task.gives else None
             for task, title in zip(tasks, titles, strict=True)
         )
         return first, second
@@ -183,7 +183,7 @@ class BlockTasks:
         results = [(f"{group}/{place}", Role.OUTPUT) for group, place in task.gives]
         return self._build(title, task.call, paths, list(task.specs), roles, results, 0)
 
-    def _make_running_program(self, task: TracedStageTask, title: str, parts: DataParallelGroups, *, add_separately: bool) -> Program:
+    def running_program(self, task: TracedStageTask, title: str, parts: DataParallelGroups, *, add_separately: bool) -> Program:
         """The task with the accumulators its gradients are added to: arguments `total/...`, and results of the same name in their place."""
         whole = accumulate_grads(self.stage, task, parts, add_separately=add_separately)
         totals = [f"{TOTAL}/{self._path_of('param_slices', place)}" for place in whole.totals]
