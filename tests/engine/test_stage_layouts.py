@@ -1,7 +1,5 @@
 """Stages of a pipeline that are laid out apart train as the step without a pipeline."""
 
-from functools import partial
-
 import pytest
 
 from workbench.core.schedules.tasks import Kind
@@ -16,7 +14,7 @@ from workbench.pipeline.stage_memory import lay_out_stages
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.search.layout_choices import PER_STAGE, list_layout_choices
-from workbench.search.per_stage.choose_stages import choose_stages
+from workbench.search.per_stage.compose_layout import compose_layout
 
 pytestmark = pytest.mark.compile
 
@@ -39,15 +37,19 @@ def test_stages_laid_out_apart_by_hand_train_as_the_step_without_a_pipeline(name
     assert largest_error(compile_mpmd(plan)) < TOLERANCE
 
 
-def test_stages_that_a_search_laid_out_apart_train_as_the_step_without_a_pipeline():
+def test_stages_of_a_composed_layout_train_as_the_step_without_a_pipeline():
+    """As a search lays them out apart: the first stage as one of its layouts has it, the second as another."""
     program = build("deep_unet", convolutions=2, channels=64, levels=2, size=32, batch=8)
     plan = Plan(program, MESH, "batch:data", hardware="TPU v5e 2x4", pipeline="stages:2 micro_batches:2")
     choices = list_layout_choices(plan.updated(pipeline=None), ("stage", "data", "model"))
     (own,) = (each for each in choices if each.name == PER_STAGE)
-    found = choose_stages([partial(each.apply, plan) for each in own.of_stages], plan.hardware.chip.memory)
-    assert "up1/1/w=[-, -, -, model]" in str(found.layout)
-    assert "down" not in str(found.layout)
-    assert largest_error(compile_mpmd(found.updated(hardware=None))) < TOLERANCE
+    plans = {each.name: each.apply(plan) for each in own.of_stages}
+    staged = staged_program(plan)
+    starts = plan_starts(staged)
+    layout = compose_layout([plans["hidden_channels"], plans["replicated"]], staged.network, starts)
+    assert "down1/0/w=[-, -, -, model]" in str(layout)
+    assert "up" not in str(layout)
+    assert largest_error(compile_mpmd(plan.updated(layout=layout, hardware=None))) < TOLERANCE
 
 
 def test_stages_that_are_one_program_are_not_laid_out_apart():
@@ -65,10 +67,9 @@ def test_stages_that_are_one_program_are_not_laid_out_apart():
     assert as_spmd_program(alike).pipeline is None
 
 
-@pytest.mark.parametrize("scan", [True, False], ids=["scanned", "unrolled"])
-def test_constraints_are_compiled_as_planned_in_their_rounds(scan):
+def test_constraints_are_compiled_as_planned_in_their_rounds():
     """Sequence parallelism is a constraint, of a later round, on values of a loop over layers: every layer of every stage has it."""
-    program = build("decoder", preset="tiny", scan=scan)
+    program = build("decoder", preset="tiny", scan=True)
     plan = Plan(program, "stage:2 model:2").recipe("megatron", "model").recipe("sequence_parallel", "model")
     step = compile_mpmd(plan.updated(pipeline="stages:2 micro_batches:2 remat:never"))
     staged = staged_program(step.plan)

@@ -180,7 +180,7 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
         resident = param / shares[0] + sums / shares[1] + state / shares[2]
         summed = partial if replicas > 1 and zero != SHARING else np.zeros_like(partial)
         forward, first, second = (np.array(each, float) for each in columns)
-        if zero == SHARING and replicas > 1 and not relaxed.is_exact:  # an even part of each sum is added to, not all of it
+        if max(shares) > 1 and zero != "zero_1" and replicas > 1 and not relaxed.is_exact:  # an even part of each sum is added to, not all
             ahead, most = np.array([_sharable_seconds(each, plan.hardware) for each in sums]).T
             forward = np.maximum(forward - ahead, 0.0)
             second, first = np.maximum(second - most, 0.0), np.maximum(first - np.maximum(most - second, 0.0), 0.0)
