@@ -89,7 +89,7 @@ def test_numbers_and_choices_are_answered_in_words(screen):
     assert "parts have to be added up" in screen.answer("1")["reasons"][0]
     assert screen.answer("2")["right"]
     screen.do(verb="question", name="sent")
-    assert screen.exercise["how"] == "Answer with an amount of bytes, such as `16 KiB`."
+    assert screen.exercise["how"] == "Answer with an amount of bytes, such as `3 KiB`."
     assert "both devices together" in screen.answer("4 MiB")["reasons"][0]
 
 

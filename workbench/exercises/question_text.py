@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 CHANGE_WORDS = {"axis_assignment": "axes on links", "remat": "rematerialisation", "devices": "number of devices"}
 """What may change, where its name in an exercise is not the word that people use."""
 _UNITS = {
-    "bytes": "an amount of bytes, such as `16 KiB`",
+    "bytes": "an amount of bytes, such as `3 KiB`",
     "seconds": "a time, such as `23 us`",
     "share": "a share, such as `12 %`",
     "count": "a number",

@@ -22,10 +22,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an answer is right, which it is if it meets every check; `hints` are those that its attempt has earned."""
+    """Whether an answer is right, which it is if it meets every check; `hints` are those that its attempt has earned, and `why` is what a
+    right one is told."""
 
     checks: tuple[Check, ...] = ()
     hints: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -46,7 +48,7 @@ class Verdict:
 
     def __str__(self) -> str:
         if self:
-            return "Right."
+            return f"Right. {self.why}".rstrip()
         hints = [f"Hint: {hint}" for hint in self.hints]
         return "\n".join(["\n  - ".join(["Not yet:", *self.reasons]), *hints])
 

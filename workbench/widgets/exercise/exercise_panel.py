@@ -129,6 +129,7 @@ def verdict_state(verdict: Verdict, attempt: int, *, is_stale: bool = False) -> 
         "text": ("Right." if verdict else "Not yet:") + (" (of an earlier plan)" if is_stale else ""),
         "reasons": list(verdict.reasons),
         "hints": list(verdict.hints),
+        "why": verdict.why if verdict else "",
         "score": f"{verdict.score:g} of {verdict.most:g}",
         "attempt": attempt,
     }
