@@ -50,9 +50,9 @@ def _courses_page(root: Path) -> str:
     parts = [
         "# Lessons",
         "",
-        "Each lesson takes about a quarter of an hour: predict, change, see. They build on each other; begin with the first. Here you can read",
-        "them, with recordings of their boards. To answer the questions of one, copy its folder, open `lesson.md` as a notebook, and run its",
-        "cells: every question checks itself.",
+        "Each lesson takes about a quarter of an hour: predict, change, see. They build on each other; begin with the first. Here you can",
+        "read them, with recordings of their boards. To answer the questions of one, copy its folder, open `lesson.md` as a notebook, and",
+        "run its cells: every question checks itself.",
         "",
         "```sh",
         'pip install -e ".[docs]"',
