@@ -112,7 +112,7 @@ function drawForm(wb, state) {
         data: { focus: "exercise start", verb: "start_question" },
         onclick: () => wb.send({ verb: "start_question" }),
       }, "Begin again"),
-      h("span", { class: "muted" }, state.how),
+      h("span", { class: "muted" }, ...withCode(state.how)),
     ),
   );
   return form;

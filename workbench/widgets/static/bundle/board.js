@@ -7111,7 +7111,7 @@ function drawForm(wb, state) {
     })
   }, "Begin again"), h("span", {
     class: "muted"
-  }, state.how)));
+  }, ...withCode(state.how))));
   return form;
 }
 function drawVerdict(verdict) {
