@@ -178,6 +178,14 @@ def test_who_is_right_is_told_why():
     assert "summed" not in str(choice.check(2))
 
 
+def test_in_a_notebook_a_verdict_is_markdown_with_nothing_but_code_in_it():
+    verdict = PlanQuestion(PRODUCT, Lies("dot_general", "[x, y]"), hints=("At $2, not $3.",)).check("K:y", attempt=2)
+    assert verdict._repr_markdown_() == (
+        '**Not yet:**\n\n- `dot_general` is sharded as [-, y], not [x, y]: `explain("dot_general")` tells why.\n\nHint: At \\$2, not \\$3.'
+    )
+    assert PlanQuestion(PRODUCT, Sends()).check("I:x")._repr_markdown_() == "**Right.**"
+
+
 @pytest.mark.parametrize(
     "question",
     [

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from workbench.exercises.question_text import verdict_markdown
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -52,7 +54,10 @@ class Verdict:
         hints = [f"Hint: {hint}" for hint in self.hints]
         return "\n".join(["\n  - ".join(["Not yet:", *self.reasons]), *hints])
 
-    __repr__ = __str__  # a notebook shows the value of a cell's last line by its repr
+    __repr__ = __str__  # a terminal shows the value of the last line by its repr
+
+    def _repr_markdown_(self) -> str:
+        return verdict_markdown(self.reasons, self.hints, self.why)
 
 
 def refusal(reasons: Iterable[str], points: float = 1.0, hints: tuple[str, ...] = ()) -> Verdict:
