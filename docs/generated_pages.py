@@ -50,8 +50,15 @@ def _courses_page(root: Path) -> str:
     parts = [
         "# Lessons",
         "",
-        "Each lesson takes about a quarter of an hour: predict, change, see. Copy its folder, `lessons/NAME/`, open `lesson.md` as a",
-        "notebook, and run its cells: every question checks itself.",
+        "Each lesson takes about a quarter of an hour: predict, change, see. They build on each other; begin with the first. Here you can",
+        "read them, with recordings of their boards. To answer the questions of one, copy its folder, open `lesson.md` as a notebook, and",
+        "run its cells: every question checks itself.",
+        "",
+        "```sh",
+        'pip install -e ".[docs]"',
+        "cp -r lessons/one_product my_lesson && cd my_lesson",
+        "jupytext --to ipynb lesson.md && jupyter lab lesson.ipynb",
+        "```",
     ]
     for course, names in COURSES.items():
         parts += ["", f"## {course}", "", "```{toctree}", ":maxdepth: 1", "", *(f"{name}/lesson" for name in names), "```"]

@@ -95,6 +95,16 @@ MESSAGES = [
         "a constraint `@mlp/dot_general=[data, ?, model]` · a group `group[@q/dot_general, @k/dot_general]` · "
         "a barrier `barrier[@mlp/dot_general]`.",
     ),
+    (lambda: Layout("I:x K:y"), "`I:x K:y` is not a layout statement.\n  Ways out: put `;` between two: `I:x; K:y`."),
+    (
+        lambda: Layout("J:x result=[x, -]"),
+        "`J:x result=[x, -]` is not a layout statement.\n  Ways out: put `;` between two: `J:x; result=[x, -]`.",
+    ),
+    (
+        lambda: Layout("I=x+y"),
+        "`I=x+y` is not a layout statement.\n  Ways out: write `I:x+y` if `I` is a dimension · write `I=[x+y, -]`, an entry a dimension, if it "
+        "is a tensor.",
+    ),
     (
         lambda: Layout("d_ff:model; d_ff:data"),
         "Dimension `d_ff` has two rules, `d_ff:model` and `d_ff:data`.\n  Ways out: to split it over several axes write `d_ff:a+b`.",

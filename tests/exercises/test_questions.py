@@ -169,6 +169,39 @@ def test_others_are_told_why(answer, said):
     assert said in str(CHOICES.check(answer))
 
 
+def test_who_is_right_is_told_why():
+    number = NumberQuestion("sent", "How much?", 2.0, "count", why="One there and one back.")
+    assert str(number.check(2)) == "Right. One there and one back."
+    assert "back" not in str(number.check(3))
+    choice = ChoiceQuestion("which", "Which?", (Choice("A", True, "It is summed."), Choice("B")))
+    assert str(choice.check(1)) == "Right. It is summed."
+    assert "summed" not in str(choice.check(2))
+
+
+def test_in_a_notebook_a_verdict_is_markdown_with_nothing_but_code_in_it():
+    verdict = PlanQuestion(PRODUCT, Lies("dot_general", "[x, y]"), hints=("At $2, not $3.",)).check("K:y", attempt=2)
+    assert verdict._repr_markdown_() == (
+        '**Not yet:**\n\n- `dot_general` is sharded as [-, y], not [x, y]: `explain("dot_general")` tells why.\n\nHint: At \\$2, not \\$3.'
+    )
+    assert PlanQuestion(PRODUCT, Sends()).check("I:x")._repr_markdown_() == "**Right.**"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        NumberQuestion("sent", "How much?", 12345.0, "count", hints=("12345",), why="12345"),
+        ChoiceQuestion("which", "Which?", (Choice("A", True, "12345"), Choice("B", why="12345")), hints=("12345",)),
+        PlanQuestion(PRODUCT, ScoredGoal(Sends(), hint="12345"), name="share", ask="How?", hints=("12345",)),
+    ],
+    ids=lambda each: each.name,
+)
+def test_what_a_question_shows_of_itself_has_no_answer(question):
+    assert repr(question) == question._repr_markdown_()
+    assert "12345" not in repr(question)
+    assert "True" not in repr(question)
+    assert question.ask in repr(question)
+
+
 def test_a_question_without_a_right_choice_is_an_error():
     with pytest.raises(WorkbenchError, match="None of the choices"):
         ChoiceQuestion("which", "Which?", (Choice("A"), Choice("B")))

@@ -86,11 +86,14 @@ def test_an_answer_is_counted_and_each_further_one_earns_a_hint(screen):
 
 def test_numbers_and_choices_are_answered_in_words(screen):
     assert screen.exercise["kind"] == "choice"
+    assert screen.exercise["how"] == "Choose one."
     assert "parts have to be added up" in screen.answer("1")["reasons"][0]
     assert screen.answer("2")["right"]
     screen.do(verb="question", name="sent")
-    assert screen.exercise["how"] == "Answer with an amount of bytes, such as `16 KiB`."
+    assert screen.exercise["how"] == "Answer with an amount of bytes, such as `3 KiB`."
     assert "both devices together" in screen.answer("4 MiB")["reasons"][0]
+    assert screen.exercise["verdict"]["why"] == ""
+    assert screen.answer("2 MiB")["why"].startswith("C has 512 x 2,048 x 2 bytes")
 
 
 def test_a_question_about_another_program_brings_its_plan_and_undo_takes_it_back():

@@ -4,11 +4,13 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.scripted import HeldRunner
 from workbench.app.notebook.board_cell import Workbench
+from workbench.exercises import Exercise
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.visualize.charts.chart import bokeh_script
@@ -33,6 +35,16 @@ def test_where_no_kernel_is_a_static_picture_stays(session):
     assert "application/vnd.jupyter.widget-view+json" in data
     assert "<code>batch 16 → 4</code>" in data["text/html"]
     assert "<script" not in data["text/html"]
+
+
+def test_the_static_picture_has_the_question_and_its_goals():
+    exercise = Exercise.load(Path(__file__).parents[2] / "lessons" / "one_product" / "exercise.json")
+    asked, chosen = (
+        (Workbench(exercise=exercise, question=each)._repr_mimebundle_() or ({}, {}))[0]["text/html"] for each in ("share", "which")
+    )
+    assert exercise["share"].ask in asked
+    assert "<div>✗ No product is computed by several devices.</div><div>✓ In a step nothing leaves a device.</div>" in asked
+    assert "<div>1. <code>J</code>, which is summed over</div>" in chosen
 
 
 @pytest.mark.parametrize("tab", [key for key, _ in TABS])

@@ -89,6 +89,17 @@ def test_an_exercise_is_checked_in_every_state():
         assert read(made, made["pool"][state["verdict"]])["right"] is right
 
 
+def test_dimensions_that_share_an_axis_can_be_put_in_another_round():
+    conflicts = Exercise.load(Path(__file__).parents[2] / "lessons" / "conflicts" / "exercise.json")
+    made = record_board(conflicts["whole_step"].plan, 1, conflicts, "whole_step").record()
+    drops = made["states"][0]["drops"]
+    assert {each for each in drops if each.startswith("round")} == {"round 1|batch", "round 1|hidden"}
+    rights = [read(made, made["pool"][made["states"][drops[each]]["verdict"]])["right"] for each in ("round 1|batch", "round 1|hidden")]
+    assert rights == [True, False]
+    alone = record_board(ONE.first_plan, 1, ONE, "share").record()
+    assert not any(each.startswith("round") for state in alone["states"] for each in state["drops"])
+
+
 def test_the_same_plan_gives_the_same_text_and_it_is_small():
     once, twice = (pack(record_board(PLAN, 1)) for _ in range(2))
     assert once == twice

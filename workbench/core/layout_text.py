@@ -17,6 +17,7 @@ MOST_LETTERS = 500
 DIRECTIONS = ("none", "forward", "backward")  # what a barrier lets through
 _AXES = r"(?P<axes>[^\s:=@\[\]+?]+(?:\+[^\s:=@\[\]+?]+)*)(?:\s+p(?P<priority>-?\d{1,9}))?"
 _RULE = re.compile(rf"(?P<dim>[^\s:=@\[\]]+)\s*:\s*{_AXES}")
+_UNBRACKETED = re.compile(rf"(?P<name>[^\s:=@\[\]]+)\s*=\s*{_AXES}")  # no statement: `I=x`
 _GROUP = re.compile(r"group\s*\[(?P<places>[^\[\]]*)\]")
 _BARRIER = re.compile(r"barrier\s*\[(?P<place>[^\[\],]*)\](?:\s*allows:(?P<allows>\w+))?")
 
@@ -58,6 +59,9 @@ def _split_statements(text: str) -> list[str]:
 def _parse_statement(word: str) -> Iterator[tuple[str, object]]:
     if "=[" in word.replace(" ", ""):
         pattern, _, sharding = word.partition("=")
+        before, _, named = pattern.rstrip().rpartition(" ")
+        if _RULE.fullmatch(before.strip()):
+            raise LayoutError(f"`{word[:80]}` is not a layout statement.", [f"put `;` between two: `{before.strip()}; {named}={sharding}`"])
         yield "constraints" if word.startswith("@") else "overrides", (pattern.strip().removeprefix("@"), Sharding.parse(sharding))
     elif found := _GROUP.fullmatch(word):
         yield "groups", tuple(place.strip() for place in found["places"].split(",") if place.strip())
@@ -70,7 +74,8 @@ def _parse_statement(word: str) -> Iterator[tuple[str, object]]:
     else:
         raise LayoutError(
             f"`{word[:80]}` is not a layout statement.",
-            [
+            _slip_ways(word)
+            or [
                 "a rule is `d_ff:model`",
                 "an override `params/w=[data, -]`",
                 "a constraint `@mlp/dot_general=[data, ?, model]`",
@@ -78,6 +83,17 @@ def _parse_statement(word: str) -> Iterator[tuple[str, object]]:
                 "a barrier `barrier[@mlp/dot_general]`",
             ],
         )
+
+
+def _slip_ways(word: str) -> list[str]:
+    """What to write in place of a usual slip; empty where none is seen."""
+    pieces = word.split()
+    if len(pieces) > 1 and all(_RULE.fullmatch(each) for each in pieces):
+        return [f"put `;` between two: `{'; '.join(pieces)[:80]}`"]
+    if found := _UNBRACKETED.fullmatch(word[:MOST_LETTERS]):
+        name, axes = found["name"], found["axes"]
+        return [f"write `{name}:{axes}` if `{name}` is a dimension", f"write `{name}=[{axes}, -]`, an entry a dimension, if it is a tensor"]
+    return []
 
 
 def parse_axes(text: str) -> tuple[tuple[str, ...], int]:

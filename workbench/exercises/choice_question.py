@@ -40,7 +40,8 @@ class ChoiceQuestion:
             return refusal((str(error),), self.points, hints)
         what = "The right ones are chosen." if self.is_several else "The right one is chosen."
         reason = self._miss(chosen)
-        return Verdict((Check(what, reason, self.points),), hints if reason else ())
+        why = "" if reason else " ".join(each.why for each in self.choices if each.is_right and each.why)
+        return Verdict((Check(what, reason, self.points),), hints if reason else (), why)
 
     @property
     def how(self) -> str:
@@ -78,3 +79,5 @@ class ChoiceQuestion:
 
     def _repr_markdown_(self) -> str:
         return question_markdown(self.name, self.ask, self.how, (each.text for each in self.choices), numbered=True)
+
+    __repr__ = _repr_markdown_  # that of a dataclass would show the answer

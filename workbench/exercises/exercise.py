@@ -89,3 +89,5 @@ class Exercise:
 
     def _repr_markdown_(self) -> str:
         return exercise_markdown(self.title, ((each.name, each.points, each.ask) for each in self.questions))
+
+    __repr__ = _repr_markdown_  # that of a dataclass would show the answers

@@ -41,7 +41,7 @@ def _read_of_plan(figure: str, text: str, change: tuple[tuple[str, str], ...]) -
 class NumberQuestion:
     """How much is it? `answer` is a number in `unit` (of `quantities`), or the figure of a plan; an answer may be off by the share
     `tolerance`. `mistakes` are wrong answers with what to say of each; others are recognised by their factor, those with all `devices` in
-    place of one among them."""
+    place of one among them. `why` is said to the right one."""
 
     name: str
     ask: str
@@ -80,7 +80,7 @@ class NumberQuestion:
             return refusal((str(error),), self.points, hints)
         right = self.right
         if abs(given - right) <= self.tolerance * abs(right):
-            return Verdict((Check("The number is right.", points=self.points),))
+            return Verdict((Check("The number is right.", points=self.points),), why=self.why)
         reason = f"{format_quantity(given, self.unit)} is not it."
         return Verdict((Check("The number is right.", " ".join(filter(None, (reason, self._mistake(given, right)))), self.points),), hints)
 
@@ -93,3 +93,5 @@ class NumberQuestion:
 
     def _repr_markdown_(self) -> str:
         return question_markdown(self.name, self.ask, self.how)
+
+    __repr__ = _repr_markdown_  # that of a dataclass would show the answer

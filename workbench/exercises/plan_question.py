@@ -141,6 +141,8 @@ class PlanQuestion:
         goals = (each.goal.describe() for each in self.goals)
         return question_markdown(self.name, self.ask, f"{self.how} The start is {self.plan}.", goals)
 
+    __repr__ = _repr_markdown_  # that of a dataclass would show the hints
+
 
 @lru_cache(maxsize=256)
 def _parse_start(text: str, name: str) -> Plan:

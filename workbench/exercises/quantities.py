@@ -8,7 +8,7 @@ from workbench.units import format_bytes, format_count, format_seconds, parse_by
 BYTES, SECONDS, SHARE, COUNT = "bytes", "seconds", "share", "count"
 """What a quantity is measured in: a share is a number from 0 to 1, written with or without a percent sign; all else is counted."""
 UNITS = (BYTES, SECONDS, SHARE, COUNT)
-_EXAMPLES = {BYTES: "16 KiB", SECONDS: "23 us", SHARE: "12 %", COUNT: "2,048"}
+_EXAMPLES = {BYTES: "3 KiB", SECONDS: "23 us", SHARE: "12 %", COUNT: "2,048"}
 _NUMBER = re.compile(r"\s*(-?\d[\d,_]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s*([kKMGTP]?)(?![a-zA-Z])\s*(%?)[^%]*", re.IGNORECASE)
 _POWERS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 

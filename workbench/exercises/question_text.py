@@ -1,11 +1,12 @@
-"""Questions as Markdown, for a notebook cell, and in the words that a board uses, too: of their parts, whatever holds these."""
+"""Questions and verdicts as Markdown, for a notebook cell, and in a board's words, too: of their parts, whatever holds these."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 CHANGE_WORDS = {"axis_assignment": "axes on links", "remat": "rematerialisation", "devices": "number of devices"}
 """What may change, where its name in an exercise is not the word that people use."""
 _UNITS = {
-    "bytes": "an amount of bytes, such as `16 KiB`",
+    "bytes": "an amount of bytes, such as `3 KiB`",
     "seconds": "a time, such as `23 us`",
     "share": "a share, such as `12 %`",
     "count": "a number",
@@ -42,3 +43,25 @@ def exercise_markdown(title: str, questions: Iterable[tuple[str, float, str]]) -
     """The title, and each question by its name, points, and the first line of what it asks."""
     rows = [f"- `{name}`, {points:g} point{'s' * (points != 1)}: {ask.strip().splitlines()[0]}" for name, points, ask in questions]
     return "\n".join([f"**{title}**", "", *rows])
+
+
+def verdict_markdown(reasons: Sequence[str], hints: Sequence[str], why: str = "") -> str:
+    """What an answer is told, which is right if there are no reasons against it.
+
+    >>> print(verdict_markdown(["`A` holds *all*."], ["Split it."]))
+    **Not yet:**
+    <BLANKLINE>
+    - `A` holds \\*all\\*.
+    <BLANKLINE>
+    Hint: Split it.
+    """
+    if not reasons:
+        return f"**Right.** {_as_said(why)}".rstrip()
+    rows = ["**Not yet:**", "", *(f"- {_as_said(each)}" for each in reasons)]
+    return "\n".join([*rows, *(f"\nHint: {_as_said(each)}" for each in hints)])
+
+
+def _as_said(text: str) -> str:
+    """A text in which Markdown has nothing but code between backquotes."""
+    pieces = text.split("`")
+    return "`".join(piece if place % 2 else re.sub(r"([\\*_$<])", r"\\\1", piece) for place, piece in enumerate(pieces))

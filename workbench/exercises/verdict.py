@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from workbench.exercises.question_text import verdict_markdown
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -22,10 +24,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an answer is right, which it is if it meets every check; `hints` are those that its attempt has earned."""
+    """Whether an answer is right, which it is if it meets every check; `hints` are those that its attempt has earned, and `why` is what a
+    right one is told."""
 
     checks: tuple[Check, ...] = ()
     hints: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -46,11 +50,14 @@ class Verdict:
 
     def __str__(self) -> str:
         if self:
-            return "Right."
+            return f"Right. {self.why}".rstrip()
         hints = [f"Hint: {hint}" for hint in self.hints]
         return "\n".join(["\n  - ".join(["Not yet:", *self.reasons]), *hints])
 
-    __repr__ = __str__  # a notebook shows the value of a cell's last line by its repr
+    __repr__ = __str__  # a terminal shows the value of the last line by its repr
+
+    def _repr_markdown_(self) -> str:
+        return verdict_markdown(self.reasons, self.hints, self.why)
 
 
 def refusal(reasons: Iterable[str], points: float = 1.0, hints: tuple[str, ...] = ()) -> Verdict:

@@ -26,6 +26,7 @@ def snapshot_html(board: dict[str, Any], table: dict[str, Any] | None = None) ->
         f"<div>{head}{_hardware(board['hardware'])}</div>",
         _figures(board["figures"]),
         *_alarms(board["alarms"]),
+        *_question(board["exercise"]),
         _zones(board["zones"]),
     ]
     parts += _open_tab(board, table) if table else []
@@ -39,6 +40,22 @@ def _hardware(state: dict[str, Any]) -> str:
 
 def _alarms(alarms: list[dict[str, Any]]) -> Iterable[str]:
     return (f"<div><b>{escape(alarm['kind'])}</b>: {escape(alarm['message'])}</div>" for alarm in alarms)
+
+
+def _question(state: dict[str, Any] | None) -> Iterable[str]:
+    """What is asked, with its goals or choices."""
+    if state is None:
+        return
+    yield f'<p style="margin:8px 0">{_with_code(state["ask"])}</p>'
+    marks = {True: "✓", False: "✗", None: "○"}
+    rows = [f"{marks[goal['met']]} {_with_code(goal['text'])}" for goal in state["goals"]]
+    rows += [f"{number}. {_with_code(choice)}" for number, choice in enumerate(state["choices"], 1)]
+    yield "".join(f"<div>{row}</div>" for row in rows)
+
+
+def _with_code(text: str) -> str:
+    """A text with what stands between backquotes as code."""
+    return "".join(f"<code>{piece}</code>" if place % 2 else piece for place, piece in enumerate(escape(text).split("`")))
 
 
 def _figures(figures: list[dict[str, Any]]) -> str:

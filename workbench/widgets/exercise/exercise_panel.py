@@ -53,7 +53,7 @@ class ExercisePanel:
             "name": question.name,
             "kind": kind_of(question),
             "ask": question.ask,
-            "how": question.how,
+            "how": _how(question),
             "goals": goals,
             "about": about,
             "choices": [each.text for each in question.choices] if isinstance(question, ChoiceQuestion) else [],
@@ -129,9 +129,17 @@ def verdict_state(verdict: Verdict, attempt: int, *, is_stale: bool = False) -> 
         "text": ("Right." if verdict else "Not yet:") + (" (of an earlier plan)" if is_stale else ""),
         "reasons": list(verdict.reasons),
         "hints": list(verdict.hints),
+        "why": verdict.why if verdict else "",
         "score": f"{verdict.score:g} of {verdict.most:g}",
         "attempt": attempt,
     }
+
+
+def _how(question: Question) -> str:
+    """How it is answered here, where choices are clicked and not numbered."""
+    if not isinstance(question, ChoiceQuestion):
+        return question.how
+    return "Choose all that apply." if question.is_several else "Choose one."
 
 
 def _is_of(question: PlanQuestion, plan: Plan) -> bool:

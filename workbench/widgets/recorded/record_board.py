@@ -11,6 +11,7 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.exercise.exercise_panel import verdict_state
+from workbench.widgets.gestures.dimensions import PrioritizeGesture
 
 TABS = ("tensors", "communication")
 ASKED = ("figure memory", "figure sent", "figure flops", "figure duplication", "figure predicted")
@@ -22,8 +23,8 @@ Gesture = Mapping[str, Any]
 @dataclass
 class BoardRecording:
     """States of a board: `states[0]` is the beginning. A state has its `board`, its `tables` by tab, the answers to `whys`, where each drop
-    leads (`drops`, by `drop_key`), and, of a question that asks for a plan, what Check says. Parts are numbers of `pool`, where each list
-    and table stands once; one within another is `{"$": its number}` there."""
+    and each round leads (`drops`, by `drop_key`), and, of a question that asks for a plan, what Check says. Parts are numbers of `pool`,
+    where each list and table stands once; one within another is `{"$": its number}` there."""
 
     states: list[dict[str, Any]] = field(default_factory=list)
     pool: list[Any] = field(default_factory=list)
@@ -59,14 +60,17 @@ class BoardRecording:
 
 
 def drop_key(gesture: Gesture) -> str:
-    """What a drop is known by: `K||x`, the dimension, the zone it comes from, the zone it is dropped on."""
+    """What a drop is known by: `K||x`, the dimension, the zone it comes from, the zone it is dropped on; a round is `round 1|K`."""
+    if gesture["verb"] == PrioritizeGesture.verb:
+        return f"round {gesture['priority']}|{gesture['dim']}"
     return f"{gesture['dim']}|{gesture['source']}|{gesture['target']}"
 
 
 def record_board(
     plan: Plan, moves: int = 2, exercise: Exercise | None = None, question: str = "", tabs: Sequence[str] = TABS
 ) -> BoardRecording:
-    """Every state within so many drops of a plan, at most `MOST_STATES`; of an exercise the question that is named, else the first.
+    """Every state within so many moves of a plan, at most `MOST_STATES`; of an exercise the question that is named, else the first. A move
+    is a drop, or the round of a dimension that shares its axis.
 
     Raises `WorkbenchError` for a question that there is not.
     """
@@ -82,7 +86,8 @@ def record_board(
         if path:
             made.states[numbers[path_of(path[:-1])]]["drops"][drop_key(path[-1])] = number
         if len(path) < moves and not board.refused:
-            waiting += [(*path, drop) for drop in _drops(board.board)][: max(MOST_STATES - len(waiting), 0)]
+            moves_on = [*_drops(board.board), *_rounds(board.board)]
+            waiting += [(*path, move) for move in moves_on][: max(MOST_STATES - len(waiting), 0)]
     return made
 
 
@@ -154,3 +159,13 @@ def _drops(board: Mapping[str, Any]) -> Iterator[Gesture]:
             for target in zones:
                 if target["axis"] != zone["axis"]:
                     yield {"verb": "drop", "dim": chip["dim"], "source": zone["axis"], "target": target["axis"], "add": False}
+
+
+def _rounds(board: Mapping[str, Any]) -> Iterator[Gesture]:
+    """Of dimensions that share an axis, each put in the first or the second round, which decides what the axis splits."""
+    for zone in board["zones"]:
+        if zone["axis"] and len(zone["chips"]) > 1:
+            for chip in zone["chips"]:
+                for option in (each for entry in chip["menu"] for each in entry.get("options", ()) if not each["checked"]):
+                    if option["gesture"]["verb"] == PrioritizeGesture.verb and option["gesture"]["priority"] < 2:
+                        yield option["gesture"]

@@ -112,7 +112,7 @@ function drawForm(wb, state) {
         data: { focus: "exercise start", verb: "start_question" },
         onclick: () => wb.send({ verb: "start_question" }),
       }, "Begin again"),
-      h("span", { class: "muted" }, state.how),
+      h("span", { class: "muted" }, ...withCode(state.how)),
     ),
   );
   return form;
@@ -129,6 +129,7 @@ function drawVerdict(verdict) {
     { class: verdict.right ? "verdict right" : "verdict", role: "status", data: { right: verdict.right } },
     h("b", {}, verdict.text),
     h("span", { class: "muted" }, ` ${verdict.score}, try ${verdict.attempt}`),
+    verdict.why ? h("p", { class: "why" }, ...withCode(verdict.why)) : null,
     verdict.reasons.length ? h("ul", {}, ...verdict.reasons.map((reason) => h("li", {}, ...withCode(reason)))) : null,
     ...verdict.hints.map((hint) => h("p", { class: "hint" }, "Hint: ", ...withCode(hint))),
   );

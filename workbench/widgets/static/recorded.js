@@ -63,9 +63,12 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
     undone.length = 0;
     now = next;
   };
-  /** @param {Gesture} gesture */
-  const drop = (gesture) => {
-    const place = recording.states[now.state].drops[`${gesture.dim}|${gesture.source}|${gesture.target}`];
+  /**
+   * @param {Gesture} gesture
+   * @param {string} key
+   */
+  const follow = (gesture, key) => {
+    const place = recording.states[now.state].drops[key];
     if (place === undefined || gesture.add) return refuse(gesture);
     const found = recording.states[place];
     if (found.refused) now.refusal = read(found.board.refusal);
@@ -77,7 +80,8 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
   };
   /** @type {Record<string, (gesture: Gesture) => void>} */
   const answers = {
-    drop,
+    drop: (gesture) => follow(gesture, `${gesture.dim}|${gesture.source}|${gesture.target}`),
+    prioritize: (gesture) => follow(gesture, `round ${gesture.priority}|${gesture.dim}`),
     undo: () => {
       const last = before.pop();
       if (last) undone.push(now);
@@ -179,7 +183,7 @@ async function unpack(packed) {
 async function show(element) {
   const packed = element.querySelector("script")?.textContent ?? "";
   const theme = () => document.documentElement.dataset.theme ?? "auto"; // as the page's own switch says
-  const model = recordedModel(await unpack(packed), { ways: element.dataset.ways?.split("|") ?? [], theme });
+  const model = recordedModel(await unpack(packed), { ways: element.dataset.ways?.split("|").filter(Boolean) ?? [], theme });
   const place = document.createElement("div");
   const inside = element.attachShadow({ mode: "open" }); // the page's styles are not the board's
   inside.append(place);

@@ -7111,7 +7111,7 @@ function drawForm(wb, state) {
     })
   }, "Begin again"), h("span", {
     class: "muted"
-  }, state.how)));
+  }, ...withCode(state.how))));
   return form;
 }
 function drawVerdict(verdict) {
@@ -7124,7 +7124,9 @@ function drawVerdict(verdict) {
     }
   }, h("b", {}, verdict.text), h("span", {
     class: "muted"
-  }, ` ${verdict.score}, try ${verdict.attempt}`), verdict.reasons.length ? h("ul", {}, ...verdict.reasons.map((reason) => h("li", {}, ...withCode(reason)))) : null, ...verdict.hints.map((hint) => h("p", {
+  }, ` ${verdict.score}, try ${verdict.attempt}`), verdict.why ? h("p", {
+    class: "why"
+  }, ...withCode(verdict.why)) : null, verdict.reasons.length ? h("ul", {}, ...verdict.reasons.map((reason) => h("li", {}, ...withCode(reason)))) : null, ...verdict.hints.map((hint) => h("p", {
     class: "hint"
   }, "Hint: ", ...withCode(hint))));
 }

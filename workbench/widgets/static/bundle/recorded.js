@@ -35,8 +35,8 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
     undone.length = 0;
     now = next;
   };
-  const drop = (gesture) => {
-    const place = recording.states[now.state].drops[`${gesture.dim}|${gesture.source}|${gesture.target}`];
+  const follow = (gesture, key) => {
+    const place = recording.states[now.state].drops[key];
     if (place === void 0 || gesture.add) return refuse(gesture);
     const found = recording.states[place];
     if (found.refused) now.refusal = read(found.board.refusal);
@@ -46,7 +46,8 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
     now.refusal = { zone: gesture.target ?? gesture.zone ?? "tools", message: OUTSIDE, ways_out: ways };
   };
   const answers = {
-    drop,
+    drop: (gesture) => follow(gesture, `${gesture.dim}|${gesture.source}|${gesture.target}`),
+    prioritize: (gesture) => follow(gesture, `round ${gesture.priority}|${gesture.dim}`),
     undo: () => {
       const last = before.pop();
       if (last) undone.push(now);
@@ -143,7 +144,7 @@ async function unpack(packed) {
 async function show(element) {
   const packed = element.querySelector("script")?.textContent ?? "";
   const theme = () => document.documentElement.dataset.theme ?? "auto";
-  const model = recordedModel(await unpack(packed), { ways: element.dataset.ways?.split("|") ?? [], theme });
+  const model = recordedModel(await unpack(packed), { ways: element.dataset.ways?.split("|").filter(Boolean) ?? [], theme });
   const place = document.createElement("div");
   const inside = element.attachShadow({ mode: "open" });
   inside.append(place);

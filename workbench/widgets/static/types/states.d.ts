@@ -192,7 +192,7 @@ export interface ExerciseState {
   choices: string[];
   several: boolean;
   checking: boolean;
-  verdict: { right: boolean; text: string; reasons: string[]; hints: string[]; score: string; attempt: number } | null;
+  verdict: { right: boolean; text: string; reasons: string[]; hints: string[]; why: string; score: string; attempt: number } | null;
   points: number;
 }
 /** What the tools of the head show of history and files. */
