@@ -134,6 +134,16 @@ def test_a_student_enters_no_room_of_another_and_puts_nothing_into_the_gallery(l
         assert session.scalars(select(GalleryEntry)).all() == []
 
 
+def test_what_a_student_may_not_do_is_not_offered(lesson, team):
+    """Neither to save into the gallery nor to run or to branch off; a teacher in the same room is offered all of it."""
+    room = lesson.room()
+    zoe, ada = room.enter("zoe"), room.enter("ada")
+    for each in (zoe, ada):
+        each.until(lambda page: page.room)
+    offered = [(each.board["board"]["files"]["saves"], each.board["live"]["runs"], each.room["branches"]) for each in (zoe, ada)]
+    assert offered == [(False, False, False), (True, True, True)]
+
+
 def test_an_answer_after_the_deadline_says_that_it_does_not_count(lesson):
     zoe = lesson.room().enter("zoe")
     lesson.do("assignments.update", "ada", {"deadline": "2020-01-01T00:00"}, assignment=lesson.id)

@@ -18,7 +18,7 @@ from workbench.team.rooms.room_comments import read_comments
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_notices import problem_text, show_failure, show_notice, tell_conflict
-from workbench.team.rooms.room_records import RoomSource, append_entry, is_participant, keep_card, read_room, verify_entry
+from workbench.team.rooms.room_records import RoomSource, append_entry, held_role, is_participant, keep_card, read_room, verify_entry
 from workbench.team.rooms.room_runs import RoomRuns
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.untrusted_process import verify_shown
@@ -66,7 +66,8 @@ class OpenRoom:
                 return None
             self._number += 1
             participates = bool(self.source.exercise) and is_participant(self._store, principal, self.source.room_id)
-            guest = RoomGuest(self._number, principal, role, screen, participates)
+            held = held_role(self._store, principal, self.source.project_id)
+            guest = RoomGuest(self._number, principal, role, screen, participates, held)
             self._guests[guest.number], self.left_at = guest, None
             if self.is_closed:
                 show_failure(screen, self._last_word)
@@ -294,7 +295,7 @@ class OpenRoom:
         places = {"gallery": self._gallery, "comments_at": self._actions.comments_of(self.source)}
         for guest in self.guests():
             comments = [each.as_state(guest.principal.user_id) for each in self._comments]
-            mine = {"you": guest.number, "edits": guest.role >= ProjectRole.EDITOR, "comments": comments}
+            mine = {"you": guest.number, "edits": guest.role >= ProjectRole.EDITOR, "branches": guest.may_branch, "comments": comments}
             guest.screen.show_room({**shared, **places, **mine})
 
     def _send(self, message: Mapping[str, Any]) -> None:

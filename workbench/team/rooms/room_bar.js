@@ -6,7 +6,7 @@
  * @typedef {{ visitor: number; display: string; role: string; colour: string; tab: string; away: boolean; following: number }} Person
  * @typedef {{ who: string; colour: string; text: string; at: number }} Said
  * @typedef {{ id: string; node: number; who: string; text: string; at: number; mine: boolean }} Remark
- * @typedef {{ name: string; project: string; gallery: string; you: number; edits: boolean; head: number; people: Person[]; said: Said[];
+ * @typedef {{ name: string; project: string; gallery: string; you: number; edits: boolean; branches: boolean; head: number; people: Person[]; said: Said[];
  *   comments: Remark[]; comments_at: string }} Room
  * @typedef {{ get: (name: string) => any; set: (name: string, value: unknown) => void; save_changes: () => void;
  *   on: (event: string, listener: () => void) => void; off: (event: string, listener: () => void) => void }} Model
@@ -183,6 +183,7 @@ function render({ model, el }) {
     const [last] = room.said, words = last ? `${last.who} ${last.text}` : "";
     if (spoken.textContent !== words) spoken.replaceChildren(...(last ? [h("b", {}, last.who), ` ${last.text}`] : []));
     when.textContent = last ? ` · ${ago(last.at)}` : "";
+    branch.hidden = !room.branches;
     comments.show(room);
     said.title = room.said.map((each) => `${each.who}: ${each.text}, ${ago(each.at)}`).join("\n");
   };

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from workbench.errors import WorkbenchError
 from workbench.team.access import NotSignedInError, Principal, ProjectRole
 from workbench.team.actions.classes.given_answers import tries_of
-from workbench.team.actions.held_roles import role_in_room, takes_part, verify_active
+from workbench.team.actions.held_roles import role_in_project, role_in_room, takes_part, verify_active
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import (
     Assignment,
@@ -115,6 +115,12 @@ def is_participant(store: Store, principal: Principal, room_id: str) -> bool:
     """Whether somebody works on an assignment in a room."""
     with store.read() as session:
         return takes_part(session, principal.user_id, room_id)
+
+
+def held_role(store: Store, principal: Principal, project_id: str) -> ProjectRole | None:
+    """The role that somebody has in a project; `None` for whoever is in a room of it by a link."""
+    with store.read() as session:
+        return role_in_project(session, verify_active(session, principal), project_id)
 
 
 def keep_card(store: Store, room_id: str, card: Mapping[str, Any], thumbnail: str) -> None:
