@@ -60,8 +60,9 @@ class EventLog:
     def measured(self, measurement: Measurement) -> None:
         self._add("measured", figures=_short("measured", measurement_record(measurement)))
 
-    def compiled(self, compiled: Compiled) -> None:
-        self._add("compiled", figures=_short("compiled", dict(compiled_record(compiled))))
+    def compiled(self, compiled: Compiled, step_seconds: float | None = None) -> None:
+        """`step_seconds` is the step with the compiler's own times of its kernels, where it gives any."""
+        self._add("compiled", figures={**_short("compiled", dict(compiled_record(compiled))), "step_seconds": step_seconds})
 
     def failed(self, error: BaseException) -> None:
         message = error.message if isinstance(error, WorkbenchError) else f"The command failed: {describe_error(error)}"

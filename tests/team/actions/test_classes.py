@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import select
 
 from tests.support.team_server import add_person
 from tests.support.team_world import document, exercise_document
@@ -11,7 +12,7 @@ from workbench.team.accounts.people import set_role
 from workbench.team.actions.held_roles import role_in_room
 from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.rooms.room_records import keep_card, principal_of_user, role_of
-from workbench.team.store.tables import StoredFigures, StoredRoom, User
+from workbench.team.store.tables import StoredFigures, StoredJob, StoredRoom, User
 
 RIGHT, WRONG = document("batch:data", hardware="TPU v5e 2x2"), document("", hardware="TPU v5e 2x2")
 
@@ -195,6 +196,10 @@ def test_right_plans_are_ranked_and_the_first_ten_by_their_compiler(world, assig
     assert world.do("assignments.compile", "rosa", assignment=assignment)["submitted"] == len(board["items"])
     assert world.do("assignments.compile", "rosa", assignment=assignment)["submitted"] == 0, "they are on their way"
     first = board["items"][0]["digest"]
+    with world.store.write() as session:
+        for each in session.scalars(select(StoredJob).where(StoredJob.digest == first)):
+            each.state, each.problem = "failed", "No plug-in."
+    assert [each["problem"] for each in world.do("assignments.ranking", "ed", assignment=assignment)["items"]] == ["No plug-in.", ""]
     with world.store.write() as session:
         own = {"digest": first, "tier": "compiled", "version": "1", "job_id": None, "created": 1.0, "thumbnail": ""}
         session.add(StoredFigures(**own, values={"step_seconds": 1e6}))
