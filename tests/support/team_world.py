@@ -20,10 +20,12 @@ from workbench.team.actions.new_projects import add_project
 from workbench.team.actions.perform import Context, perform
 from workbench.team.planning.describe_plan import describe_plan
 from workbench.team.planning.grade_answers import describe_exercise, grade_answer
+from workbench.team.planning.replay_room import replay_room
 from workbench.team.rooms.planners import described_plan, graded_answer
+from workbench.team.rooms.pushed_plan import PushedPlan
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, RegisteredProgram, StoredFigures, StoredJob, User
-from workbench.team.web.services import DescribedPlan, GradedAnswer, JobRequest, ReadExercise
+from workbench.team.web.services import DescribedPlan, GradedAnswer, JobRequest, ReadExercise, ReplayedRoom
 
 ROLES = {
     "ada": ProjectRole.OWNER,
@@ -81,6 +83,10 @@ class PlannerHere:
     async def read_exercise(self, text: str) -> ReadExercise:
         outline = describe_exercise(text)
         return ReadExercise(outline, described_plan(outline.pop("first")))
+
+    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
+        found = replay_room(document, log)
+        return ReplayedRoom(found["steps"], described_plan(found["present"]))
 
     async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
         return graded_answer(grade_answer(text, question, answer, attempt))
@@ -143,12 +149,16 @@ class RoomsAlone:
 
     changed: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
+    pushed: list[tuple[str, PushedPlan]] = field(default_factory=list)
 
     def count(self) -> int:
         return 0
 
     def people_in(self, _room_id: str) -> list[str]:
         return self.present
+
+    async def push_plan(self, room_ids: list[str], pushed: PushedPlan) -> None:
+        self.pushed += [(each, pushed) for each in room_ids]
 
     async def access_changed(self, room_id: str) -> None:
         self.changed.append(room_id)

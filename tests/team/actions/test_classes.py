@@ -207,6 +207,24 @@ def test_right_plans_are_ranked_and_the_first_ten_by_their_compiler(world, assig
     assert after[-1]["digest"] == first, "the compiler has the last word"
 
 
+def test_a_plan_is_sent_to_those_who_have_not_answered(world, assignment, tim):
+    rooms = {who: world.do("work.start", who, {}, assignment=assignment)["room"] for who in ("stu", tim, "vic")}
+    answer(world, "stu", assignment)
+    answer(world, tim, assignment, given=WRONG)
+    found = world.do("work.push", "ed", {}, assignment=assignment)
+    assert (set(found["rooms"]), found["sent"], found["plan"]) == ({rooms[tim], rooms["vic"]}, 2, "the plan to start from")
+    sent = world.services.rooms.pushed
+    assert {room for room, _ in sent} == {rooms[tim], rooms["vic"]}
+    assert (sent[0][1].sender.name, sent[0][1].card["layout"]) == ("ed", "")
+    assert sent[0][1].digest == world.do("assignments.get", "ed", assignment=assignment)["first"]
+    again = world.do("work.push", "ed", {"work": rooms["vic"], "question": "split"}, assignment=assignment)
+    assert again["rooms"] == [rooms[tim]], "whose plan it is keeps it"
+    with pytest.raises(MissingError):
+        world.do("work.push", "ed", {"work": world.things["vision"]["work"]}, assignment=assignment)
+    with pytest.raises(InputError, match="no question about a plan"):
+        world.do("work.push", "ed", {"question": "devices"}, assignment=assignment)
+
+
 def test_what_is_withdrawn_is_nobodys_any_more(world, assignment):
     world.do("assignments.withdraw", "ada", assignment=assignment)
     with pytest.raises(MissingError):

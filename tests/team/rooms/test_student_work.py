@@ -10,11 +10,13 @@ from tests.support.room_sessions import first_plan
 from tests.support.team_rooms import VisitedRoom, within
 from tests.support.team_server import make_services
 from workbench.documents import dump_plan
+from workbench.plan.edits import ShardDim
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.people import set_role
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
+from workbench.team.rooms.room_records import read_room
 from workbench.team.store.tables import GalleryEntry, GivenAnswer, StudentWork
 
 GOALS = [{"goal": "computes_once", "hint": "Split the batch."}]
@@ -142,6 +144,51 @@ def test_what_a_student_may_not_do_is_not_offered(lesson, team):
         each.until(lambda page: page.room)
     offered = [(each.board["board"]["files"]["saves"], each.board["live"]["runs"], each.room["branches"]) for each in (zoe, ada)]
     assert offered == [(False, False, False), (True, True, True)]
+
+
+def push(lesson, **body):
+    """Ada sends a plan to all, without being in any of the rooms."""
+    return lesson.do("work.push", "ada", body, assignment=lesson.id)
+
+
+def test_a_plan_that_is_sent_is_an_edit_that_a_student_takes_back(lesson):
+    room, other = lesson.room(), lesson.room("bob")
+    zoe, bob = room.enter("zoe"), other.enter("bob")
+    zoe.place("batch", "data")
+    bob.place("hidden", "model")
+    assert push(lesson, work=other.room_id)["rooms"] == [room.room_id]
+    zoe.until(lambda page: page.layout == "hidden:model")
+    zoe.until(lambda page: any(each["title"] == "Ada sent you a plan of this class" for each in page.notices))
+    zoe.until(lambda page: page.room["said"][0]["who"] == "Ada")
+    zoe.do("undo")
+    zoe.until(lambda page: page.layout == "batch:data")
+    zoe.do("redo")
+    zoe.until(lambda page: page.layout == "hidden:model")
+    kinds = [(each.kind, each.author_id) for each in lesson.team.log_of(room.room_id)]
+    ada, mine = lesson.team.people["ada"], lesson.team.people["zoe"]
+    assert kinds == [("edit", mine), ("push", ada), ("undo", mine), ("redo", mine)]
+    assert bob.layout == "hidden:model"
+
+
+def test_a_plan_is_sent_into_a_room_that_is_not_open(lesson, hub, planners):
+    room = lesson.room()
+    assert push(lesson)["sent"] == 1
+    assert lesson.card(room)["layout"] == ""
+    zoe = room.enter("zoe")
+    zoe.until(lambda page: any(each["title"] == "Ada sent you the plan to start from" for each in page.notices))
+    zoe.place("batch", "data")
+    assert [each.kind for each in lesson.team.log_of(room.room_id)] == ["push", "edit"]
+    assert [each["text"] for each in steps(lesson, planners, room)] == [
+        "it begins",
+        "sent all the plan to start from",
+        str(ShardDim("batch", ("data",))),
+    ]
+
+
+def steps(lesson, planners, room):
+    """What was done in a room, as its replay tells it."""
+    source = read_room(lesson.team.store, room.room_id)
+    return asyncio.run(planners.replay_room(source.document, source.log)).steps
 
 
 def test_an_answer_after_the_deadline_says_that_it_does_not_count(lesson):

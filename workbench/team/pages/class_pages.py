@@ -114,8 +114,15 @@ class WallPage(AssignmentHandler):
     async def values_of(self, project: str, assignment: str) -> dict[str, Any]:
         """What the wall shows."""
         found, wall = await gather(self.assignment_of(project, assignment), self.ask("work.wall", assignment=assignment))
+        role = await self.role_in(project)
         all_work = [{**each, "letter": str(place)} for place, each in enumerate(wall["items"], 1)]
-        return {"assignment": found, "all_work": all_work, "without": wall["without"], "chart": draw_memory_by_time(_points(all_work))}
+        return {
+            "assignment": found,
+            "all_work": all_work,
+            "without": wall["without"],
+            "chart": draw_memory_by_time(_points(all_work)),
+            "sends": role >= ProjectRole.EDITOR,
+        }
 
 
 class LiveWall(WallPage):

@@ -31,8 +31,8 @@ class PageForm:
 
     Parts in braces are those of the address, of the fields, and, in `back` and `says`, of the answer. `parts` are those of the path of the
     action that come from a field of another name, `given` is what the body has besides the fields. `once` is a template that shows the
-    answer at once, for a secret that is in it. `several` is a field with several texts, with commas between: the action is carried out for each.
-    A form whose `says` is empty leads to where nothing would show it.
+    answer at once, for a secret that is in it. `several` is a field with several texts, with commas between: the
+    action is carried out for each. A form whose `says` is empty leads to where nothing would show it.
     """
 
     path: str

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -26,7 +26,7 @@ from workbench.team.rooms.cluster_planner import start_on_cluster
 from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.store.tables import RegisteredProgram
-from workbench.team.web.services import DescribedPlan, GradedAnswer, ReadExercise
+from workbench.team.web.services import DescribedPlan, GradedAnswer, ReadExercise, ReplayedRoom
 
 _ROOM = "workbench.team.planning.room_process:serve_room"
 _BROKER = "workbench.team.planning.partition_broker"
@@ -90,6 +90,11 @@ class Planners:
         """The verdict on an answer. Raises `WorkbenchError`."""
         asked = {"exercise": text, "question": question, "answer": answer, "attempt": attempt}
         return graded_answer(await self._describers.ask({"grade": asked}))
+
+    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
+        """What was done in a room about the zoo. Raises `WorkbenchError`."""
+        found = await self._describers.ask({"replay": {"document": document, "log": list(log)}})
+        return ReplayedRoom(found["steps"], described_plan(found["present"]))
 
     def close(self) -> None:
         """End those that start others; a room's process ends with its connection."""

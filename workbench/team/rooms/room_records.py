@@ -23,7 +23,9 @@ from workbench.team.store.tables import (
     User,
 )
 
-MOVES = ("edit", "undo", "redo", "go")
+MOVES = ("edit", "undo", "redo", "go", "push")
+EVERYBODY = "*"
+"""The author of a plan that was sent into a room: each of those who edit there takes it back as their own."""
 LOG_KINDS = (*MOVES, "name", "pin")
 """What an entry of a room's log can be (`team.planning.room_log`)."""
 MOST_ENTRY = 1 << 20  # bytes

@@ -54,6 +54,15 @@ class GradedAnswer:
     verdict: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayedRoom:
+    """What was done in a room: `steps`, each with `text`, `name`, `mesh`, `layout` and `figures` of the plan after it, and the `present`
+    plan."""
+
+    steps: Sequence[Mapping[str, Any]]
+    present: DescribedPlan
+
+
 class Planner(Protocol):
     """Whoever can import JAX: a process apart."""
 
@@ -69,6 +78,9 @@ class Planner(Protocol):
     async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
         """The verdict on an answer to a question of an exercise; `attempt` is the number of the try. Raises `WorkbenchError`."""
 
+    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
+        """What was done in a room, from the plan that it began with and its log. Raises `WorkbenchError`."""
+
 
 class Rooms(Protocol):
     """The rooms that are open."""
@@ -78,6 +90,9 @@ class Rooms(Protocol):
 
     def people_in(self, room_id: str) -> Sequence[str]:
         """The ids of the people who have a room open now."""
+
+    async def push_plan(self, room_ids: Sequence[str], pushed: Any) -> None:
+        """Send a plan (`team.rooms.pushed_plan.PushedPlan`) into rooms, open or not."""
 
     async def comments_changed(self, room_id: str) -> None:
         """Somebody wrote a comment in a room, or took one away: show those who are in it."""
