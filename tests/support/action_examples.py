@@ -83,6 +83,8 @@ EXAMPLES: dict[str, ActionExample] = {
     "work.wall": ActionExample(),
     "work.thumbnail": ActionExample(),
     "work.grade": _sends({"remark": "Look at the links.", "points": 2.5}),
+    "assignments.replay": ActionExample(person="vic"),
+    "assignments.search": ActionExample(),
     "work.push": ActionExample(body=lambda _world, things: {"work": things["work"]}),
     "answers.hand_in": _sends({"question": "devices", "answer": "4"}),
     "answers.list": ActionExample(query={"everybody": "true"}),

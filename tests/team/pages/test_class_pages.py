@@ -170,6 +170,19 @@ def test_the_first_plans_are_compiled(week):
     assert "being compiled" in week.text("stu")
 
 
+def test_a_ranking_has_baselines_and_leads_to_how_the_winner_came_there(week):
+    text = week.text("ed")
+    assert "data parallelism alone" in text
+    assert "the best of the recipes: Megatron tensor parallel" in text
+    week.send("rosa", "/p/{project}/assignments/{assignment}/search")
+    text = week.text("rosa")
+    assert "The search is in the queue." in text
+    assert "being searched for" in text
+    assert "handed in from elsewhere" in week.text("ed", f"{HERE}/{week.id}/ranking/1")
+    assert week.clients["stu"].get(f"{HERE}/{week.id}/ranking/1").status_code == 403
+    assert week.clients["ed"].get(f"{HERE}/{week.id}/ranking/9").status_code == 404
+
+
 def test_an_assignment_is_changed_and_taken_back(week):
     week.send(
         "ed", "/p/{project}/assignments/{assignment}/change", {"name": "Week 4", "deadline": "", "zone": "UTC", "size": "1", "ranked": ""}

@@ -191,6 +191,22 @@ def steps(lesson, planners, room):
     return asyncio.run(planners.replay_room(source.document, source.log)).steps
 
 
+def test_the_winners_edits_are_replayed_after_the_deadline(lesson):
+    lesson.do("assignments.update", "ada", {"ranked": "split"}, assignment=lesson.id)
+    room = lesson.room()
+    zoe = room.enter("zoe")
+    zoe.place("batch", "data")
+    zoe.place("hidden", "model")
+    check(zoe)
+    within(lesson.answers)
+    zoe.place("hidden", "", source="model")
+    lesson.do("assignments.update", "ada", {"deadline": "2020-01-01T00:00"}, assignment=lesson.id)
+    found = lesson.do("assignments.replay", "zoe", assignment=lesson.id, place="1")
+    assert [each["layout"] for each in found["steps"]] == ["", "batch:data", "batch:data; hidden:model"], "up to the plan that is ranked"
+    assert found["steps"][-1]["figures"]["peak_bytes"] < found["steps"][0]["figures"]["peak_bytes"]
+    assert "zoe" not in str(found).lower()
+
+
 def test_an_answer_after_the_deadline_says_that_it_does_not_count(lesson):
     zoe = lesson.room().enter("zoe")
     lesson.do("assignments.update", "ada", {"deadline": "2020-01-01T00:00"}, assignment=lesson.id)

@@ -58,6 +58,16 @@ class AssignmentPage(AssignmentHandler):
         )
 
 
+class ReplayPage(AssignmentHandler):
+    """How a plan of the ranking came to be, step by step."""
+
+    async def get(self, project: str, assignment: str, place: str) -> None:
+        found = await self.assignment_of(project, assignment)
+        replay = await self.ask("assignments.replay", assignment=assignment, place=place)
+        title = f"How {'the winner' if place == '1' else f'place {place}'} came there"
+        await self.show_in_project("replay.html", project, "class", title=title, assignment=found, replay=replay)
+
+
 class ScoresTable(AssignmentHandler):
     """The scores as a table for spreadsheets, or as the results of Gradescope, a record for each student."""
 

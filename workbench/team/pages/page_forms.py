@@ -36,6 +36,7 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(f"{_ASSIGNMENT}/hide", "assignments.update", _ASSIGNMENT, "Students see points and remarks no more."),
     PageForm(f"{_ASSIGNMENT}/withdraw", "assignments.withdraw", f"{_P}/assignments", "It is taken back."),
     PageForm(f"{_ASSIGNMENT}/start", "work.start", "/room/{room}", ""),
+    PageForm(f"{_ASSIGNMENT}/search", "assignments.search", _ASSIGNMENT, "The search is in the queue."),
     PageForm(f"{_ASSIGNMENT}/push", "work.push", f"{_ASSIGNMENT}/wall", "Sent, {plan}; boards that have it now: {sent}."),
     PageForm(f"{_ASSIGNMENT}/compile", "assignments.compile", _ASSIGNMENT, "In the queue to be compiled: {submitted}."),
     PageForm(f"{_P}/jobs/new", "jobs.submit", f"{_P}/jobs/{{id}}", "The job is in the queue."),

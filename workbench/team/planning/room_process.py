@@ -8,8 +8,9 @@ Incoming:
   their role is another now, `{"leave": true, "visitor": v}`;
 - `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
 - `{"push": {"document", "source", "user_id", "display"}}`, a plan that somebody sends into the room;
-- `{"describe": document}`, `{"exercise": document}`, `{"replay": {"document", "log"}}` or `{"grade": {"exercise", "question",
-  "answer", "attempt"}}`, of a process that has no room: `{"described": {...}}` or `{"problem": {...}}` comes back;
+- `{"describe": document}`, `{"exercise": document}`, `{"replay": {"document", "log"}}`, `{"grade": {"exercise", "question", "answer",
+  "attempt"}}`, `{"baselines": {"exercise", "question"}}` or `{"judge": {"exercise", "question", "document"}}`, of a process that has no
+  room: `{"described": {...}}` or `{"problem": {...}}` comes back;
 - `{"ticket": n, "ahead": jobs}` from the server's queue of compilations, and what happens to jobs (`team.planning.job_runner`).
 
 Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, an entry of the log, always before the first `{"show": target,
@@ -48,6 +49,7 @@ from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
+from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
 from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
 from workbench.team.planning.grade_answers import describe_exercise, grade_answer, parse_exercise
 from workbench.team.planning.job_runner import TeamJobs
@@ -69,6 +71,9 @@ SLOW, OFTEN = 0.3, 4
 """A room in which so many gestures in a row took so many seconds of the processor each lets all others go first from then on. One alone
 says nothing: a tab that is opened for the first time takes as long on any program."""
 MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
+
+QUESTIONS = ("describe", "exercise", "grade", "replay", "baselines", "judge")
+"""What is asked of a process that has no room."""
 
 Message = Mapping[str, Any]
 
@@ -146,7 +151,7 @@ class RoomProcess:
                 self._open_room(message["room"])
             elif "enter" in message:
                 self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
-            elif "describe" in message or "exercise" in message or "grade" in message or "replay" in message:
+            elif any(question in message for question in QUESTIONS):
                 self._send({**self._answer(message), "answers": message["number"]})
             elif "push" in message:
                 self._push(message["push"])
@@ -272,6 +277,10 @@ class RoomProcess:
         try:
             if "describe" in message:
                 return {"described": self._describe(message["describe"])}
+            if "baselines" in message:
+                return {"described": find_baselines(**message["baselines"])}
+            if "judge" in message:
+                return {"described": judge_baseline(**message["judge"])}
             if "replay" in message:
                 return {"described": replay_room(message["replay"]["document"], message["replay"]["log"], self._allow)}
             return {"described": grade_answer(**message["grade"]) if "grade" in message else describe_exercise(message["exercise"])}

@@ -63,6 +63,27 @@ class ReplayedRoom:
     present: DescribedPlan
 
 
+@dataclass(frozen=True, slots=True)
+class FoundBaseline:
+    """What plans are compared with: `name` is "data_parallel", "recipe" or "search", `detail` which recipe. Without a plan the reason says
+    why there is none; with one that is not `right`, which goal it misses."""
+
+    name: str
+    detail: str
+    plan: DescribedPlan | None
+    right: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBaselines:
+    """The plan that a question starts from, the decisions of it that a search may not change, and what plans are compared with."""
+
+    start: DescribedPlan
+    pins: Mapping[str, str]
+    found: Sequence[FoundBaseline]
+
+
 class Planner(Protocol):
     """Whoever can import JAX: a process apart."""
 
@@ -80,6 +101,12 @@ class Planner(Protocol):
 
     async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
         """What was done in a room, from the plan that it began with and its log. Raises `WorkbenchError`."""
+
+    async def find_baselines(self, text: str, question: str) -> FoundBaselines:
+        """What plans that answer a question of an exercise are compared with. Raises `WorkbenchError`."""
+
+    async def judge_baseline(self, text: str, question: str, document: str) -> FoundBaseline:
+        """What a search has found, as an answer to a question of an exercise. Raises `WorkbenchError`."""
 
 
 class Rooms(Protocol):
@@ -108,7 +135,7 @@ class JobRequest:
     project_id: str
     author_id: str
     digest: str
-    kind: Literal["run", "compile"] = "run"
+    kind: Literal["run", "compile", "search"] = "run"
     engine: str = "here"
     steps: int = 20
     check: bool = False

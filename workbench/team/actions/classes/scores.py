@@ -11,6 +11,7 @@ from workbench.team.access import ProjectRole
 from workbench.team.actions.action import Action, Call, member
 from workbench.team.actions.classes.assignments import STAFF, STUDENT, present
 from workbench.team.actions.classes.class_records import graded_work, is_staff
+from workbench.team.actions.classes.kept_baselines import BASELINE, baseline_records
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.people_records import people_by_id
 from workbench.team.actions.schemas import ANYTHING, COUNT, DIGEST, FLAG, ID, NUMBER, PERSON, TEXT, list_of, or_none, record
@@ -150,7 +151,7 @@ def _rank(call: Call) -> dict[str, Any]:
             }
         )
     first = _figures_of(call, {assignment.first})[assignment.first].get("planned", {})
-    return {"question": assignment.ranked, "items": rows, "start": first}
+    return {"question": assignment.ranked, "items": rows, "start": first, "baselines": baseline_records(call, assignment)}
 
 
 def _compiling(call: Call, digests: set[str]) -> set[str]:
@@ -200,7 +201,7 @@ ACTIONS = (
         "Rank the right plans of an assignment",
         STUDENT,
         "read",
-        record({"question": TEXT, "items": list_of(_RANKED), "start": _FIGURES}),
+        record({"question": TEXT, "items": list_of(_RANKED), "start": _FIGURES, "baselines": list_of(BASELINE)}),
         _rank,
     ),
     Action(
