@@ -164,6 +164,9 @@ class RoomsAlone:
     def people_in(self, _room_id: str) -> list[str]:
         return self.present
 
+    async def deadline_changed(self, assignment_id: str, _deadline: float | None, until: str) -> None:
+        self.changed.append(f"{assignment_id} {until}")
+
     async def push_plan(self, room_ids: list[str], pushed: PushedPlan) -> None:
         self.pushed += [(each, pushed) for each in room_ids]
 

@@ -193,7 +193,7 @@ def test_right_plans_are_ranked_and_the_first_ten_by_their_compiler(world, assig
         answer(world, who, assignment, given=given)
     board = world.do("assignments.ranking", "ed", assignment=assignment)
     assert len(board["items"]) == 2
-    assert "vic" not in str(board), "a wrong plan has no place"
+    assert "vic" not in str(board["items"]), "a wrong plan has no place"
     assert board["items"][0]["planned"]["step_seconds"] <= board["items"][-1]["planned"]["step_seconds"]
     seen = world.do("assignments.ranking", "stu", assignment=assignment)["items"]
     assert [each["mine"] for each in seen].count(True) == 1
@@ -218,12 +218,12 @@ def baselines(world, who, assignment):
 
 def test_a_ranking_has_baselines_and_students_are_given_no_hint(world, assignment):
     found = baselines(world, "ed", assignment)
-    assert [(each["name"], each["right"]) for each in found] == [("data_parallel", True), ("recipe", True)]
-    assert found[1]["detail"] == "Megatron tensor parallel"
+    assert [(each["name"], each["right"]) for each in found] == [("start", False), ("data_parallel", True), ("recipe", True)]
+    assert found[2]["detail"] == "Megatron tensor parallel"
     assert all(each["planned"]["step_seconds"] > 0 for each in found)
-    assert [each["detail"] for each in baselines(world, "stu", assignment)] == ["", ""]
+    assert [each["detail"] + each["reason"] for each in baselines(world, "stu", assignment)] == ["", "", ""]
     world.do("assignments.update", "ed", {"released": True}, assignment=assignment)
-    assert baselines(world, "stu", assignment)[1]["detail"] == "Megatron tensor parallel"
+    assert baselines(world, "stu", assignment)[2]["detail"] == "Megatron tensor parallel"
     world.do("assignments.update", "ed", {"ranked": ""}, assignment=assignment)
     assert baselines(world, "ed", assignment) == []
 
@@ -233,8 +233,8 @@ def test_a_baseline_that_misses_a_goal_says_which():
     text = json.loads(exercise_document())
     text["questions"][0]["goals"].append(goal)
     found = find_baselines(json.dumps(text), "split")
-    assert [(each["name"], each["right"]) for each in found["found"]] == [("data_parallel", False), ("recipe", False)]
-    assert all("leave each device a step" in each["reason"] for each in found["found"])
+    assert [(each["name"], each["right"]) for each in found["found"]] == [("start", False), ("data_parallel", False), ("recipe", False)]
+    assert all("leave each device a step" in each["reason"] for each in found["found"][1:])
     assert found["pins"] == {"data": "4", "stage": "1", "remat": "none"}
     with pytest.raises(WorkbenchError, match="does not ask for a plan"):
         find_baselines(json.dumps(text), "devices")

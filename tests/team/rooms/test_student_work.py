@@ -10,7 +10,9 @@ from tests.support.room_sessions import first_plan
 from tests.support.team_rooms import VisitedRoom, within
 from tests.support.team_server import make_services
 from workbench.documents import dump_plan
+from workbench.models import build
 from workbench.plan.edits import ShardDim
+from workbench.plan.plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.people import set_role
 from workbench.team.actions.action import Inputs
@@ -29,15 +31,23 @@ def exercise() -> str:
     return json.dumps({**about, "plans": {"small": json.loads(dump_plan(first_plan().updated(layout="")))}, "questions": [plan, number]})
 
 
+def two_programs() -> str:
+    """The same, with a question about another program."""
+    found = json.loads(exercise())
+    found["plans"]["other"] = json.loads(dump_plan(Plan(build("mnist"), "data:8")))
+    found["questions"].append({**found["questions"][0], "name": "other", "start": "other"})
+    return json.dumps(found)
+
+
 class Class:
     """A student, `zoe`, in the team of the tests of rooms, and one assignment."""
 
-    def __init__(self, team, hub, planners, folder) -> None:
+    def __init__(self, team, hub, planners, folder, text="") -> None:
         self.team, self.hub = team, hub
         self.services = make_services(folder, team.store, planner=planners, rooms=hub)
         with team.store.write() as session:
             set_role(session, team.project_id, team.people["zoe"], ProjectRole.STUDENT)
-        self.id = self.do("assignments.create", "ada", {"exercise": exercise()}, project="vision")["id"]
+        self.id = self.do("assignments.create", "ada", {"exercise": text or exercise()}, project="vision")["id"]
 
     def do(self, action, who, body=None, **path):
         context = Context(self.services, self.team.principal(who))
@@ -115,6 +125,37 @@ def test_a_teacher_looks_over_a_shoulder_and_counts_for_nobody(lesson):
     assert check(zoe, answer="9")["attempt"] == 1
     answers = within(lesson.answers)
     assert [(each.question, each.text, each.attempt) for each in answers] == [("devices", "9", 1)]
+
+
+def test_the_same_answer_again_is_no_further_try(lesson):
+    zoe = lesson.room().enter("zoe")
+    assert check(zoe)["attempt"] == 1
+    zoe.do("answer_question")
+    assert "the same answer, and no further try" in zoe.refusal
+    zoe.place("batch", "data")
+    assert check(zoe)["attempt"] == 2
+    assert len(within(lambda: len(lesson.answers()) == 2 and lesson.answers())) == 2
+
+
+def test_a_room_shows_its_deadline_as_it_is_now(lesson):
+    zoe = lesson.room().enter("zoe")
+    zoe.until(lambda page: page.room and page.room["until"] == "")
+    lesson.do("assignments.update", "ada", {"deadline": "2040-06-30T18:00", "zone": "Europe/Berlin"}, assignment=lesson.id)
+    zoe.until(lambda page: page.room["until"] == "Saturday, 30 June 2040, 18:00 (Europe/Berlin)")
+    assert zoe.room["deadline"] > 2e9
+
+
+def test_a_teacher_who_looks_at_another_question_leaves_the_board_as_it_is(team, hub, planners, tmp_path):
+    lesson = Class(team, hub, planners, tmp_path, two_programs())
+    room = lesson.room()
+    zoe, ada = room.enter("zoe"), room.enter("ada")
+    zoe.place("batch", "data")
+    ada.do("question", name="other")
+    assert panel(ada)["name"] == "other"
+    assert (zoe.layout, ada.layout) == ("batch:data", "batch:data")
+    assert len(lesson.team.log_of(room.room_id)) == 1
+    zoe.do("question", name="other")
+    zoe.until(lambda page: page.layout == "")
 
 
 def test_who_only_looks_does_not_answer(lesson):

@@ -27,7 +27,7 @@ def find_baselines(exercise: str, question: str) -> dict[str, Any]:
     `DocumentError` for a question that is not about a plan."""
     asked = _question(exercise, question)
     start = asked.plan
-    found = [_judged("data_parallel", "", _data_parallel(start), asked), _best_recipe(asked)]
+    found = [_judged("start", "", start, asked), _judged("data_parallel", "", _data_parallel(start), asked), _best_recipe(asked)]
     return {"start": description_record(describe_plan(start, start.report())), "pins": _pins(asked), "found": found}
 
 

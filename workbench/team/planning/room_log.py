@@ -18,7 +18,7 @@ from typing import Any
 from workbench.core.program import Program
 from workbench.documents import edit_record, parse_edit
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.plan.edits import Edit
+from workbench.plan.edits import Edit, OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import HistoryNode
 from workbench.team.rooms.room_records import EVERYBODY, MOVES
@@ -124,12 +124,17 @@ class RoomHistory:
             case "go":
                 return f"went to {nodes[body['head']].name or 'plan ' + str(body['head'])}"
             case "undo":
-                return f"took back {nodes[body['undone']].edit}"
+                return f"took back {_named(nodes[body['undone']].edit)}"
             case "redo":
-                return f"made {nodes[body['redone']].edit} again"
+                return f"made {_named(nodes[body['redone']].edit)} again"
             case "push":
-                return f"sent all {str(nodes[body['head']].edit).removeprefix('open ')}"
+                return f"sent all {_named(nodes[body['head']].edit)}"
         return str(nodes[body["head"]].edit)
+
+
+def _named(edit: Edit | None) -> str:
+    """An edit as a thing: of a plan that was opened its name alone."""
+    return edit.source if isinstance(edit, OpenPlan) else str(edit)
 
 
 def replay(first: Plan, records: Sequence[RoomLogRecord], allow: Sequence[str] = ()) -> RoomHistory:

@@ -54,6 +54,7 @@ class OpenRoom:
         self._stopped = ""
         self._number = 0
         self._head = 0
+        self._deadline = source.deadline, source.until
         self._sent = self._pushed = "", ""  # by whom and what: on its way into the room, and in it as long as nothing was done since
         self._comments = read_comments(store, source.room_id)
         self._gallery = actions.gallery_of(source)
@@ -125,6 +126,11 @@ class OpenRoom:
         sender, source = self._pushed
         if sender and guest.is_participant:
             tell_pushed(guest.screen, sender, source)
+
+    def show_deadline(self, deadline: float | None, until: str) -> None:
+        """The deadline of the assignment is another now."""
+        self._deadline = deadline, until
+        self.presence.changed()
 
     def show_comments(self) -> None:
         """Somebody wrote a comment, or took one away."""
@@ -317,6 +323,7 @@ class OpenRoom:
 
     def _show_presence(self) -> None:
         shared = {**self.presence.state(), "name": self.source.name, "project": self.source.project, "head": self._head}
+        shared |= {"deadline": self._deadline[0], "until": self._deadline[1]}
         places = {"gallery": self._gallery, "comments_at": self._actions.comments_of(self.source)}
         for guest in self.guests():
             comments = [each.as_state(guest.principal.user_id) for each in self._comments]

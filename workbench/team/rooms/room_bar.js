@@ -7,7 +7,7 @@
  * @typedef {{ who: string; colour: string; text: string; at: number }} Said
  * @typedef {{ id: string; node: number; who: string; text: string; at: number; mine: boolean }} Remark
  * @typedef {{ name: string; project: string; gallery: string; you: number; edits: boolean; branches: boolean; head: number; people: Person[]; said: Said[];
- *   comments: Remark[]; comments_at: string }} Room
+ *   comments: Remark[]; comments_at: string; deadline: number | null; until: string }} Room
  * @typedef {{ get: (name: string) => any; set: (name: string, value: unknown) => void; save_changes: () => void;
  *   on: (event: string, listener: () => void) => void; off: (event: string, listener: () => void) => void }} Model
  */
@@ -30,6 +30,11 @@ const STYLE = `
   .person.away { opacity: 0.5; }
   .dot { width: 20px; height: 20px; border-radius: 50%; background: var(--of); color: #fff; font-size: 11px; font-weight: 600; line-height: 20px; text-align: center; }
   .where { color: var(--quiet); }
+  .until { color: var(--quiet); white-space: nowrap; }
+  .until:empty { display: none; }
+  .until.over { color: #9a6700; }
+  .dark .until.over { color: #d29922; }
+  .act.new { border-color: var(--accent); color: var(--accent); font-weight: 600; }
   .where:empty { display: none; }
   .said { flex: 1 1 220px; min-width: 0; color: var(--quiet); white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
   .said b { font-weight: 600; color: var(--ink); }
@@ -75,6 +80,16 @@ function ago(at) {
 }
 
 /**
+ * By the reader's own clock; in the words of the assignment it is a tooltip.
+ * @param {number} at seconds since 1970
+ */
+function untilText(at) {
+  const when = new Date(at * 1000), time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  if (when.toDateString() === new Date().toDateString()) return `${time} today`;
+  return `${time}, ${when.toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" })}`;
+}
+
+/**
  * @param {{ model: Model; el: HTMLElement }} given
  * @returns {() => void}
  */
@@ -90,6 +105,7 @@ function render({ model, el }) {
   bar.setAttribute("role", "region");
   bar.setAttribute("aria-label", "Room");
   const name = h("span", { className: "name" }), people = h("ul", {}), said = h("span", { className: "said" });
+  const until = h("span", { className: "until" });
   const spoken = h("span", {}), when = h("span", {});
   people.setAttribute("aria-label", "People in this room");
   spoken.setAttribute("role", "status"); // what was done, and not how long ago: that changes by itself
@@ -101,7 +117,7 @@ function render({ model, el }) {
   }, "Branch off");
   branch.addEventListener("click", () => ask({ kind: "branch" }));
   const comments = commentSection(ask);
-  bar.append(name, people, said, comments.button, branch, comments.section);
+  bar.append(name, people, said, until, comments.button, branch, comments.section);
 
   // Undo and redo are meant wherever the focus is. Where the board has it, it hears them itself, and lets none through.
   /** @param {KeyboardEvent} event */
@@ -184,6 +200,10 @@ function render({ model, el }) {
     if (spoken.textContent !== words) spoken.replaceChildren(...(last ? [h("b", {}, last.who), ` ${last.text}`] : []));
     when.textContent = last ? ` · ${ago(last.at)}` : "";
     branch.hidden = !room.branches;
+    const isOver = room.deadline !== null && Date.now() / 1000 > room.deadline;
+    until.classList.toggle("over", isOver);
+    until.textContent = !room.until ? "" : isOver ? "over: what comes now does not count" : `until ${untilText(room.deadline ?? 0)}`;
+    until.title = room.until;
     comments.show(room);
     said.title = room.said.map((each) => `${each.who}: ${each.text}, ${ago(each.at)}`).join("\n");
   };
@@ -204,6 +224,31 @@ function render({ model, el }) {
 }
 
 /**
+ * Up to when this browser has shown the comments of a room, in seconds since 1970.
+ * @param {() => string} room
+ */
+function seenUntil(room) {
+  let kept = 0;
+  const key = () => `workbench.comments.${room()}`;
+  return {
+    get() {
+      try {
+        return Math.max(kept, Number(localStorage.getItem(key())) || 0);
+      } catch { // a browser that keeps nothing
+        return kept;
+      }
+    },
+    /** @param {number} at */
+    set(at) {
+      kept = at;
+      try {
+        localStorage.setItem(key(), String(at));
+      } catch { /* a browser that keeps nothing */ }
+    },
+  };
+}
+
+/**
  * What people wrote on the plans of this room's history. It is written through the server's API, like everything that is stored.
  * @param {(asked: object) => void} ask
  */
@@ -219,6 +264,7 @@ function commentSection(ask) {
   section.append(list, looks, form, wrong);
   /** @type {Room | null} */
   let room = null;
+  const seen = seenUntil(() => room?.comments_at ?? "");
   /**
    * @param {string} address
    * @param {RequestInit} request
@@ -239,6 +285,7 @@ function commentSection(ask) {
     section.hidden = !section.hidden;
     button.setAttribute("aria-expanded", String(!section.hidden));
     if (!section.hidden) written.focus();
+    if (room) present(room);
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -279,13 +326,25 @@ function commentSection(ask) {
       ...(remark.mine ? [gone] : []),
     );
   };
+  /**
+   * The button says what others wrote since the section was open.
+   * @param {Room} now
+   */
+  const present = (now) => {
+    const others = now.comments.filter((each) => !each.mine), last = Math.max(0, ...others.map((each) => each.at));
+    if (!section.hidden && last) seen.set(last);
+    const fresh = others.filter((each) => each.at > seen.get()).length;
+    const words = now.comments.length ? `Comments ${now.comments.length}${fresh ? `, ${fresh} new` : ""}` : "Comment";
+    if (button.textContent !== words) button.textContent = words;
+    button.classList.toggle("new", fresh > 0);
+  };
   return {
     button,
     section,
     /** @param {Room} now */
     show(now) {
       room = now;
-      button.textContent = now.comments.length ? `Comments ${now.comments.length}` : "Comment";
+      present(now);
       button.setAttribute("aria-expanded", String(!section.hidden));
       list.replaceChildren(...now.comments.map(draw));
       list.hidden = !now.comments.length;

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class RoomHub:
-    """`count`, `people_in`, `push_plan`, `comments_changed` and `access_changed` are those of `web.services.Rooms`."""
+    """`count`, `people_in`, `push_plan`, `deadline_changed`, `comments_changed` and `access_changed` are those of `web.services.Rooms`."""
 
     def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
         self._store, self._planners, self._idle_for = store, planners, idle_for
@@ -74,6 +74,13 @@ class RoomHub:
             room = self._rooms.get(room_id)
         if room is not None:
             await asyncio.to_thread(room.show_comments)
+
+    async def deadline_changed(self, assignment_id: str, deadline: float | None, until: str) -> None:
+        """Show another deadline to those who work on an assignment."""
+        with self._lock:
+            rooms = [room for room in self._rooms.values() if room.source.assignment == assignment_id]
+        for room in rooms:
+            await asyncio.to_thread(room.show_deadline, deadline, until)
 
     async def push_plan(self, room_ids: Sequence[str], pushed: PushedPlan) -> None:
         """Send a plan into rooms, open or not."""

@@ -309,7 +309,7 @@ class Baseline(Base):
 
     __tablename__ = "baseline"
     assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)  # "data_parallel", "recipe" or "search"
+    name: Mapped[str] = mapped_column(primary_key=True)  # "start", "data_parallel", "recipe" or "search"
     question: Mapped[str]
     detail: Mapped[str] = mapped_column(default="")  # which recipe
     digest: Mapped[str | None] = mapped_column(ForeignKey("plan.digest"))

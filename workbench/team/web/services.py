@@ -65,8 +65,8 @@ class ReplayedRoom:
 
 @dataclass(frozen=True, slots=True)
 class FoundBaseline:
-    """What plans are compared with: `name` is "data_parallel", "recipe" or "search", `detail` which recipe. Without a plan the reason says
-    why there is none; with one that is not `right`, which goal it misses."""
+    """What plans are compared with: `name` is "start", "data_parallel", "recipe" or "search", `detail` which recipe. Without a plan the
+    reason says why there is none; with one that is not `right`, which goal it misses."""
 
     name: str
     detail: str
@@ -117,6 +117,9 @@ class Rooms(Protocol):
 
     def people_in(self, room_id: str) -> Sequence[str]:
         """The ids of the people who have a room open now."""
+
+    async def deadline_changed(self, assignment_id: str, deadline: float | None, until: str) -> None:
+        """The deadline of an assignment is another now: show it to those who work on it."""
 
     async def push_plan(self, room_ids: Sequence[str], pushed: Any) -> None:
         """Send a plan (`team.rooms.pushed_plan.PushedPlan`) into rooms, open or not."""

@@ -102,6 +102,12 @@ def _update(call: Call) -> dict[str, Any]:
     return assignment_records(call, [assignment])[0]
 
 
+async def _show_deadline(call: Call, answer: Any) -> None:
+    """Whoever works on it sees the new deadline."""
+    if call.services.rooms is not None and ("deadline" in call.body or "zone" in call.body):
+        await call.services.rooms.deadline_changed(answer["id"], answer["deadline"], answer["deadline_text"])
+
+
 def _withdraw(call: Call) -> dict[str, Any]:
     """Work and answers stay; they are shown nowhere."""
     present(call).withdrawn = now()
@@ -184,6 +190,7 @@ ACTIONS = (
         _update,
         body=record({}, {**_CHOICES, "released": FLAG}),
         prepare=_read_baselines,
+        afterwards=_show_deadline,
     ),
     Action(
         "assignments.withdraw",

@@ -14,7 +14,7 @@ from workbench.team.actions.schemas import ANYTHING, FLAG, TEXT, record
 from workbench.team.store.tables import Assignment, Baseline, StoredFigures, StoredJob
 from workbench.team.web.services import FoundBaseline
 
-ORDER = ("data_parallel", "recipe", "search")
+ORDER = ("start", "data_parallel", "recipe", "search")
 BASELINE = record(
     {
         "name": TEXT,
