@@ -178,6 +178,9 @@ def test_a_ranking_has_baselines_and_leads_to_how_the_winner_came_there(week):
     text = week.text("rosa")
     assert "The search is in the queue." in text
     assert "being searched for" in text
+    part = week.clients["stu"].get(f"{HERE}/{week.id}/ranking/live").json()
+    assert "being searched for" in part["html"]
+    assert part["over"] is False
     assert "handed in from elsewhere" in week.text("ed", f"{HERE}/{week.id}/ranking/1")
     assert week.clients["stu"].get(f"{HERE}/{week.id}/ranking/1").status_code == 403
     assert week.clients["ed"].get(f"{HERE}/{week.id}/ranking/9").status_code == 404

@@ -7,7 +7,16 @@ from tornado.web import StaticFileHandler
 
 from workbench.team.pages.account_pages import AccountPage, PasswordForm
 from workbench.team.pages.admin_pages import AdminLimitsPage, AdminPeoplePage, AuditPage, StatusPage
-from workbench.team.pages.class_pages import AssignmentPage, ClassPage, LiveWall, ReplayPage, ScoresTable, WallPage, WorkThumbnail
+from workbench.team.pages.class_pages import (
+    AssignmentPage,
+    ClassPage,
+    LiveRanking,
+    LiveWall,
+    ReplayPage,
+    ScoresTable,
+    WallPage,
+    WorkThumbnail,
+)
 from workbench.team.pages.form_handler import FormHandler
 from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, ThumbnailPage
 from workbench.team.pages.grades_form import GRADES_FORM, GradesFormHandler
@@ -52,6 +61,7 @@ def page_routes() -> list[tuple[Any, ...]]:
         (rf"{_P}/rooms", RoomsPage),
         (rf"{_P}/assignments", ClassPage),
         (_ASSIGNMENT, AssignmentPage),
+        (rf"{_ASSIGNMENT}/ranking/live", LiveRanking),
         (rf"{_ASSIGNMENT}/ranking/(?P<place>[0-9]{{1,4}})", ReplayPage),
         (rf"{_ASSIGNMENT}/scores\.(?P<form>csv|json)", ScoresTable),
         (rf"{_ASSIGNMENT}/wall", WallPage),

@@ -55,15 +55,15 @@ def baseline_records(call: Call, assignment: Assignment) -> list[dict[str, Any]]
     wanted = select(StoredFigures).where(StoredFigures.digest.in_(digests), StoredFigures.tier == "planned")
     figures = {each.digest: each.values for each in call.session.scalars(wanted)}
     jobs = {each.job_id: call.session.get(StoredJob, each.job_id) for each in rows if each.job_id}
-    is_told = call.may(ProjectRole.VIEWER) or is_over(assignment) or assignment.released is not None
+    is_shown = call.may(ProjectRole.VIEWER) or is_over(assignment) or assignment.released is not None
     return [
         {
             "name": each.name,
-            "detail": each.detail if is_told else "",
-            "planned": figures.get(each.digest, {}),
+            "detail": each.detail if is_shown else "",
+            "planned": figures.get(each.digest or "", {}),
             "right": each.right,
-            "reason": _reason(each, jobs.get(each.job_id)) if is_told else "",
-            "searching": _is_searching(each, jobs.get(each.job_id)),
+            "reason": _reason(each, jobs.get(each.job_id or "")) if is_shown else "",
+            "searching": _is_searching(each, jobs.get(each.job_id or "")),
         }
         for each in sorted(rows, key=lambda each: ORDER.index(each.name))
     ]

@@ -33,8 +33,15 @@ async def _search(call: Call) -> tuple[FoundBaselines, str]:
     found = await planner_of(call).find_baselines(assignment.exercise, assignment.ranked)
     with call.services.store.write() as session:
         keep_plan(session, found.start)
-    asked = {"project_id": call.project.id, "author_id": call.person.user_id, "digest": found.start.digest}
-    return found, await jobs_of(call).submit(JobRequest(**asked, kind="search", minutes=MINUTES, options=found.pins))
+    request = JobRequest(
+        project_id=call.project.id,
+        author_id=call.person.user_id,
+        digest=found.start.digest,
+        kind="search",
+        minutes=MINUTES,
+        options=found.pins,
+    )
+    return found, await jobs_of(call).submit(request)
 
 
 def _keep(call: Call) -> dict[str, Any]:
