@@ -3,7 +3,7 @@
 **Invariants** of a spec
 
 - `steps`, `hosts`, `processes` and `devices` are whole numbers from 1, each below its limit; `minutes` is positive.
-- `devices` are those of the plan's mesh, and are shared evenly by the processes.
+- `devices` are those of the plan's mesh, and are shared evenly by the processes; what is compiled or searched for has 1.
 - `compile` and `search` take one process.
 - `environment` has no variables but those of `ENVIRONMENT`, and their values name no file: what they say would be done by the job.
 - A program of the team's own comes with the module that a document may name of it.
