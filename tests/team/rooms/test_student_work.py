@@ -226,6 +226,13 @@ def test_a_plan_is_sent_into_a_room_that_is_not_open(lesson, hub, planners):
     ]
 
 
+def test_a_room_that_was_closed_keeps_a_plan_from_no_other(lesson):
+    rooms = [lesson.room(who) for who in ("zoe", "bob", "rosa")]
+    lesson.do("rooms.update", "ada", {"closed": True}, room=rooms[1].room_id)
+    assert push(lesson)["sent"] == 3
+    assert [lesson.team.count_of(each.room_id) for each in rooms] == [1, 0, 1]
+
+
 def steps(lesson, planners, room):
     """What was done in a room, as its replay tells it."""
     source = read_room(lesson.team.store, room.room_id)

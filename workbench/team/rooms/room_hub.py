@@ -85,7 +85,10 @@ class RoomHub:
     async def push_plan(self, room_ids: Sequence[str], pushed: PushedPlan) -> None:
         """Send a plan into rooms, open or not."""
         for room_id in room_ids:
-            await asyncio.to_thread(self._push, room_id, pushed)
+            try:
+                await asyncio.to_thread(self._push, room_id, pushed)
+            except WorkbenchError as error:  # a room that was closed meanwhile keeps it from no other
+                _log.info("A plan was not sent into the room %s: %s", room_id, error)
 
     def _push(self, room_id: str, pushed: PushedPlan) -> None:
         """To the process of an open room, which keeps it; else into the log. One that is being opened is waited for."""
