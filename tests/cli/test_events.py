@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.test_compile import needs_libtpu
 from workbench.cli.event_log import TERMINATED, event_log
 from workbench.cli.main import main
 from workbench.errors import EngineError
@@ -53,6 +54,17 @@ def test_a_compilation_adds_what_its_compiler_made(plan_file, tmp_path, capsys):
     printed = json.loads(capsys.readouterr().out)
     assert kinds(file)[-2:] == ["compiled", "done"]
     assert events(file)[-2]["figures"]["memory"] == printed["memory"]
+    assert events(file)[-2]["figures"]["step_seconds"] is None, "XLA:CPU gives no times of kernels"
+
+
+@needs_libtpu
+def test_a_compiler_that_times_its_kernels_says_how_long_a_step_takes(tmp_path, capsys):
+    file, plan = tmp_path / "events.jsonl", tmp_path / "tpu.plan.json"
+    Plan(build("two_layer"), "data:4", "batch:data", hardware="TPU v5e 2x2").save(plan)
+    assert main(["compile", str(plan), "--json", "--events", str(file)]) == 0
+    capsys.readouterr()
+    found = events(file)[-2]["figures"]
+    assert found["step_seconds"] >= found["compute_seconds"] > 0
 
 
 def test_a_plan_that_cannot_be_read_ends_the_events_with_its_error(tmp_path, capsys):

@@ -62,6 +62,8 @@ def test_a_class_from_the_command_line(signed_in, capsys):
     assert capsys.readouterr().out == "Right: 1 of 1 points, try 1.\n"
     assert main(["hand-in", assignment, "split"]) == 1
     assert "give one of PLAN.json and --answer" in capsys.readouterr().err
+    assert main(["send-plan", assignment, "--question", "split"]) == 0
+    assert capsys.readouterr().out == "On 0 boards now; each can take it back.\n"
     assert main(["assignments", *of]) == 0
     assert f"{assignment}           1         3  Week 7, Saturday, 30 June 2040, 18:00 (UTC)" in capsys.readouterr().out
     assert main(["assignments", *of, "--json"]) == 0

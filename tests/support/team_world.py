@@ -18,12 +18,15 @@ from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.new_projects import add_project
 from workbench.team.actions.perform import Context, perform
+from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
 from workbench.team.planning.describe_plan import describe_plan
 from workbench.team.planning.grade_answers import describe_exercise, grade_answer
-from workbench.team.rooms.planners import described_plan, graded_answer
+from workbench.team.planning.replay_room import replay_room
+from workbench.team.rooms.planners import described_plan, found_baseline, found_baselines, graded_answer
+from workbench.team.rooms.pushed_plan import PushedPlan
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, RegisteredProgram, StoredFigures, StoredJob, User
-from workbench.team.web.services import DescribedPlan, GradedAnswer, JobRequest, ReadExercise
+from workbench.team.web.services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, JobRequest, ReadExercise, ReplayedRoom
 
 ROLES = {
     "ada": ProjectRole.OWNER,
@@ -81,6 +84,16 @@ class PlannerHere:
     async def read_exercise(self, text: str) -> ReadExercise:
         outline = describe_exercise(text)
         return ReadExercise(outline, described_plan(outline.pop("first")))
+
+    async def find_baselines(self, text: str, question: str) -> FoundBaselines:
+        return found_baselines(find_baselines(text, question))
+
+    async def judge_baseline(self, text: str, question: str, document: str) -> FoundBaseline:
+        return found_baseline(judge_baseline(text, question, document))
+
+    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
+        found = replay_room(document, log)
+        return ReplayedRoom(found["steps"], described_plan(found["present"]))
 
     async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
         return graded_answer(grade_answer(text, question, answer, attempt))
@@ -143,12 +156,19 @@ class RoomsAlone:
 
     changed: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
+    pushed: list[tuple[str, PushedPlan]] = field(default_factory=list)
 
     def count(self) -> int:
         return 0
 
     def people_in(self, _room_id: str) -> list[str]:
         return self.present
+
+    async def deadline_changed(self, assignment_id: str, _deadline: float | None, until: str) -> None:
+        self.changed.append(f"{assignment_id} {until}")
+
+    async def push_plan(self, room_ids: list[str], pushed: PushedPlan) -> None:
+        self.pushed += [(each, pushed) for each in room_ids]
 
     async def access_changed(self, room_id: str) -> None:
         self.changed.append(room_id)
@@ -251,7 +271,7 @@ def add_things(world: TeamWorld) -> TeamWorld:
         work = world.do("work.start", student, {}, assignment=assignment["id"])
         right = {"question": "split", "answer": document("batch:data", hardware="TPU v5e 2x2")}
         world.do("answers.hand_in", student, right, assignment=assignment["id"])
-        things |= {"assignment": assignment["id"], "work": work["room"]}
+        things |= {"assignment": assignment["id"], "work": work["room"], "place": "1"}
         job, program = _add_rows(world, slug, owner, entry["digest"], room["id"])
         things |= {"entry": entry["id"], "second": second["id"], "digest": entry["digest"], "room": room["id"], "comment": comment["id"]}
         things |= {"share": link["id"], "job": job, "program": program, "hardware": "pod"}

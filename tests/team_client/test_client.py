@@ -68,8 +68,14 @@ def test_a_class_hands_out_and_in(served):
         assert wrong.hints == ("Split the batch.",)
         assert student.hand_in(made.id, "split", document("batch:data", hardware="TPU v5e 2x2"))
         assert student.hand_in(made.id, "devices", "4").score == 1.0
+        student.hand_in(made.id, "devices", "4")
+        assert teacher.send_plan(made.id, question="split") == 0, "who has answered keeps the board"
+        assert "/room/" in teacher.begin(made.id)
+        assert teacher.send_plan(made.id, "stu") == 1
+        with pytest.raises(TeamServerError, match="has not begun"):
+            teacher.send_plan(made.id, "vic")
         [mine] = [each for each in student.assignments("vision") if each.id == made.id]
-        assert (mine.score, mine.begun, mine.deadline_text) == (2.0, 1, "Saturday, 30 June 2040, 18:00 (Europe/Berlin)")
+        assert (mine.score, mine.begun, mine.deadline_text) == (2.0, 2, "Saturday, 30 June 2040, 18:00 (Europe/Berlin)")
 
 
 def test_a_plan_without_a_project_goes_into_ones_own(team):

@@ -1,4 +1,4 @@
-"""`workbench assignments`, `hand-out` and `hand-in`: a class on a team's server from the command line."""
+"""`workbench assignments`, `hand-out`, `hand-in` and `send-plan`: a class on a team's server from the command line."""
 
 import argparse
 import json
@@ -25,6 +25,12 @@ def hand_out(options: argparse.Namespace) -> None:
     with team_of(options) as team:
         found = team.hand_out(read_document(options.exercise), options.project, **chosen)
     print(json.dumps(asdict(found), indent=1) if options.json else found.page)
+
+
+def send_plan(options: argparse.Namespace) -> None:
+    with team_of(options) as team:
+        sent = team.send_plan(options.assignment, options.of or "", options.question or "")
+    print(json.dumps({"sent": sent}) if options.json else f"On {sent} board{'' if sent == 1 else 's'} now; each can take it back.")
 
 
 def hand_in(options: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ from workbench.engine.cluster.relay import CLUSTER
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.exercises.exercise import Exercise
 from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.reports.run_events import Progress, RunEvent, RunListener, StepDone
@@ -205,8 +206,13 @@ def compile_(options: argparse.Namespace) -> None:
         log.started("compile", plan.name)
         tell = _both(_stage_printer(), log)
         compiled = plan.compile(on_progress=tell, time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
-        log.compiled(compiled)
+        log.compiled(compiled, _compiled_step(plan, compiled))
     print(json.dumps(compiled_record(compiled), indent=1) if options.json else compiled)
+
+
+def _compiled_step(plan: Plan, compiled: Compiled) -> float | None:
+    """Seconds of a step with the compiler's times of its kernels; `None` where it gives none."""
+    return None if compiled.compute_seconds is None or compiled.stages else with_compiled(plan.report(), compiled).seconds
 
 
 def compare(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`--events FILE`: what a run or a compilation reports, as events in a file that others follow (`reports.event_file`).
+"""`--events FILE`: what a run, a compilation or a search reports, as events in a file that others follow (`reports.event_file`).
 
     with event_log(options) as log:
         measurement = run_plan(plan, on_progress=log.hear)
@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.public_error_text import describe_error
-from workbench.documents import compiled_record, measurement_record
+from workbench.documents import compiled_record, dump_plan, measurement_record
 from workbench.errors import WorkbenchError
+from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.event_file import EventFile
 from workbench.reports.measurement import Measurement
@@ -60,8 +61,13 @@ class EventLog:
     def measured(self, measurement: Measurement) -> None:
         self._add("measured", figures=_short("measured", measurement_record(measurement)))
 
-    def compiled(self, compiled: Compiled) -> None:
-        self._add("compiled", figures=_short("compiled", dict(compiled_record(compiled))))
+    def compiled(self, compiled: Compiled, step_seconds: float | None = None) -> None:
+        """`step_seconds` is the step with the compiler's own times of its kernels, where it gives any."""
+        self._add("compiled", figures={**_short("compiled", dict(compiled_record(compiled))), "step_seconds": step_seconds})
+
+    def found(self, plan: Plan) -> None:
+        """The best plan of a search."""
+        self._add("found", document=dump_plan(plan))
 
     def failed(self, error: BaseException) -> None:
         message = error.message if isinstance(error, WorkbenchError) else f"The command failed: {describe_error(error)}"

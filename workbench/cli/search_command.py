@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from workbench.cli.event_log import event_log
 from workbench.cli.first_interrupt import first_interrupt
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
@@ -27,22 +28,34 @@ def search(options: argparse.Namespace) -> None:
     kind = options.hardware
     if options.devices is not None:  # `--hardware "TPU v5p"` names a kind alone
         options.hardware = None
+    with event_log(options) as log:
+        plan = plan_on_the_cpu(options)
+        log.started("search", plan.name)
+        result = _find(plan, kind, options)
+        if options.events:
+            log.found(result.best)
+    if options.output:
+        _save(result.best, options.output)
+    if options.json:
+        print(json.dumps({**search_record(result), "verified": _verified_records(_verify(result, options.verify))}, indent=1))
+        return
+    print(result)
+    if options.why:
+        print(_why(result))
+    if (verified := _verify(result, options.verify)) is not None:
+        print(f"\n{verified}")
+
+
+def _find(plan: Plan, kind: str | None, options: argparse.Namespace) -> SearchResult:
     from workbench.engine import open_answerer
 
-    plan = plan_on_the_cpu(options)
     wanted = {
         "devices": options.devices,
         "hardware": kind if options.devices is not None else None,
-        "keep": options.keep,
-        "wide": options.wide,
-        "layouts": options.layouts,
-        "remats": options.remats,
-        "offloads": options.offloads,
-        "boundaries": options.boundaries,
-        "precisions": options.precisions,
+        **{name: getattr(options, name) for name in ("keep", "wide", "layouts", "remats", "offloads", "boundaries", "precisions")},
     }
     with first_interrupt(_say_stopping) as is_stopped:
-        result = find_plans(
+        return find_plans(
             plan,
             within=options.within,
             objective=options.objective,
@@ -54,16 +67,6 @@ def search(options: argparse.Namespace) -> None:
             until=options.until,
             **wanted,
         )
-    if options.output:
-        _save(result.best, options.output)
-    if options.json:
-        print(json.dumps({**search_record(result), "verified": _verified_records(_verify(result, options.verify))}, indent=1))
-        return
-    print(result)
-    if options.why:
-        print(_why(result))
-    if (verified := _verify(result, options.verify)) is not None:
-        print(f"\n{verified}")
 
 
 def _say_stopping() -> None:

@@ -4,7 +4,7 @@ import argparse
 import re
 from typing import Any
 
-from workbench.cli.arguments import add_command, add_json, positive
+from workbench.cli.arguments import add_command, add_events, add_json, positive
 from workbench.cli.search_command import search
 from workbench.search.run_search import UNTIL
 from workbench.search.traced_programs import OFFLOADS, REMATS
@@ -104,6 +104,7 @@ def add_search(added: Any) -> None:
     command.add_argument("--workers", type=int, metavar="N", help="processes that plan candidates (default: one for each processor)")
     command.add_argument("--cluster", metavar="ADDRESS", help="plan candidates on a Ray cluster, ray://HOST:PORT, or `local`")
     command.add_argument("-o", "--output", metavar="FILE", help="also write the best plan")
+    add_events(command)
     add_json(command, "; progress goes to stderr")
 
 

@@ -1,5 +1,5 @@
 """The commands about a team's server: of those who use one (`login`, `push`, `pull`, `submit`, `jobs`,
-`assignments`, `hand-out`, `hand-in`), and of those who run one (`team`).
+`assignments`, `hand-out`, `hand-in`, `send-plan`), and of those who run one (`team`).
 
 Neither this module nor the commands import JAX: the server never does.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from workbench.cli import class_command, server_command, team_command
 from workbench.cli.arguments import add_json, add_parser, positive
 
-TEAM_COMMANDS = ("login", "logout", "push", "pull", "submit", "jobs", "assignments", "hand-out", "hand-in", "team")
+TEAM_COMMANDS = ("login", "logout", "push", "pull", "submit", "jobs", "assignments", "hand-out", "hand-in", "send-plan", "team")
 
 
 def make_team_parser() -> argparse.ArgumentParser:
@@ -22,7 +22,7 @@ def make_team_parser() -> argparse.ArgumentParser:
 
 def add_team_commands(added: Any) -> None:
     """All of them."""
-    for add in (_login, _logout, _push, _pull, _submit, _jobs, _assignments, _hand_out, _hand_in, _team):
+    for add in (_login, _logout, _push, _pull, _submit, _jobs, _assignments, _hand_out, _hand_in, _send_plan, _team):
         add(added)
 
 
@@ -155,6 +155,20 @@ def _hand_in(added: Any) -> None:
     _add_server(command)
     add_json(command)
     command.set_defaults(command=class_command.hand_in, parser=command)
+
+
+def _send_plan(added: Any) -> None:
+    text = "send a plan onto the boards of all students who have not answered yet; each can take it back"
+    example = "workbench send-plan k3v9x2m7q4w8z6tb --of ada --question share"
+    command = add_parser(added, "send-plan", text, epilog=f"example:\n  {example}\n")
+    command.add_argument("assignment", metavar="ASSIGNMENT", help="its id, at the end of its page's address")
+    command.add_argument("--of", metavar="STUDENT", help="whose present plan is sent (default: the plan that the assignment begins with)")
+    command.add_argument(
+        "--question", metavar="QUESTION", help="only to those without a right answer to it (default: to any question about a plan)"
+    )
+    _add_server(command)
+    add_json(command)
+    command.set_defaults(command=class_command.send_plan)
 
 
 def _team(added: Any) -> None:

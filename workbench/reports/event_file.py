@@ -25,6 +25,7 @@ EVENT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "progress": ("stage", "fraction", "step", "of", "loss", "seconds"),
     "compiled": ("figures",),
     "measured": ("figures",),
+    "found": ("document",),
     "failed": ("message", "ways_out"),
     "cancelled": (),
     "done": ("seconds",),

@@ -14,6 +14,7 @@ from workbench.team.accounts.provider import bind_sessions, end_left_sessions, s
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.routes import account_routes
 from workbench.team.accounts.secret_key import load_secret_key
+from workbench.team.actions.classes.searched_baselines import SearchedBaselines
 from workbench.team.api.routes import api_routes
 from workbench.team.config import FILE, TeamConfig
 from workbench.team.job_setup import make_dispatcher
@@ -89,6 +90,7 @@ class TeamServer:
         jobs = RoomJobs(services)
         self.hub.use_jobs(jobs)
         self._ending.callback(self.dispatcher.listen(jobs.hear))
+        self._ending.callback(self.dispatcher.listen(SearchedBaselines(services).hear))
         return services
 
     def bokeh_server(self) -> Any:

@@ -176,6 +176,21 @@ class TeamClient:
         body = {"question": question, "answer": _text_of(answer)}
         return read_verdict(self._api.ask("POST", path_of("assignments", assignment, "answers"), body))
 
+    def send_plan(self, assignment: str, student: str = "", question: str = "") -> int:
+        """Send a plan onto the boards of all who have no right answer yet, to this question or to one of those about a plan; the number of
+        boards. It is the present plan of a student, by name, or the one that the assignment begins with."""
+        place = path_of("assignments", assignment)
+        work = self._work_of(place, student) if student else ""
+        sent: int = self._api.ask("POST", f"{place}/boards", {"work": work, "question": question})["sent"]
+        return sent
+
+    def _work_of(self, place: str, student: str) -> str:
+        """The room in which somebody works on an assignment."""
+        for each in self._api.ask("GET", f"{place}/submissions")["items"]:
+            if student in [one["name"] for one in each["people"]]:
+                return str(each["room"])
+        raise TeamServerError(f"`{student}` has not begun this assignment.", ["look at its wall"])
+
     def _own_project(self) -> str:
         """One's own project, or the only one that one is in."""
         found = self.projects()

@@ -1,17 +1,23 @@
 """A class: what a student sees and does, what a teacher sees of all, deadlines, pairs, grades and the ranking of plans."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import select
 
+from tests.support.team_rooms import within
 from tests.support.team_server import add_person
 from tests.support.team_world import document, exercise_document
+from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, MissingError, ProjectRole
 from workbench.team.accounts.people import set_role
+from workbench.team.actions.classes.searched_baselines import SearchedBaselines
 from workbench.team.actions.held_roles import role_in_room
 from workbench.team.actions.input_errors import ConflictError, InputError
+from workbench.team.planning.baseline_plans import find_baselines
 from workbench.team.rooms.room_records import keep_card, principal_of_user, role_of
-from workbench.team.store.tables import StoredFigures, StoredRoom, User
+from workbench.team.store.tables import StoredFigures, StoredJob, StoredRoom, User
 
 RIGHT, WRONG = document("batch:data", hardware="TPU v5e 2x2"), document("", hardware="TPU v5e 2x2")
 
@@ -187,7 +193,7 @@ def test_right_plans_are_ranked_and_the_first_ten_by_their_compiler(world, assig
         answer(world, who, assignment, given=given)
     board = world.do("assignments.ranking", "ed", assignment=assignment)
     assert len(board["items"]) == 2
-    assert "vic" not in str(board), "a wrong plan has no place"
+    assert "vic" not in str(board["items"]), "a wrong plan has no place"
     assert board["items"][0]["planned"]["step_seconds"] <= board["items"][-1]["planned"]["step_seconds"]
     seen = world.do("assignments.ranking", "stu", assignment=assignment)["items"]
     assert [each["mine"] for each in seen].count(True) == 1
@@ -196,10 +202,97 @@ def test_right_plans_are_ranked_and_the_first_ten_by_their_compiler(world, assig
     assert world.do("assignments.compile", "rosa", assignment=assignment)["submitted"] == 0, "they are on their way"
     first = board["items"][0]["digest"]
     with world.store.write() as session:
+        for each in session.scalars(select(StoredJob).where(StoredJob.digest == first)):
+            each.state, each.problem = "failed", "No plug-in."
+    assert [each["problem"] for each in world.do("assignments.ranking", "ed", assignment=assignment)["items"]] == ["No plug-in.", ""]
+    with world.store.write() as session:
         own = {"digest": first, "tier": "compiled", "version": "1", "job_id": None, "created": 1.0, "thumbnail": ""}
         session.add(StoredFigures(**own, values={"step_seconds": 1e6}))
     after = world.do("assignments.ranking", "ed", assignment=assignment)["items"]
     assert after[-1]["digest"] == first, "the compiler has the last word"
+
+
+def baselines(world, who, assignment):
+    return world.do("assignments.ranking", who, assignment=assignment)["baselines"]
+
+
+def test_a_ranking_has_baselines_and_students_are_given_no_hint(world, assignment):
+    found = baselines(world, "ed", assignment)
+    assert [(each["name"], each["right"]) for each in found] == [("start", False), ("data_parallel", True), ("recipe", True)]
+    assert found[2]["detail"] == "Megatron tensor parallel"
+    assert all(each["planned"]["step_seconds"] > 0 for each in found)
+    assert [each["detail"] + each["reason"] for each in baselines(world, "stu", assignment)] == ["", "", ""]
+    world.do("assignments.update", "ed", {"released": True}, assignment=assignment)
+    assert baselines(world, "stu", assignment)[2]["detail"] == "Megatron tensor parallel"
+    world.do("assignments.update", "ed", {"ranked": ""}, assignment=assignment)
+    assert baselines(world, "ed", assignment) == []
+
+
+def test_a_baseline_that_misses_a_goal_says_which():
+    goal = {"goal": "sends", "at_most": "0 B"}
+    text = json.loads(exercise_document())
+    text["questions"][0]["goals"].append(goal)
+    found = find_baselines(json.dumps(text), "split")
+    assert [(each["name"], each["right"]) for each in found["found"]] == [("start", False), ("data_parallel", False), ("recipe", False)]
+    assert all("leave each device a step" in each["reason"] for each in found["found"][1:])
+    assert found["pins"] == {"data": "4", "stage": "1", "remat": "none"}
+    with pytest.raises(WorkbenchError, match="does not ask for a plan"):
+        find_baselines(json.dumps(text), "devices")
+
+
+def test_what_a_search_finds_is_a_baseline_when_its_job_has_ended(world, assignment):
+    job = world.do("assignments.search", "rosa", assignment=assignment)["job"]
+    assert baselines(world, "ed", assignment)[-1] == {
+        "name": "search",
+        "detail": "",
+        "planned": {},
+        "right": False,
+        "reason": "",
+        "searching": True,
+    }
+    with world.store.write() as session:
+        row = session.get_one(StoredJob, job)
+        assert (row.kind, row.author_id) == ("search", world.people["rosa"])
+        row.state = "done"
+    world.services.jobs.reported[job] = [
+        {"seq": 1, "kind": "found", "document": document("batch:data", "data:4 model:1", hardware="TPU v5e 2x2")}
+    ]
+    SearchedBaselines(world.services).hear(job, (), "done")
+    row = within(lambda: (found := baselines(world, "ed", assignment)[-1]) and found["planned"] and found)
+    assert (row["right"], row["searching"]) == (True, False), "an axis of one device more is no other mesh"
+
+
+def test_how_a_plan_came_there_is_shown_to_students_after_the_deadline(world, assignment):
+    world.do("work.start", "stu", {}, assignment=assignment)
+    answer(world, "stu", assignment)
+    path = {"assignment": assignment, "place": "1"}
+    assert world.do("assignments.replay", "ed", **path)["elsewhere"], "it was handed in, and not made in a room"
+    with pytest.raises(ForbiddenError, match="once the deadline has passed"):
+        world.do("assignments.replay", "stu", **path)
+    world.do("assignments.update", "ed", {"released": True}, assignment=assignment)
+    assert world.do("assignments.replay", "stu", **path)["planned"]["step_seconds"] > 0
+    with pytest.raises(ForbiddenError, match="how the winner came there"):
+        world.do("assignments.replay", "stu", assignment=assignment, place="2")
+    with pytest.raises(MissingError):
+        world.do("assignments.replay", "ed", assignment=assignment, place="2")
+
+
+def test_a_plan_is_sent_to_those_who_have_not_answered(world, assignment, tim):
+    rooms = {who: world.do("work.start", who, {}, assignment=assignment)["room"] for who in ("stu", tim, "vic")}
+    answer(world, "stu", assignment)
+    answer(world, tim, assignment, given=WRONG)
+    found = world.do("work.push", "ed", {}, assignment=assignment)
+    assert (set(found["rooms"]), found["sent"], found["plan"]) == ({rooms[tim], rooms["vic"]}, 2, "the plan to start from")
+    sent = world.services.rooms.pushed
+    assert {room for room, _ in sent} == {rooms[tim], rooms["vic"]}
+    assert (sent[0][1].sender.name, sent[0][1].card["layout"]) == ("ed", "")
+    assert sent[0][1].digest == world.do("assignments.get", "ed", assignment=assignment)["first"]
+    again = world.do("work.push", "ed", {"work": rooms["vic"], "question": "split"}, assignment=assignment)
+    assert again["rooms"] == [rooms[tim]], "whose plan it is keeps it"
+    with pytest.raises(MissingError):
+        world.do("work.push", "ed", {"work": world.things["vision"]["work"]}, assignment=assignment)
+    with pytest.raises(InputError, match="no question about a plan"):
+        world.do("work.push", "ed", {"question": "devices"}, assignment=assignment)
 
 
 def test_what_is_withdrawn_is_nobodys_any_more(world, assignment):

@@ -1,5 +1,6 @@
 """Jobs from the queue to their end, as real processes of this machine."""
 
+import asyncio
 import json
 import os
 import signal
@@ -25,7 +26,8 @@ from workbench.team.jobs.here import Here
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.jobs.spec import JobError
-from workbench.team.store.tables import StoredFigures
+from workbench.team.store.tables import StoredFigures, StoredPlan
+from workbench.team.web.services import JobRequest
 
 
 def dispatcher_of(store, tmp_path, **options):
@@ -248,6 +250,17 @@ def test_what_could_never_run_is_refused_at_once(case, store, tmp_path):
     with pytest.raises(JobError) as caught:
         dispatcher_of(store, tmp_path).put(spec, engine, project_id="alpha", author_id="ada")
     assert caught.value.message == message
+
+
+def test_a_compilation_and_a_search_take_none_of_the_devices_of_their_plan(store, tmp_path):
+    with store.write() as session:
+        session.get_one(StoredPlan, DIGEST).devices = 4096
+    dispatcher = dispatcher_of(store, tmp_path)
+    for kind in ("compile", "search"):
+        job_id = asyncio.run(dispatcher.submit(JobRequest(project_id="alpha", author_id="ada", digest=DIGEST, kind=kind)))
+        assert job_of(store, job_id).spec["devices"] == 1
+    with pytest.raises(JobError, match="takes 4,096 devices"):
+        asyncio.run(dispatcher.submit(JobRequest(project_id="alpha", author_id="ada", digest=DIGEST)))
 
 
 def test_nobody_is_served_beyond_the_limits(store, tmp_path):

@@ -31,6 +31,7 @@ VALUES = {
     "seconds": 0.1,
     "figures": {"losses": [1.0]},
     "message": "No.",
+    "document": "{}",
     "ways_out": ["try again"],
 }
 

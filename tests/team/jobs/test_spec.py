@@ -64,6 +64,12 @@ def test_a_spec_is_read_back_from_its_record(spec):
     assert parse_spec(json.loads(json.dumps(spec.record()))) == spec
 
 
+def test_a_search_says_what_is_fixed_and_ends_before_its_minutes():
+    command = command_line(JobSpec("a" * 64, "search", minutes=2.0, options={"model": "4", "stage": "1"}), Path("/data/jobs/abc"), "python")
+    options = make_parser().parse_args(command[3:])
+    assert (options.pin, options.within, options.until, options.workers) == (["model=4", "stage=1"], 96.0, "proved", 1)
+
+
 @given(SPECS)
 def test_the_command_line_is_one_of_the_workbench(spec):
     command = command_line(spec, Path("/data/jobs/abc"), "python")

@@ -8,11 +8,12 @@ import pytest
 from tests.support.team_pages import in_thread, project_pages, read_page
 from tests.support.team_world import document, exercise_document
 from workbench.team.pages.form_handler import fill
+from workbench.team.pages.grades_form import GRADES_FORM
 from workbench.team.pages.page_forms import ALL_FORMS
 from workbench.team.rooms.room_records import keep_card
 
 HERE = "/p/vision/assignments"
-CLASS_FORMS = [each for each in ALL_FORMS if "/assignments/" in each.path]
+CLASS_FORMS = [*(each for each in ALL_FORMS if "/assignments/" in each.path), GRADES_FORM]
 RIGHT = document("batch:data", hardware="TPU v5e 2x2")
 CARD = {
     "layout": "batch:data",
@@ -124,27 +125,65 @@ def test_the_wall_shows_the_work_of_all(week):
     assert week.clients["ed"].get(f"{HERE}/{week.id}/submissions/aaaa/thumbnail.svg").status_code == 404
 
 
+def test_a_teacher_sends_a_plan_to_all(week):
+    other = week.do("work.start", "rosa", {}, assignment=week.id)["room"]
+    assert "Send the plan of Stu to all" in week.clients["ed"].get(f"{HERE}/{week.id}/wall").text
+    assert "Send the plan of Stu to all" not in week.clients["vic"].get(f"{HERE}/{week.id}/wall").text
+    week.send("ed", "/p/{project}/assignments/{assignment}/push", {"work": week.room})
+    assert "boards that have it now: 1." in week.text("ed", f"{HERE}/{week.id}/wall")
+    assert week.world.services.rooms.pushed[-1][0] == other
+
+
 def test_a_teacher_grades_and_releases(week):
-    grade = "/p/{project}/assignments/{assignment}/submissions/{work}/grade"
-    week.send("ed", grade, {"points": "2.5", "remark": "=Neat, and `short`"}, work=week.room)
+    grade = GRADES_FORM.path
+    other = week.do("work.start", "vic", {}, assignment=week.id)["room"]
+    fields = {f"points.{week.room}": "2.5", f"remark.{week.room}": "=Neat, and `short`", f"points.{other}": "", f"remark.{other}": "Go on."}
+    week.send("ed", grade, fields)
+    assert "Saved: Stu, Vic." in week.text("ed")
+    assert {each["remark"] for each in week.do("assignments.scores", "ed", assignment=week.id)["items"]} == {
+        "=Neat, and `short`",
+        "Go on.",
+        "",
+    }
+    week.send("ed", grade, fields)
+    assert "Saved: nothing was changed." in week.text("ed")
     assert "Neat" not in week.text("stu")
     week.send("ed", "/p/{project}/assignments/{assignment}/release", {"released": "true"})
     assert "2.5 of 3 points" in week.text("stu")
     week.send("ed", "/p/{project}/assignments/{assignment}/hide", {"released": "false"})
     assert "2.5 of 3 points" not in week.text("stu")
     rows = list(csv.DictReader(io.StringIO(week.clients["ed"].get(f"{HERE}/{week.id}/scores.csv").text)))
-    assert [(each["name"], each["split"], each["points"], each["remark"]) for each in rows] == [("stu", "1", "2.5", "'=Neat, and `short`")]
+    assert [(each["name"], each["split"], each["points"], each["remark"]) for each in rows if each["student"] == "yes"] == [
+        ("stu", "1", "2.5", "'=Neat, and `short`")
+    ]
     results = week.clients["ed"].get(f"{HERE}/{week.id}/scores.json").json()
     assert results["stu"]["score"] == 2.5
     assert results["stu"]["tests"][0] == {"name": "split", "score": 1.0, "max_score": 1.0}
-    week.send("ed", grade, {"points": "", "remark": ""}, work=week.room)
-    assert week.do("assignments.scores", "ed", assignment=week.id)["items"][0]["points"] == 1.0, "what was reached, again"
+    week.send("ed", grade, {f"points.{week.room}": "", f"remark.{week.room}": ""})
+    points = {each["room"]: each["points"] for each in week.do("assignments.scores", "ed", assignment=week.id)["items"]}
+    assert points[week.room] == 1.0, "what was reached, again"
 
 
 def test_the_first_plans_are_compiled(week):
     week.send("rosa", "/p/{project}/assignments/{assignment}/compile")
     assert "In the queue to be compiled: 1." in week.text("rosa")
     assert "being compiled" in week.text("stu")
+
+
+def test_a_ranking_has_baselines_and_leads_to_how_the_winner_came_there(week):
+    text = week.text("ed")
+    assert "data parallelism alone" in text
+    assert "the best of the recipes: Megatron tensor parallel" in text
+    week.send("rosa", "/p/{project}/assignments/{assignment}/search")
+    text = week.text("rosa")
+    assert "The search is in the queue." in text
+    assert "being searched for" in text
+    part = week.clients["stu"].get(f"{HERE}/{week.id}/ranking/live").json()
+    assert "being searched for" in part["html"]
+    assert part["over"] is False
+    assert "handed in from elsewhere" in week.text("ed", f"{HERE}/{week.id}/ranking/1")
+    assert week.clients["stu"].get(f"{HERE}/{week.id}/ranking/1").status_code == 403
+    assert week.clients["ed"].get(f"{HERE}/{week.id}/ranking/9").status_code == 404
 
 
 def test_an_assignment_is_changed_and_taken_back(week):

@@ -2,7 +2,7 @@
 
 from workbench.team.actions import comments, comparison, hardware, jobs, plans, programs, projects, rooms, server_settings, shares
 from workbench.team.actions.action import Action
-from workbench.team.actions.classes import assignments, given_answers, scores, student_work
+from workbench.team.actions.classes import assignments, given_answers, pushed_plans, replays, scores, searched_baselines, student_work
 from workbench.team.actions.persons import audit, me, members, people, tokens
 
 ALL_ACTIONS: tuple[Action, ...] = (
@@ -17,8 +17,11 @@ ALL_ACTIONS: tuple[Action, ...] = (
     *shares.ACTIONS,
     *assignments.ACTIONS,
     *student_work.ACTIONS,
+    *pushed_plans.ACTIONS,
     *given_answers.ACTIONS,
     *scores.ACTIONS,
+    *replays.ACTIONS,
+    *searched_baselines.ACTIONS,
     *programs.ACTIONS,
     *jobs.ACTIONS,
     *hardware.ACTIONS,

@@ -39,7 +39,7 @@ _FIGURES = {
     "description": "what a tier says: bytes per device, seconds of a step, US dollars of 1,000 steps, and the workbench's version",
 }
 _TIERS = {"type": "object", "properties": dict.fromkeys(TIERS, _FIGURES), "additionalProperties": False}
-_TRIED = record({"person": PERSON, "kind": one_of("run", "compile"), "state": TEXT, "job": ID})
+_TRIED = record({"person": PERSON, "kind": one_of("run", "compile", "search"), "state": TEXT, "job": ID})
 ENTRY = record(
     {
         "id": ID,

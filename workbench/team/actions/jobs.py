@@ -50,7 +50,7 @@ _JOB = record(
         "author": PERSON,
         "digest": DIGEST,
         "plan": or_none(record({"id": ID, "name": TEXT})),
-        "kind": one_of("run", "compile"),
+        "kind": one_of("run", "compile", "search"),
         "engine": TEXT,
         "spec": _DETAILS,
         "state": one_of(*STATES),

@@ -139,7 +139,7 @@ class Dispatcher:
             kind=request.kind,
             program=program.digest if program else None,
             module=program.target.partition(":")[0] if program else "",
-            devices=devices,
+            devices=devices if request.kind == "run" else 1,  # what is compiled or searched for takes none of them
             **{name: getattr(request, name) for name in ("steps", "check", "hosts", "processes", "minutes", "memory")},
             environment=dict(request.environment),
             options=dict(request.options),

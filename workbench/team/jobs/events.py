@@ -26,8 +26,8 @@ _LONGEST = 1 << 22  # bytes of a line
 _CHUNK = 1 << 20  # bytes
 _NUMBERS = ("fraction", "loss", "seconds")
 _COUNTS = ("process", "processes", "step", "of")
-_TEXTS = ("command", "plan", "version", "stage", "message")
-_NEEDED = ("process", "processes", "command", "plan", "version", "message", "figures", "ways_out")
+_TEXTS = ("command", "plan", "version", "stage", "message", "document")
+_NEEDED = ("process", "processes", "command", "plan", "version", "message", "figures", "ways_out", "document")
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def figures_of(tier: str, values: Mapping[str, Any]) -> dict[str, Any]:
     else:
         memory = values.get("memory")
         peak = memory.get("peak") if isinstance(memory, Mapping) else None
-        shared = {"peak_bytes": peak, "sent_bytes": None, "step_seconds": None, "fits": None}
+        shared = {"peak_bytes": peak, "sent_bytes": None, "step_seconds": values.get("step_seconds"), "fits": None}
     return {**values, **{name: value if isinstance(value, int | float) else None for name, value in shared.items()}}
 
 

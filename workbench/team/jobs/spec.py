@@ -3,8 +3,8 @@
 **Invariants** of a spec
 
 - `steps`, `hosts`, `processes` and `devices` are whole numbers from 1, each below its limit; `minutes` is positive.
-- `devices` are those of the plan's mesh, and are shared evenly by the processes.
-- `compile` takes one process.
+- `devices` are those of the plan's mesh, and are shared evenly by the processes; what is compiled or searched for has 1.
+- `compile` and `search` take one process.
 - `environment` has no variables but those of `ENVIRONMENT`, and their values name no file: what they say would be done by the job.
 - A program of the team's own comes with the module that a document may name of it.
 """
@@ -29,6 +29,7 @@ ENVIRONMENT = (
 """The variables that a job may set."""
 
 MOST = {"steps": 1_000_000, "hosts": 4096, "processes": 64, "devices": 1 << 20}
+_SEARCHING = 0.8  # of a search's minutes: the rest is for reading the plan, and for ending
 _PORTS = range(20_000, 32_768)  # below those that systems give to whoever asks for any, and above those of services
 
 
@@ -43,7 +44,7 @@ class JobSpec:
     - `plan`, `program`: digests; without a program the plan's is of the zoo;
     - `processes`: of each host; `devices`: of all hosts; `minutes`: after which the job is ended; `memory`: bytes of each process;
     - `port`: of the process that the others meet at; 0 leaves it to the engine;
-    - `options`: of the engine: a partition, a queue, an image.
+    - `options`: of the engine: a partition, a queue, an image; of a search: decisions that are fixed.
     """
 
     plan: str
@@ -103,7 +104,10 @@ def command_line(spec: JobSpec, folder: Path, python: str | None = None) -> list
         "--events",
         str(folder / "events.jsonl"),
     ]
-    if spec.kind == "run":
+    if spec.kind == "search":
+        pins = [word for name, value in sorted(spec.options.items()) for word in ("--pin", f"{name}={value}")]
+        command += ["--within", f"{spec.minutes * 60 * _SEARCHING:g}", "--until", "proved", "--workers", "1", *pins]
+    elif spec.kind == "run":
         command += ["--steps", str(spec.steps), "--no-profile", *["--check"] * spec.check]
     else:
         command += ["--time-limit", f"{spec.minutes * 60:g}"]
@@ -133,11 +137,14 @@ def _verify_counts(spec: JobSpec) -> None:
 
 
 def _verify_processes(spec: JobSpec) -> None:
-    if spec.kind not in ("run", "compile"):
-        raise JobError(f"`{str(spec.kind)[:80]}` is no kind of job.", ["give `run` or `compile`"])
+    if spec.kind not in ("run", "compile", "search"):
+        raise JobError(f"`{str(spec.kind)[:80]}` is no kind of job.", ["give `run`, `compile` or `search`"])
     count = spec.process_count
-    if spec.kind == "compile" and count > 1:
-        raise JobError(f"A compilation takes one process; here are {spec.hosts} x {spec.processes}.", ["give hosts=1 and processes=1"])
+    if spec.kind != "run" and count > 1:
+        raise JobError(
+            f"A {'compilation' if spec.kind == 'compile' else 'search'} takes one process; here are {spec.hosts} x {spec.processes}.",
+            ["give hosts=1 and processes=1"],
+        )
     if spec.devices % count:
         raise JobError(
             f"{spec.devices} devices cannot be shared evenly by {spec.hosts} hosts x {spec.processes} processes: "

@@ -32,6 +32,14 @@ class AssignmentHandler(ProjectPageHandler):
             raise MissingError("assignment", assignment)
         return found
 
+    async def ranking_of(self, assignment: str) -> dict[str, Any]:
+        """The ranking, and whether something of it is still on its way."""
+        found = await self.ask("assignments.ranking", assignment=assignment)
+        return {
+            **found,
+            "pending": any(each["compiling"] for each in found["items"]) or any(each["searching"] for each in found["baselines"]),
+        }
+
     async def role_in(self, project: str) -> ProjectRole:
         """What the person may do here."""
         return parse_role((await self.ask("projects.get", project=project))["role"])
@@ -42,7 +50,7 @@ class AssignmentPage(AssignmentHandler):
 
     async def get(self, project: str, assignment: str) -> None:
         found, role = await gather(self.assignment_of(project, assignment), self.role_in(project))
-        ranking = await self.ask("assignments.ranking", assignment=assignment) if found["ranked"] else None
+        ranking = await self.ranking_of(assignment) if found["ranked"] else None
         given = (await self.ask("answers.list", assignment=assignment))["items"] if found["work"] else []
         scores = (await self.ask("assignments.scores", assignment=assignment))["items"] if role >= ProjectRole.EDITOR else []
         await self.show_in_project(
@@ -56,6 +64,25 @@ class AssignmentPage(AssignmentHandler):
             scores=scores,
             plan_questions=[each["name"] for each in found["questions"] if each["kind"] == "plan"],
         )
+
+
+class LiveRanking(AssignmentHandler):
+    """The ranking, as a part of the page, until all of it is known."""
+
+    async def get(self, project: str, assignment: str) -> None:
+        found, ranking = await gather(self.assignment_of(project, assignment), self.ranking_of(assignment))
+        values = {**await self.project_values(project), "assignment": found, "ranking": ranking}
+        self.write_part("ranking_live.html", over=not ranking["pending"], **values)
+
+
+class ReplayPage(AssignmentHandler):
+    """How a plan of the ranking came to be, step by step."""
+
+    async def get(self, project: str, assignment: str, place: str) -> None:
+        found = await self.assignment_of(project, assignment)
+        replay = await self.ask("assignments.replay", assignment=assignment, place=place)
+        title = f"How {'the winner' if place == '1' else f'place {place}'} came there"
+        await self.show_in_project("replay.html", project, "class", title=title, assignment=found, replay=replay)
 
 
 class ScoresTable(AssignmentHandler):
@@ -114,8 +141,15 @@ class WallPage(AssignmentHandler):
     async def values_of(self, project: str, assignment: str) -> dict[str, Any]:
         """What the wall shows."""
         found, wall = await gather(self.assignment_of(project, assignment), self.ask("work.wall", assignment=assignment))
+        role = await self.role_in(project)
         all_work = [{**each, "letter": str(place)} for place, each in enumerate(wall["items"], 1)]
-        return {"assignment": found, "all_work": all_work, "without": wall["without"], "chart": draw_memory_by_time(_points(all_work))}
+        return {
+            "assignment": found,
+            "all_work": all_work,
+            "without": wall["without"],
+            "chart": draw_memory_by_time(_points(all_work)),
+            "sends": role >= ProjectRole.EDITOR,
+        }
 
 
 class LiveWall(WallPage):

@@ -31,7 +31,8 @@ class PageForm:
 
     Parts in braces are those of the address, of the fields, and, in `back` and `says`, of the answer. `parts` are those of the path of the
     action that come from a field of another name, `given` is what the body has besides the fields. `once` is a template that shows the
-    answer at once, for a secret that is in it.
+    answer at once, for a secret that is in it. `several` is a field with several texts, with commas between: the
+    action is carried out for each. A form whose `says` is empty leads to where nothing would show it.
     """
 
     path: str
@@ -41,6 +42,7 @@ class PageForm:
     parts: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     once: str = ""
+    several: str = ""
 
     @property
     def pattern(self) -> str:
@@ -61,7 +63,7 @@ class FormHandler(PageHandler):
         fields = self.fields()
         values: dict[str, Any] = {**{key: texts[-1] for key, texts in fields.items()}, **path}
         try:
-            answer = await self.carry_out(fields, values)
+            answer = await (self._carry_out_each(fields, values) if self.form.several else self.carry_out(fields, values))
         except WorkbenchError as error:
             self._refuse(error, fields)
             return
@@ -69,7 +71,8 @@ class FormHandler(PageHandler):
         if self.form.once:
             self.show(self.form.once, answer=values, back=self.path_to(fill(self.form.back, values)), title=fill(self.form.says, values))
             return
-        self.say(SaidMessage("good", fill(self.form.says, values)))
+        if self.form.says:
+            self.say(SaidMessage("good", fill(self.form.says, values)))
         self.redirect_to(fill(self.form.back, values))
 
     async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
@@ -79,6 +82,12 @@ class FormHandler(PageHandler):
         body = body_of_form(action.body, {**fields, **given}) if action.body is not None else None
         found = {name: fill(self.form.parts.get(name, f"{{{name}}}"), values) for name in action.parameters}
         return await self.perform(action, Inputs(found, {}, body))
+
+    async def _carry_out_each(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
+        """The last answer, in which the texts that the answers have in common with the others are joined."""
+        texts = [each.strip() for each in re.split(r"[,;\s]+", values.get(self.form.several, "")) if each.strip()] or [""]
+        answers = [await self.carry_out(fields, {**values, self.form.several: each}) for each in texts]
+        return {name: ", ".join(dict.fromkeys(str(each[name]) for each in answers)) for name in answers[0]}
 
     async def get(self, **path: str) -> None:
         """Somebody loads the address of a form again: the page that it leads to, or the project's first."""

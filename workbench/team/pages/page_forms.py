@@ -26,8 +26,8 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(
         f"{_PLAN}/fork", "plans.fork", f"{_P}/plans/{{id}}", "This is your fork of {name}: name it, and open it in a room to change it."
     ),
-    PageForm(f"{_PLAN}/open", "rooms.open", "/room/{id}", "The room {name} is open.", given={"plan": "{entry}"}),
-    PageForm(f"{_P}/rooms/new", "rooms.open", "/room/{id}", "The room {name} is open."),
+    PageForm(f"{_PLAN}/open", "rooms.open", "/room/{id}", "", given={"plan": "{entry}"}),
+    PageForm(f"{_P}/rooms/new", "rooms.open", "/room/{id}", ""),
     PageForm(f"{_P}/rooms/{{room}}/close", "rooms.update", f"{_P}/rooms", "{name} is closed."),
     PageForm(f"{_P}/rooms/{{room}}/open", "rooms.update", f"{_P}/rooms", "{name} is open again."),
     PageForm(f"{_P}/assignments/new", "assignments.create", f"{_P}/assignments/{{id}}", "{name} is handed out."),
@@ -35,9 +35,10 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(f"{_ASSIGNMENT}/release", "assignments.update", _ASSIGNMENT, "Students see their points and remarks."),
     PageForm(f"{_ASSIGNMENT}/hide", "assignments.update", _ASSIGNMENT, "Students see points and remarks no more."),
     PageForm(f"{_ASSIGNMENT}/withdraw", "assignments.withdraw", f"{_P}/assignments", "It is taken back."),
-    PageForm(f"{_ASSIGNMENT}/start", "work.start", "/room/{room}", "Your work begins here."),
+    PageForm(f"{_ASSIGNMENT}/start", "work.start", "/room/{room}", ""),
+    PageForm(f"{_ASSIGNMENT}/search", "assignments.search", _ASSIGNMENT, "The search is in the queue."),
+    PageForm(f"{_ASSIGNMENT}/push", "work.push", f"{_ASSIGNMENT}/wall", "Sent, {plan}; boards that have it now: {sent}."),
     PageForm(f"{_ASSIGNMENT}/compile", "assignments.compile", _ASSIGNMENT, "In the queue to be compiled: {submitted}."),
-    PageForm(f"{_ASSIGNMENT}/submissions/{{work}}/grade", "work.grade", _ASSIGNMENT, "Saved."),
     PageForm(f"{_P}/jobs/new", "jobs.submit", f"{_P}/jobs/{{id}}", "The job is in the queue."),
     PageForm(f"{_P}/jobs/{{job}}/cancel", "jobs.cancel", f"{_P}/jobs/{{job}}", "It is being cancelled."),
     PageForm(
@@ -45,7 +46,9 @@ ALL_FORMS: tuple[PageForm, ...] = (
     ),
     PageForm(f"{_P}/programs/{{program}}/approve", "programs.approve", f"{_P}/programs", "{name} may run."),
     PageForm(f"{_P}/programs/{{program}}/withdraw", "programs.withdraw", f"{_P}/programs", "{name} runs no more."),
-    PageForm(f"{_P}/people/add", "members.set", f"{_P}/people", "{display} is in, as {role}."),
+    PageForm(
+        f"{_P}/people/add", "members.set", f"{_P}/people", "In, as {role}: {display}.", parts={"person": "{person}"}, several="person"
+    ),
     PageForm(f"{_P}/people/invite", "members.invite", f"{_P}/people", "Send this link to whom you invite", once=_ONCE),
     PageForm(f"{_P}/people/{{person}}/role", "members.set", f"{_P}/people", "{display} is {role} now."),
     PageForm(f"{_P}/people/{{person}}/remove", "members.remove", f"{_P}/people", "{person} is out."),

@@ -84,11 +84,15 @@ class ProjectPageHandler(PageHandler):
 
     async def show_in_project(self, template: str, slug: str, section: str, **values: object) -> None:
         """The page with the project's head and sections."""
+        self.show(template, 200, section=section, **await self.project_values(slug), **values)
+
+    async def project_values(self, slug: str) -> dict[str, Any]:
+        """The project, and what the person may do in it."""
         project = await self.ask("projects.get", project=slug)
         roles = tuple(map(str, ProjectRole))
         rank = roles.index(project["role"])
         may = {role: rank >= place for place, role in enumerate(roles)}
-        self.show(template, 200, project=project, section=section, may=may, here=f"/p/{slug}", **values)
+        return {"project": project, "may": may, "here": f"/p/{slug}"}
 
     def write_part(self, template: str, over: bool, **values: object) -> None:
         """A part of a page, for the script that shows it anew."""

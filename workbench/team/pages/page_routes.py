@@ -7,9 +7,19 @@ from tornado.web import StaticFileHandler
 
 from workbench.team.pages.account_pages import AccountPage, PasswordForm
 from workbench.team.pages.admin_pages import AdminLimitsPage, AdminPeoplePage, AuditPage, StatusPage
-from workbench.team.pages.class_pages import AssignmentPage, ClassPage, LiveWall, ScoresTable, WallPage, WorkThumbnail
+from workbench.team.pages.class_pages import (
+    AssignmentPage,
+    ClassPage,
+    LiveRanking,
+    LiveWall,
+    ReplayPage,
+    ScoresTable,
+    WallPage,
+    WorkThumbnail,
+)
 from workbench.team.pages.form_handler import FormHandler
 from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, ThumbnailPage
+from workbench.team.pages.grades_form import GRADES_FORM, GradesFormHandler
 from workbench.team.pages.home_page import HomePage
 from workbench.team.pages.jobs_pages import JobPage, JobsPage, LiveJob, LiveJobs
 from workbench.team.pages.page_forms import ALL_FORMS
@@ -51,6 +61,8 @@ def page_routes() -> list[tuple[Any, ...]]:
         (rf"{_P}/rooms", RoomsPage),
         (rf"{_P}/assignments", ClassPage),
         (_ASSIGNMENT, AssignmentPage),
+        (rf"{_ASSIGNMENT}/ranking/live", LiveRanking),
+        (rf"{_ASSIGNMENT}/ranking/(?P<place>[0-9]{{1,4}})", ReplayPage),
         (rf"{_ASSIGNMENT}/scores\.(?P<form>csv|json)", ScoresTable),
         (rf"{_ASSIGNMENT}/wall", WallPage),
         (rf"{_ASSIGNMENT}/wall/live", LiveWall),
@@ -70,6 +82,7 @@ def page_routes() -> list[tuple[Any, ...]]:
         (r"/account/password", PasswordForm),
         (r"/share/(?P<secret>[A-Za-z0-9_-]{8,100})", SharePage),
         (r"/team-static/(.*)", PageFiles, {"path": str(STATIC)}),
+        (GRADES_FORM.pattern, GradesFormHandler, {"form": GRADES_FORM}),
         (WHEEL_FORM.pattern, WheelFormHandler, {"form": WHEEL_FORM}),
         *forms,
     ]

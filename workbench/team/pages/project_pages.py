@@ -18,7 +18,8 @@ class PeoplePage(ProjectPageHandler):
     """Who is in a project, with which role, and the links that lead into it."""
 
     async def get(self, project: str) -> None:
-        role = (await self.ask("projects.get", project=project))["role"]
+        found = await self.ask("projects.get", project=project)
+        role = found["role"]
         members, rooms, plans = await gather(
             self.ask("members.list", project=project),
             self.ask_all("rooms.list", _MOST, {"closed": "true"}, project=project),
@@ -34,6 +35,7 @@ class PeoplePage(ProjectPageHandler):
             title="People",
             members=members["items"],
             roles=ROLES,
+            usual_role="student" if found["assignments"] else "editor",
             rooms=open_rooms,
             plans=[(each["id"], plan_words(each)) for each in plans],
             shares=[_shown_share(each, names) for each in shares],

@@ -2,8 +2,9 @@
 
 Every entry has a `kind` and a `body` of plain JSON:
 
-- `edit`, `undo`, `redo`, `go`: the plan that is present afterwards, `head`, and the nodes `added` for it, each with its `parent`, `edit`
-  (`documents.edit_record`) and `author`. An undo names the node that is `undone`, a redo the one `redone`;
+- `edit`, `undo`, `redo`, `go`, `push`: the plan that is present afterwards, `head`, and the nodes `added` for it, each with its `parent`,
+  `edit` (`documents.edit_record`) and `author`. An undo names the node that is `undone`, a redo the one `redone`. What is pushed comes from
+  outside of the room, and is by `EVERYBODY`: whoever edits there may take it back;
 - `name` and `pin`: the `node`, and its `name`, or whether it is `pinned`.
 
 A node's number is its place: the first plan is 0. So a log is replayed without a decision, and gives the same history each time.
@@ -17,10 +18,10 @@ from typing import Any
 from workbench.core.program import Program
 from workbench.documents import edit_record, parse_edit
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.plan.edits import Edit
+from workbench.plan.edits import Edit, OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import HistoryNode
-from workbench.team.rooms.room_records import MOVES
+from workbench.team.rooms.room_records import EVERYBODY, MOVES
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,31 @@ class RoomHistory:
         return tuple(reversed(path))
 
     def last_edit_of(self, author: str) -> int | None:
-        """The node of the person's last edit that is in the present plan."""
-        return next((number for number in reversed(self.path()) if number and self.authors[number] == author), None)
+        """The node of the person's last edit, or of what was sent to all, that is in the present plan."""
+        return next((number for number in reversed(self.path()) if number and self.authors[number] in (author, EVERYBODY)), None)
+
+    def words_of(self, record: RoomLogRecord) -> str:
+        """What an entry of the log did, for colleagues: `d_ff → model`, or `took back d_ff → model`."""
+        nodes, body = self.nodes, record.body
+        match record.kind:
+            case "name":
+                return f"named plan {body['node']} {body['name']}" if body["name"] else f"took the name of plan {body['node']} away"
+            case "pin":
+                return f"{'' if body['pinned'] else 'un'}pinned plan {body['node']}"
+            case "go":
+                return f"went to {nodes[body['head']].name or 'plan ' + str(body['head'])}"
+            case "undo":
+                return f"took back {_named(nodes[body['undone']].edit)}"
+            case "redo":
+                return f"made {_named(nodes[body['redone']].edit)} again"
+            case "push":
+                return f"sent all {_named(nodes[body['head']].edit)}"
+        return str(nodes[body["head"]].edit)
+
+
+def _named(edit: Edit | None) -> str:
+    """An edit as a thing: of a plan that was opened its name alone."""
+    return edit.source if isinstance(edit, OpenPlan) else str(edit)
 
 
 def replay(first: Plan, records: Sequence[RoomLogRecord], allow: Sequence[str] = ()) -> RoomHistory:

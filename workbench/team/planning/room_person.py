@@ -11,17 +11,20 @@ from workbench.team.access import ProjectRole
 @dataclass(frozen=True, slots=True)
 class RoomPerson:
     """`user_id` is what the log names; `display` is what colleagues read. The role is that in the room's project, or of the link by which
-    the person came; `is_participant` is who works on an assignment in this room."""
+    the person came; `is_participant` is who works on an assignment in this room, `is_student` who is in the project for the sake of
+    assignments alone."""
 
     user_id: str
     display: str
     role: ProjectRole = ProjectRole.VIEWER
     is_participant: bool = False
+    is_student: bool = False
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> "RoomPerson":
         """The person in a message of the server."""
-        return cls(message["user_id"], message["display"], ProjectRole(message["role"]), bool(message.get("participant")))
+        flags = (bool(message.get(name)) for name in ("participant", "student"))
+        return cls(message["user_id"], message["display"], ProjectRole(message["role"]), *flags)
 
     def verify(self, needed: ProjectRole, to_do: str) -> None:
         """Raises `WorkbenchError` if the role is not enough."""

@@ -7,7 +7,9 @@ Incoming:
 - `{"enter": {"user_id", "display", "role", "participant"}, "visitor": v}` when somebody opens the page, `{"role": r, "visitor": v}` when
   their role is another now, `{"leave": true, "visitor": v}`;
 - `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
-- `{"describe": document}`, `{"exercise": document}` or `{"grade": {"exercise", "question", "answer", "attempt"}}`, of a process that has no
+- `{"push": {"document", "source", "user_id", "display"}}`, a plan that somebody sends into the room;
+- `{"describe": document}`, `{"exercise": document}`, `{"replay": {"document", "log"}}`, `{"grade": {"exercise", "question", "answer",
+  "attempt"}}`, `{"baselines": {"exercise", "question"}}` or `{"judge": {"exercise", "question", "document"}}`, of a process that has no
   room: `{"described": {...}}` or `{"problem": {...}}` comes back;
 - `{"ticket": n, "ahead": jobs}` from the server's queue of compilations, and what happens to jobs (`team.planning.job_runner`).
 
@@ -42,13 +44,16 @@ from workbench.core.niceness import run_when_idle
 from workbench.core.public_error_text import describe_error
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
+from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
+from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
 from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
 from workbench.team.planning.grade_answers import describe_exercise, grade_answer, parse_exercise
 from workbench.team.planning.job_runner import TeamJobs
+from workbench.team.planning.replay_room import replay_room
 from workbench.team.planning.room_log import RoomLogRecord, replay
 from workbench.team.planning.room_person import RoomPerson
 from workbench.team.planning.room_session import RoomSession
@@ -66,6 +71,9 @@ SLOW, OFTEN = 0.3, 4
 """A room in which so many gestures in a row took so many seconds of the processor each lets all others go first from then on. One alone
 says nothing: a tab that is opened for the first time takes as long on any program."""
 MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
+
+QUESTIONS = ("describe", "exercise", "grade", "replay", "baselines", "judge")
+"""What is asked of a process that has no room."""
 
 Message = Mapping[str, Any]
 
@@ -143,8 +151,10 @@ class RoomProcess:
                 self._open_room(message["room"])
             elif "enter" in message:
                 self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
-            elif "describe" in message or "exercise" in message or "grade" in message:
+            elif any(question in message for question in QUESTIONS):
                 self._send({**self._answer(message), "answers": message["number"]})
+            elif "push" in message:
+                self._push(message["push"])
             elif (visit := self._visits.get(message.get("visitor", 0))) is not None:
                 self._handle_visitor(message["visitor"], visit, message)
         finally:
@@ -197,6 +207,15 @@ class RoomProcess:
         for run in self._runs:
             visit.show_run(run)
         self._tell_view(visitor, visit)
+
+    def _push(self, pushed: Message) -> None:
+        """A plan that was sent into the room, as an edit that all of those who edit here can take back."""
+        if self._session is None:
+            return
+        sender = RoomPerson(pushed["user_id"], pushed["display"], ProjectRole.EDITOR)
+        with suppress(WorkbenchError), self._session.acting(sender):  # a plan of another program than this room may have: it stays as it is
+            plan = parse_plan(pushed["document"], "The plan that was sent", self._allow, self._session.plan.program)
+            self._session.push(OpenPlan(plan, pushed["source"]))
 
     def _answers(self, visit: RoomVisit, visitor: int) -> StudentAnswers | None:
         if self._progress is None:
@@ -258,6 +277,12 @@ class RoomProcess:
         try:
             if "describe" in message:
                 return {"described": self._describe(message["describe"])}
+            if "baselines" in message:
+                return {"described": find_baselines(**message["baselines"])}
+            if "judge" in message:
+                return {"described": judge_baseline(**message["judge"])}
+            if "replay" in message:
+                return {"described": replay_room(message["replay"]["document"], message["replay"]["log"], self._allow)}
             return {"described": grade_answer(**message["grade"]) if "grade" in message else describe_exercise(message["exercise"])}
         except WorkbenchError as error:
             return {"problem": _problem(error)}

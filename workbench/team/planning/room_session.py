@@ -14,6 +14,7 @@ from workbench.session.plan_history import MOST_NAME, Listener, Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.room_log import AddedEdit, RoomHistory, RoomLogRecord
 from workbench.team.planning.room_person import NOBODY, RoomPerson
+from workbench.team.rooms.room_records import EVERYBODY
 from workbench.widgets.deferring import Defer, at_once
 
 KeepRecord = Callable[[RoomLogRecord, Plan], None]
@@ -111,6 +112,15 @@ class RoomSession(Session):
         del self.recent[:-MOST_RECENT]
         return shown
 
+    def push(self, edit: Edit) -> Report:
+        """Make an edit that comes from outside of the room: whoever edits here may take it back as their own."""
+        self._verify_may_edit()
+        report = self.foresee(edit)
+        record, added = RoomLogRecord("push", self._acting.user_id, {}), [AddedEdit(self._now, edit, EVERYBODY)]
+        shown = self._move_to(record, added, len(self._nodes), report)
+        self._foreseen = None
+        return shown
+
     def undo(self) -> Report:
         """Take back the person's own last edit: those that came after it are made again without it, on a branch of their own.
 
@@ -189,16 +199,7 @@ class RoomSession(Session):
 
     def words_of(self, record: RoomLogRecord) -> str:
         """What an entry of the log did, for colleagues: `d_ff → model`, or `took back d_ff → model`."""
-        nodes, body = self._history.nodes, record.body
-        if record.kind == "name":
-            return f"named plan {body['node']} {body['name']}" if body["name"] else f"took the name of plan {body['node']} away"
-        if record.kind == "pin":
-            return f"{'' if body['pinned'] else 'un'}pinned plan {body['node']}"
-        if record.kind == "go":
-            return f"went to {nodes[body['head']].name or 'plan ' + str(body['head'])}"
-        if record.kind == "edit":
-            return str(nodes[body["head"]].edit)
-        return f"took back {nodes[body['undone']].edit}" if record.kind == "undo" else f"made {nodes[body['redone']].edit} again"
+        return self._history.words_of(record)
 
     def _foresee_for_person(self, edit: Edit) -> Report:
         """As `foresee`; a refusal says what others did that the person has not seen."""

@@ -13,12 +13,13 @@ from workbench.team.rooms.asked_of_server import branch_off, hand_in_answer, sav
 from workbench.team.rooms.following import asked_gesture, gestures_of_following, leader_for
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence, held_dimension
+from workbench.team.rooms.pushed_plan import PushedPlan, last_push
 from workbench.team.rooms.room_actions import RoomActions
 from workbench.team.rooms.room_comments import read_comments
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.team.rooms.room_guest import RoomGuest
-from workbench.team.rooms.room_notices import problem_text, show_failure, show_notice, tell_conflict
-from workbench.team.rooms.room_records import RoomSource, append_entry, is_participant, keep_card, read_room, verify_entry
+from workbench.team.rooms.room_notices import problem_text, show_failure, show_notice, tell_conflict, tell_pushed
+from workbench.team.rooms.room_records import RoomSource, append_entry, held_role, is_participant, keep_card, read_room, verify_entry
 from workbench.team.rooms.room_runs import RoomRuns
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.untrusted_process import verify_shown
@@ -53,6 +54,8 @@ class OpenRoom:
         self._stopped = ""
         self._number = 0
         self._head = 0
+        self._deadline = source.deadline, source.until
+        self._sent = self._pushed = "", ""  # by whom and what: on its way into the room, and in it as long as nothing was done since
         self._comments = read_comments(store, source.room_id)
         self._gallery = actions.gallery_of(source)
         self.presence = RoomPresence(self._show_presence)
@@ -66,7 +69,8 @@ class OpenRoom:
                 return None
             self._number += 1
             participates = bool(self.source.exercise) and is_participant(self._store, principal, self.source.room_id)
-            guest = RoomGuest(self._number, principal, role, screen, participates)
+            held = held_role(self._store, principal, self.source.project_id)
+            guest = RoomGuest(self._number, principal, role, screen, participates, held)
             self._guests[guest.number], self.left_at = guest, None
             if self.is_closed:
                 show_failure(screen, self._last_word)
@@ -75,6 +79,7 @@ class OpenRoom:
             self._note_editor(guest)
             self.presence.enter(guest.number, principal.user_id, principal.display, str(role))
             self._send(guest.entering())
+            self._tell_pushed(guest)
             return guest.number
 
     def leave(self, number: int) -> None:
@@ -106,6 +111,26 @@ class OpenRoom:
             self._note_editor(guest)
             self.presence.update(number, role=str(role))
             self._send({"role": int(role), "visitor": number})
+
+    def push(self, pushed: PushedPlan) -> bool:
+        """Send a plan into the room; false while there is no process that could take it."""
+        with self._lock:
+            if self._connection is None or self.is_closed:
+                return False
+            self._editors.add(pushed.sender.user_id)
+            self._sent = pushed.sender.display, pushed.source
+            self._connection.send(pushed.message())
+            return True
+
+    def _tell_pushed(self, guest: RoomGuest) -> None:
+        sender, source = self._pushed
+        if sender and guest.is_participant:
+            tell_pushed(guest.screen, sender, source)
+
+    def show_deadline(self, deadline: float | None, until: str) -> None:
+        """The deadline of the assignment is another now."""
+        self._deadline = deadline, until
+        self.presence.changed()
 
     def show_comments(self) -> None:
         """Somebody wrote a comment, or took one away."""
@@ -143,9 +168,15 @@ class OpenRoom:
         verify_entry(entry, self._editors)
         append_entry(self._store, self.source.room_id, entry, message["digest"])
         self._head = entry["body"].get("head", self._head)
-        self.presence.say(entry["author"], message["says"])
+        self.presence.say(entry["author"], message["says"], self._sent[0] if entry["kind"] == "push" else "")
+        self._note_push(entry["kind"])
         for conflict in message["conflicts"]:
             tell_conflict(self.guests(), entry["author"], message["says"], conflict)
+
+    def _note_push(self, kind: str) -> None:
+        self._pushed = self._sent if kind == "push" else ("", "")
+        for guest in self.guests():
+            self._tell_pushed(guest)
 
     def show(self, visitor: int, target: str, parameters: Mapping[str, Any]) -> None:
         """Show parameters on a visitor's page."""
@@ -221,7 +252,7 @@ class OpenRoom:
     def _open(self, died: str) -> None:
         try:
             source = read_room(self._store, self.source.room_id)
-            self._head = source.head
+            self._head, self._pushed = source.head, last_push(self._store, source)
             connection = RoomConnection(self._planners.connect(source.program), self._queue, self)
         except Exception as error:  # noqa: BLE001 - whatever failed, the people wait for a word
             self.close(problem_text(error))
@@ -253,6 +284,7 @@ class OpenRoom:
             for guest in self._guests.values():
                 self._note_editor(guest)
                 connection.send(guest.entering())
+                self._tell_pushed(guest)
                 if died:
                     show_notice(guest.screen, "The room was started again", died)
 
@@ -291,10 +323,11 @@ class OpenRoom:
 
     def _show_presence(self) -> None:
         shared = {**self.presence.state(), "name": self.source.name, "project": self.source.project, "head": self._head}
+        shared |= {"deadline": self._deadline[0], "until": self._deadline[1]}
         places = {"gallery": self._gallery, "comments_at": self._actions.comments_of(self.source)}
         for guest in self.guests():
             comments = [each.as_state(guest.principal.user_id) for each in self._comments]
-            mine = {"you": guest.number, "edits": guest.role >= ProjectRole.EDITOR, "comments": comments}
+            mine = {"you": guest.number, "edits": guest.role >= ProjectRole.EDITOR, "branches": guest.may_branch, "comments": comments}
             guest.screen.show_room({**shared, **places, **mine})
 
     def _send(self, message: Mapping[str, Any]) -> None:

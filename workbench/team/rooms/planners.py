@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -26,7 +26,7 @@ from workbench.team.rooms.cluster_planner import start_on_cluster
 from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.store.tables import RegisteredProgram
-from workbench.team.web.services import DescribedPlan, GradedAnswer, ReadExercise
+from workbench.team.web.services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, ReadExercise, ReplayedRoom
 
 _ROOM = "workbench.team.planning.room_process:serve_room"
 _BROKER = "workbench.team.planning.partition_broker"
@@ -91,6 +91,19 @@ class Planners:
         asked = {"exercise": text, "question": question, "answer": answer, "attempt": attempt}
         return graded_answer(await self._describers.ask({"grade": asked}))
 
+    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
+        """What was done in a room about the zoo. Raises `WorkbenchError`."""
+        found = await self._describers.ask({"replay": {"document": document, "log": list(log)}})
+        return ReplayedRoom(found["steps"], described_plan(found["present"]))
+
+    async def find_baselines(self, text: str, question: str) -> FoundBaselines:
+        """What plans that answer a question are compared with. Raises `WorkbenchError`."""
+        return found_baselines(await self._describers.ask({"baselines": {"exercise": text, "question": question}}))
+
+    async def judge_baseline(self, text: str, question: str, document: str) -> FoundBaseline:
+        """What a search has found, as an answer. Raises `WorkbenchError`."""
+        return found_baseline(await self._describers.ask({"judge": {"exercise": text, "question": question, "document": document}}))
+
     def close(self) -> None:
         """End those that start others; a room's process ends with its connection."""
         self._describers.close()
@@ -145,6 +158,17 @@ def graded_answer(record: Mapping[str, Any]) -> GradedAnswer:
         return GradedAnswer(**{**fields, "plan": described_plan(fields["plan"]) if fields["plan"] else None})
     except (LookupError, TypeError):
         raise WorkbenchError("The process that graded this answer sent what is no verdict.", ["try once more"]) from None
+
+
+def found_baselines(record: Mapping[str, Any]) -> FoundBaselines:
+    """What a process of the zoo says that plans are compared with."""
+    return FoundBaselines(described_plan(record["start"]), record["pins"], [found_baseline(each) for each in record["found"]])
+
+
+def found_baseline(record: Mapping[str, Any]) -> FoundBaseline:
+    """One of them."""
+    plan = described_plan(record["plan"]) if record["plan"] else None
+    return FoundBaseline(record["name"], record["detail"], plan, record["right"], record["reason"])
 
 
 def described_plan(record: Mapping[str, Any]) -> DescribedPlan:

@@ -116,12 +116,13 @@ class RoomPresence:
             self._away = away
             self.changed()
 
-    def say(self, user_id: str, text: str) -> None:
-        """Somebody did something."""
+    def say(self, user_id: str, text: str, display: str = "") -> None:
+        """Somebody did something; `display` is the name of one who may not be here."""
         with self._lock:
             person = next((each for each in self._people.values() if each.user_id == user_id), None)
-            if person is not None:
-                self._said.append(SaidEdit(person.display, person.colour, text, time.time()))
+            if person is not None or display:
+                who, colour = (person.display, person.colour) if person is not None else (display, COLOURS[-1])
+                self._said.append(SaidEdit(who, colour, text, time.time()))
         self.changed()
 
     def person(self, visitor: int) -> PresentPerson | None:

@@ -6,51 +6,11 @@
  * @typedef {{ visitor: number; display: string; role: string; colour: string; tab: string; away: boolean; following: number }} Person
  * @typedef {{ who: string; colour: string; text: string; at: number }} Said
  * @typedef {{ id: string; node: number; who: string; text: string; at: number; mine: boolean }} Remark
- * @typedef {{ name: string; project: string; gallery: string; you: number; edits: boolean; head: number; people: Person[]; said: Said[];
- *   comments: Remark[]; comments_at: string }} Room
+ * @typedef {{ name: string; project: string; gallery: string; you: number; edits: boolean; branches: boolean; head: number; people: Person[]; said: Said[];
+ *   comments: Remark[]; comments_at: string; deadline: number | null; until: string }} Room
  * @typedef {{ get: (name: string) => any; set: (name: string, value: unknown) => void; save_changes: () => void;
  *   on: (event: string, listener: () => void) => void; off: (event: string, listener: () => void) => void }} Model
  */
-
-const STYLE = `
-  :host { display: block; }
-  .room { display: flex; flex-wrap: wrap; align-items: center; gap: 8px 14px; padding: 6px 12px; border: 1px solid var(--line); border-radius: 8px;
-    background: var(--ground); color: var(--ink); font: 13px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
-    --line: #d0d7de; --ground: #fff; --ink: #1b1f24; --quiet: #57606a; --accent: #3b5ed1; }
-  .room.dark { --line: #30363d; --ground: #0d1117; --ink: #e6edf3; --quiet: #9198a1; --accent: #8fa8ff; }
-  .name { font-weight: 600; }
-  .name a { color: inherit; text-decoration: none; font-weight: 400; color: var(--quiet); }
-  .name a:hover { text-decoration: underline; }
-  ul { display: flex; flex-wrap: wrap; gap: 6px; margin: 0; padding: 0; list-style: none; }
-  .person { display: inline-flex; align-items: center; gap: 6px; min-height: 28px; padding: 0 10px 0 4px; border: 1px solid var(--line); border-radius: 999px;
-    background: none; color: inherit; font: inherit; }
-  button.person { cursor: pointer; }
-  button.person:hover { border-color: var(--ink); }
-  button.person[aria-pressed="true"] { border-color: var(--of); box-shadow: inset 0 0 0 1px var(--of); }
-  .person.away { opacity: 0.5; }
-  .dot { width: 20px; height: 20px; border-radius: 50%; background: var(--of); color: #fff; font-size: 11px; font-weight: 600; line-height: 20px; text-align: center; }
-  .where { color: var(--quiet); }
-  .where:empty { display: none; }
-  .said { flex: 1 1 220px; min-width: 0; color: var(--quiet); white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
-  .said b { font-weight: 600; color: var(--ink); }
-  .act { min-height: 28px; padding: 0 12px; border: 1px solid var(--line); border-radius: 6px; background: none; color: inherit; font: inherit; cursor: pointer; }
-  .act:hover { border-color: var(--ink); }
-  .act[aria-expanded="true"] { border-color: var(--ink); }
-  .comments { flex: 1 0 100%; display: grid; gap: 8px; padding: 6px 0 4px; border-top: 1px solid var(--line); }
-  .room[hidden], .room [hidden] { display: none; }
-  .comments ol { display: grid; gap: 6px; margin: 0; padding: 0; max-height: 240px; overflow: auto; list-style: none; }
-  .comments li { display: flex; flex-wrap: wrap; gap: 2px 8px; align-items: baseline; }
-  .comments p { flex: 1 1 240px; margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
-  .comments .link { padding: 0 4px; border: 0; background: none; color: var(--accent); font: inherit; cursor: pointer; }
-  .comments .link:hover { text-decoration: underline; }
-  form { display: flex; gap: 8px; align-items: end; }
-  label { flex: 1; display: grid; gap: 2px; color: var(--quiet); }
-  textarea { box-sizing: border-box; width: 100%; min-height: 32px; padding: 5px 8px; border: 1px solid var(--line); border-radius: 6px; background: var(--ground);
-    color: var(--ink); font: inherit; resize: vertical; }
-  .wrong { color: #cf222e; }
-  .dark .wrong { color: #f85149; }
-  textarea:focus-visible, button:focus-visible, a:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
-`;
 
 /**
  * @param {string} tag
@@ -74,6 +34,10 @@ function ago(at) {
   return seconds < 90 ? `${Math.round(seconds / 10) * 10} s ago` : `${Math.round(seconds / 60)} min ago`;
 }
 
+const CLOCK = /** @type {const} */ ({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+/** By the reader's own clock; in the words of the assignment it is a tooltip. @param {number} at seconds since 1970 */
+const untilText = (at) => `until ${new Date(at * 1000).toLocaleString([], CLOCK)}`;
+
 /**
  * @param {{ model: Model; el: HTMLElement }} given
  * @returns {() => void}
@@ -90,6 +54,7 @@ function render({ model, el }) {
   bar.setAttribute("role", "region");
   bar.setAttribute("aria-label", "Room");
   const name = h("span", { className: "name" }), people = h("ul", {}), said = h("span", { className: "said" });
+  const until = h("span", { className: "until" });
   const spoken = h("span", {}), when = h("span", {});
   people.setAttribute("aria-label", "People in this room");
   spoken.setAttribute("role", "status"); // what was done, and not how long ago: that changes by itself
@@ -101,7 +66,7 @@ function render({ model, el }) {
   }, "Branch off");
   branch.addEventListener("click", () => ask({ kind: "branch" }));
   const comments = commentSection(ask);
-  bar.append(name, people, said, comments.button, branch, comments.section);
+  bar.append(name, people, said, until, comments.button, branch, comments.section);
 
   // Undo and redo are meant wherever the focus is. Where the board has it, it hears them itself, and lets none through.
   /** @param {KeyboardEvent} event */
@@ -183,6 +148,11 @@ function render({ model, el }) {
     const [last] = room.said, words = last ? `${last.who} ${last.text}` : "";
     if (spoken.textContent !== words) spoken.replaceChildren(...(last ? [h("b", {}, last.who), ` ${last.text}`] : []));
     when.textContent = last ? ` · ${ago(last.at)}` : "";
+    branch.hidden = !room.branches;
+    const isOver = room.deadline !== null && Date.now() / 1000 > room.deadline;
+    until.classList.toggle("over", isOver);
+    until.textContent = !room.until ? "" : isOver ? "over: what comes now does not count" : untilText(room.deadline ?? 0);
+    until.title = room.until;
     comments.show(room);
     said.title = room.said.map((each) => `${each.who}: ${each.text}, ${ago(each.at)}`).join("\n");
   };
@@ -193,13 +163,27 @@ function render({ model, el }) {
   const clock = setInterval(show, 10000);
   dress();
   show();
-  el.append(h("style", {}, STYLE), bar);
+  el.append(bar);
   return () => {
     themes.disconnect();
     clearInterval(clock);
     document.removeEventListener("keydown", onKey);
     model.off("change:room", show);
   };
+}
+
+/**
+ * Up to when this browser has shown the comments of a room, in seconds since 1970; it is noted where it is given.
+ * @param {string} room
+ * @param {number} [at]
+ */
+function seenUntil(room, at = 0) {
+  try {
+    if (at) localStorage.setItem(`workbench.comments.${room}`, String(at));
+    return Number(localStorage.getItem(`workbench.comments.${room}`)) || 0;
+  } catch { // a browser that keeps nothing
+    return at;
+  }
 }
 
 /**
@@ -238,6 +222,7 @@ function commentSection(ask) {
     section.hidden = !section.hidden;
     button.setAttribute("aria-expanded", String(!section.hidden));
     if (!section.hidden) written.focus();
+    if (room) present(room);
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -278,13 +263,24 @@ function commentSection(ask) {
       ...(remark.mine ? [gone] : []),
     );
   };
+  /**
+   * The button says what others wrote since the section was open.
+   * @param {Room} now
+   */
+  const present = (now) => {
+    const others = now.comments.filter((each) => !each.mine), last = Math.max(0, ...others.map((each) => each.at));
+    const seen = seenUntil(now.comments_at, section.hidden ? 0 : last), fresh = others.filter((each) => each.at > seen).length;
+    const words = now.comments.length ? `Comments ${now.comments.length}${fresh ? `, ${fresh} new` : ""}` : "Comment";
+    if (button.textContent !== words) button.textContent = words;
+    button.classList.toggle("new", fresh > 0);
+  };
   return {
     button,
     section,
     /** @param {Room} now */
     show(now) {
       room = now;
-      button.textContent = now.comments.length ? `Comments ${now.comments.length}` : "Comment";
+      present(now);
       button.setAttribute("aria-expanded", String(!section.hidden));
       list.replaceChildren(...now.comments.map(draw));
       list.hidden = !now.comments.length;

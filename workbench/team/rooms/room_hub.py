@@ -4,12 +4,14 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Sequence
 
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole
 from workbench.team.rooms.open_room import OpenRoom
 from workbench.team.rooms.planners import Planners
+from workbench.team.rooms.pushed_plan import PushedPlan, append_push
 from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_jobs import RoomJobs
 from workbench.team.rooms.room_records import read_room, role_of
@@ -21,13 +23,14 @@ IDLE_FOR, MOST_ROOMS = 600.0, 200
 """Seconds that a room without people keeps its process, and how many rooms are open at once."""
 LOOK = 1.0  # seconds between two checks of all rooms
 ROLES_LOOK = 10  # of these checks, between two of everybody's role: links expire
+PUSH_PATIENCE, PUSH_PAUSE = 120.0, 0.05  # seconds that a plan which is sent waits for a room, and between two looks
 RUN_LIMIT = 1800.0  # seconds of a run or compilation from a board
 
 _log = logging.getLogger(__name__)
 
 
 class RoomHub:
-    """`count`, `people_in`, `comments_changed` and `access_changed` are those of `web.services.Rooms`."""
+    """`count`, `people_in`, `push_plan`, `deadline_changed`, `comments_changed` and `access_changed` are those of `web.services.Rooms`."""
 
     def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
         self._store, self._planners, self._idle_for = store, planners, idle_for
@@ -71,6 +74,33 @@ class RoomHub:
             room = self._rooms.get(room_id)
         if room is not None:
             await asyncio.to_thread(room.show_comments)
+
+    async def deadline_changed(self, assignment_id: str, deadline: float | None, until: str) -> None:
+        """Show another deadline to those who work on an assignment."""
+        with self._lock:
+            rooms = [room for room in self._rooms.values() if room.source.assignment == assignment_id]
+        for room in rooms:
+            await asyncio.to_thread(room.show_deadline, deadline, until)
+
+    async def push_plan(self, room_ids: Sequence[str], pushed: PushedPlan) -> None:
+        """Send a plan into rooms, open or not."""
+        for room_id in room_ids:
+            try:
+                await asyncio.to_thread(self._push, room_id, pushed)
+            except WorkbenchError as error:  # a room that was closed meanwhile keeps it from no other
+                _log.info("A plan was not sent into the room %s: %s", room_id, error)
+
+    def _push(self, room_id: str, pushed: PushedPlan) -> None:
+        """To the process of an open room, which keeps it; else into the log. One that is being opened is waited for."""
+        for _ in range(int(PUSH_PATIENCE / PUSH_PAUSE)):
+            with self._lock:
+                room = self._rooms.get(room_id)
+                if room is None or room.is_closed:
+                    append_push(self._store, room_id, pushed)
+                    return
+            if room.push(pushed):
+                return
+            time.sleep(PUSH_PAUSE)
 
     def use_jobs(self, jobs: RoomJobs) -> None:
         """Runs on boards are jobs of this queue."""

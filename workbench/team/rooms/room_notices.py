@@ -37,6 +37,13 @@ def show_notice(screen: RoomScreen, title: str, text: str, choices: Sequence[Seq
     screen.show("bridge", {"notice": {**notice, "good": True} if good else notice})
 
 
+def tell_pushed(screen: RoomScreen, sender: str, source: str) -> None:
+    """A plan was sent into the room."""
+    title = f"{sender} sent you {source}"
+    text = "It is on the board now. Undo (↶) takes it back; what you had is in the history, and nothing of it is lost."
+    show_notice(screen, title, text, good=True)
+
+
 def show_failure(screen: RoomScreen, text: str) -> None:
     """A text in place of the board."""
     screen.show("board", {"closed": True})

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import NotSignedInError, Principal, ProjectRole
+from workbench.team.actions.classes.class_records import deadline_text
 from workbench.team.actions.classes.given_answers import tries_of
-from workbench.team.actions.held_roles import role_in_room, takes_part, verify_active
+from workbench.team.actions.held_roles import role_in_project, role_in_room, takes_part, verify_active
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import (
     Assignment,
@@ -23,7 +25,9 @@ from workbench.team.store.tables import (
     User,
 )
 
-MOVES = ("edit", "undo", "redo", "go")
+MOVES = ("edit", "undo", "redo", "go", "push")
+EVERYBODY = "*"
+"""The author of a plan that was sent into a room: each of those who edit there takes it back as their own."""
 LOG_KINDS = (*MOVES, "name", "pin")
 """What an entry of a room's log can be (`team.planning.room_log`)."""
 MOST_ENTRY = 1 << 20  # bytes
@@ -34,7 +38,7 @@ MOST_CARD = 1 << 18  # bytes of what the wall shows of somebody's work
 class RoomSource:
     """What a room is opened from: the document it began with, and its log, oldest first. `program` is the registered one that it is about,
     if that is not of the zoo. Where it is somebody's work on an `assignment`, `exercise` is that one's document, and `tries` says of each
-    question that was tried how often, and whether with success."""
+    question that was tried how often, and whether with success; `until` is its `deadline` in words."""
 
     room_id: str
     project_id: str
@@ -46,6 +50,8 @@ class RoomSource:
     assignment: str = ""
     exercise: str = ""
     tries: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+    deadline: float | None = None
+    until: str = ""
 
     @property
     def head(self) -> int:
@@ -67,13 +73,19 @@ def read_room(store: Store, room_id: str, *, with_log: bool = True) -> RoomSourc
         log = tuple({"kind": each.kind, "author": each.author_id, "body": each.body} for each in entries)
         program = session.get(RegisteredProgram, room.program_id) if room.program_id else None
         work = session.get(StudentWork, room_id)
-        assignment, exercise = (work.assignment_id, session.get_one(Assignment, work.assignment_id).exercise) if work else ("", "")
-        tries = tries_of(session, room_id) if work else {}
+        of_work = _of_work(session, work) if work else {}
     if program is not None and program.state != "approved":
         raise WorkbenchError(
             f"The program `{program.name}` of this room may not run: it is {program.state}.", ["ask an owner of the project to approve it"]
         )
-    return RoomSource(room.id, room.project_id, project.slug, room.name, first.document, log, program, assignment, exercise, tries)
+    return RoomSource(room.id, room.project_id, project.slug, room.name, first.document, log, program, **of_work)
+
+
+def _of_work(session: DatabaseSession, work: StudentWork) -> dict[str, Any]:
+    """What a room is told of the assignment that it is for."""
+    found = session.get_one(Assignment, work.assignment_id)
+    about = {"assignment": found.id, "exercise": found.exercise, "deadline": found.deadline, "until": deadline_text(found)}
+    return {**about, "tries": tries_of(session, work.room_id)}
 
 
 def verify_entry(entry: Mapping[str, Any], editors: set[str]) -> None:
@@ -115,6 +127,12 @@ def is_participant(store: Store, principal: Principal, room_id: str) -> bool:
     """Whether somebody works on an assignment in a room."""
     with store.read() as session:
         return takes_part(session, principal.user_id, room_id)
+
+
+def held_role(store: Store, principal: Principal, project_id: str) -> ProjectRole | None:
+    """The role that somebody has in a project; `None` for whoever is in a room of it by a link."""
+    with store.read() as session:
+        return role_in_project(session, verify_active(session, principal), project_id)
 
 
 def keep_card(store: Store, room_id: str, card: Mapping[str, Any], thumbnail: str) -> None:

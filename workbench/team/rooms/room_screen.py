@@ -11,6 +11,8 @@ from workbench.app.page.module_component import ModuleComponent
 from workbench.app.page.visitor_screen import Screen, set_on_models
 from workbench.app.page.window_channel import part_text
 
+_STYLE = (Path(__file__).parent / "room_bar.css").read_text(encoding="utf-8")
+
 
 class RoomBar(ModuleComponent):
     """`room` is what `RoomPresence.state` gives, and which of the people is `you`, as a JSON text: Bokeh would visit each value of a
@@ -28,7 +30,7 @@ class RoomScreen(Screen):
 
     def __init__(self, document: Document | None) -> None:
         super().__init__(document)
-        self._bar = RoomBar(sizing_mode="stretch_width", margin=(0, 0, 8, 0))
+        self._bar = RoomBar(sizing_mode="stretch_width", margin=(0, 0, 8, 0), stylesheets=[_STYLE])
         self._bar.param.watch(lambda event: self.hear({"heard": event.new}), "asked")
         self.root.insert(0, self._bar)
 

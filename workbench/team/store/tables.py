@@ -243,7 +243,7 @@ class StoredJob(Base):
     author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     digest: Mapped[str] = mapped_column(ForeignKey("plan.digest"), index=True)
     room_id: Mapped[str | None] = mapped_column(ForeignKey("room.id"))
-    kind: Mapped[str]  # "run" or "compile"
+    kind: Mapped[str]  # "run", "compile" or "search"
     engine: Mapped[str]  # "here", "slurm", "ray", "kubernetes"
     spec: Mapped[dict[str, Any]]
     state: Mapped[str] = mapped_column(index=True)  # "queued", "starting", "running", "done", "failed", "cancelled"
@@ -301,6 +301,21 @@ class Assignment(Base):
     created: Mapped[float]
     released: Mapped[float | None]  # when students were shown their grades
     withdrawn: Mapped[float | None]
+
+
+class Baseline(Base):
+    """A plan that those of a class are compared with: data parallelism alone, the best of the recipes, what a search found. Without a
+    `digest` there is none: `reason` says why, or the search is the job `job_id`. `right` is whether it answers the question."""
+
+    __tablename__ = "baseline"
+    assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)  # "start", "data_parallel", "recipe" or "search"
+    question: Mapped[str]
+    detail: Mapped[str] = mapped_column(default="")  # which recipe
+    digest: Mapped[str | None] = mapped_column(ForeignKey("plan.digest"))
+    right: Mapped[bool]
+    reason: Mapped[str] = mapped_column(Text, default="")
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("job.id"), index=True)
 
 
 class StudentWork(Base):

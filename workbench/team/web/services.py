@@ -54,6 +54,36 @@ class GradedAnswer:
     verdict: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayedRoom:
+    """What was done in a room: `steps`, each with `text`, `name`, `mesh`, `layout` and `figures` of the plan after it, and the `present`
+    plan."""
+
+    steps: Sequence[Mapping[str, Any]]
+    present: DescribedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBaseline:
+    """What plans are compared with: `name` is "start", "data_parallel", "recipe" or "search", `detail` which recipe. Without a plan the
+    reason says why there is none; with one that is not `right`, which goal it misses."""
+
+    name: str
+    detail: str
+    plan: DescribedPlan | None
+    right: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBaselines:
+    """The plan that a question starts from, the decisions of it that a search may not change, and what plans are compared with."""
+
+    start: DescribedPlan
+    pins: Mapping[str, str]
+    found: Sequence[FoundBaseline]
+
+
 class Planner(Protocol):
     """Whoever can import JAX: a process apart."""
 
@@ -69,6 +99,15 @@ class Planner(Protocol):
     async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
         """The verdict on an answer to a question of an exercise; `attempt` is the number of the try. Raises `WorkbenchError`."""
 
+    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
+        """What was done in a room, from the plan that it began with and its log. Raises `WorkbenchError`."""
+
+    async def find_baselines(self, text: str, question: str) -> FoundBaselines:
+        """What plans that answer a question of an exercise are compared with. Raises `WorkbenchError`."""
+
+    async def judge_baseline(self, text: str, question: str, document: str) -> FoundBaseline:
+        """What a search has found, as an answer to a question of an exercise. Raises `WorkbenchError`."""
+
 
 class Rooms(Protocol):
     """The rooms that are open."""
@@ -78,6 +117,12 @@ class Rooms(Protocol):
 
     def people_in(self, room_id: str) -> Sequence[str]:
         """The ids of the people who have a room open now."""
+
+    async def deadline_changed(self, assignment_id: str, deadline: float | None, until: str) -> None:
+        """The deadline of an assignment is another now: show it to those who work on it."""
+
+    async def push_plan(self, room_ids: Sequence[str], pushed: Any) -> None:
+        """Send a plan (`team.rooms.pushed_plan.PushedPlan`) into rooms, open or not."""
 
     async def comments_changed(self, room_id: str) -> None:
         """Somebody wrote a comment in a room, or took one away: show those who are in it."""
@@ -93,7 +138,7 @@ class JobRequest:
     project_id: str
     author_id: str
     digest: str
-    kind: Literal["run", "compile"] = "run"
+    kind: Literal["run", "compile", "search"] = "run"
     engine: str = "here"
     steps: int = 20
     check: bool = False

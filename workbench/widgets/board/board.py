@@ -347,7 +347,7 @@ class Board:
             self._later(self._publisher.show_owed)
 
     def _live(self) -> dict[str, Any]:
-        live = self._jobs.state(self.session.plan, self._figures.comparison_state)
+        live = self._jobs.state(self.session.plan, self._figures.comparison_state, runs=self._host.runs)
         return {**live, "at_rest": self._resting and self._resting.state(), "told": self._answers.revision}
 
     def whole_table(self) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class Host:
 
     - `save`: writes the plan and returns where, for people (`"gpt.plan.json"`); it may raise a `WorkbenchError` (the file was changed by
       somebody else), which is shown and changes nothing. `None`: the browser downloads the document;
+    - `saves`, `runs`: whether the board offers these at all;
     - `path`: the file the board was opened with, for people; `None` without one;
     - `link`: the text of `documents.link_text` to a URL; one that begins with `?` is completed by the browser. `None`: there is no URL to
       send, and the text itself is copied;
@@ -70,6 +71,8 @@ class Host:
     """
 
     save: Callable[[Plan], str] | None = None
+    saves: bool = True
+    runs: bool = True
     path: str | None = None
     link: Callable[[str], str] | None = None
     sharing: str = ""

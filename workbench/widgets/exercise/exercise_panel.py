@@ -74,7 +74,8 @@ class ExercisePanel:
             _ = self._question
             return
         self._name = self._exercise[gesture.name].name
-        if isinstance(self._question, PlanQuestion) and not _is_of(self._question, self._session.plan):
+        is_theirs = self._handing_in is None or self._handing_in.counts()  # who looks over a shoulder leaves the board as it is
+        if is_theirs and isinstance(self._question, PlanQuestion) and not _is_of(self._question, self._session.plan):
             self._start(StartQuestionGesture())
 
     def _start(self, _gesture: StartQuestionGesture) -> None:
@@ -94,8 +95,13 @@ class ExercisePanel:
             raise WorkbenchError("There is no answer yet.", ["choose one" if kind_of(question) == "choice" else "type one"])
         if self._handing_in:
             self._handing_in.verify()
-        progress.checking = question.name
         answer = self._session.plan if isinstance(question, PlanQuestion) else gesture.answer
+        tried = progress.attempts[question.name]
+        if self._handing_in and self._handing_in.counts() and answer == tried.counted == tried.of:  # in a class hints are earned
+            raise WorkbenchError(
+                "This is what you checked last: it is the same answer, and no further try.", ["change it, and check again"]
+            )
+        progress.checking = question.name
         attempt = progress.attempts[question.name].count + 1
         threading.Thread(target=self._check, args=(question, answer, attempt), name="check an answer", daemon=True).start()
 

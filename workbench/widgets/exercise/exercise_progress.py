@@ -34,12 +34,13 @@ class HandingIn(Protocol):
 
 @dataclass
 class Attempts:
-    """What was answered to one question: how often, the last verdict, and what it was about: a plan, or a text. `ticks` are the goals of a
-    report."""
+    """What was answered to one question: how often, the last verdict, and what it was about: a plan, or a text; `counted` is
+    the last answer that was a try. `ticks` are the goals of a report."""
 
     count: int = 0
     verdict: Verdict | None = None
     of: Any = None
+    counted: Any = None
     is_done: bool = False
     ticks: tuple[Report, list[dict[str, Any]], str] | None = field(default=None, repr=False)
 
@@ -65,6 +66,7 @@ class ExerciseProgress:
         attempts.verdict, attempts.of = answered.verdict, answered.answer
         if counts:
             attempts.count, attempts.is_done = answered.attempt, attempts.is_done or bool(answered.verdict)
+            attempts.counted = answered.answer
         self.checking = ""
         for listener in tuple(self._listeners):
             listener()

@@ -100,10 +100,10 @@ class Jobs:
         if self._compilation is not None and self.compiling.running:
             self._compilation.cancel()
 
-    def state(self, plan: Plan, comparison_state: ComparisonState | None) -> dict[str, Any]:
-        """Both panels; JSON only."""
+    def state(self, plan: Plan, comparison_state: ComparisonState | None, *, runs: bool = True) -> dict[str, Any]:
+        """Both panels, that of runs hidden where the host offers none; JSON only."""
         compiling = compile_state(self.compiling, comparison_state, plan)
-        return {**run_state(self.live, plan, can_run=self._runner is not None), "compile": compiling}
+        return {**run_state(self.live, plan, can_run=self._runner is not None), "runs": runs, "compile": compiling}
 
     def _hear(self, work: Callable[[], None]) -> None:
         """Handle an event in order: a host may call back in another order, as a busy Bokeh document does."""

@@ -49,7 +49,9 @@ export function headTools(wb, state) {
       () => wb.send({ verb: "history", open: !state.open }),
       state.open,
     ),
-    tool("Save", "save", state.path ? `Save to ${state.path}` : "Save this plan as a file", () => wb.send({ verb: "save" })),
+    ...(state.saves
+      ? [tool("Save", "save", state.path ? `Save to ${state.path}` : "Save this plan as a file", () => wb.send({ verb: "save" }))]
+      : []),
     tool("Open…", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
     tool(
       "Export",

@@ -92,7 +92,13 @@ export function mount(model, el) {
       undo,
       redo,
       hardware,
-      tools: { count: state.history.count, open: state.history.open, path: state.files.path, sheet: state.files.sheet?.kind ?? "" },
+      tools: {
+        count: state.history.count,
+        open: state.history.open,
+        path: state.files.path,
+        saves: state.files.saves,
+        sheet: state.files.sheet?.kind ?? "",
+      },
       refusal: inHead,
       seq: inHead ? seq : 0,
     });

@@ -237,7 +237,7 @@ export function runSection(wb) {
   const paint = (live, tab) => {
     const running = live.phase === "running";
     section.dataset.phase = live.phase;
-    section.hidden = !live.can_run;
+    section.hidden = !live.can_run || !live.runs;
     section.classList.toggle("stale", live.stale);
     start.disabled = steps.disabled = running;
     cancel.hidden = !running;

@@ -1,24 +1,25 @@
 """Assignments: exercises that are handed to a class, with a deadline in a time zone. Who edits the project hands out; a student sees them,
 and their own work."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import select
 
-from workbench.errors import unknown_name
+from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.actions.action import Action, Call, member
 from workbench.team.actions.classes.class_records import ASSIGNMENT, assignment_records, deadline_local
+from workbench.team.actions.classes.kept_baselines import keep_baselines
 from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, FLAG, NAME, NOTHING, list_of, record, text, whole
 from workbench.team.actions.server_parts import planner_of
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment
-from workbench.team.web.services import ReadExercise
+from workbench.team.web.services import FoundBaseline, ReadExercise
 
 MOST_IN_A_GROUP = 6
 _NAMED = text(NAME, 1, pattern=r"^.*\S.*$")
@@ -31,8 +32,26 @@ _CHOICES = {
 }
 
 
-async def _read(call: Call) -> ReadExercise:
-    return await planner_of(call).read_exercise(call.body["exercise"])
+async def _read(call: Call) -> tuple[ReadExercise, Sequence[FoundBaseline]]:
+    read = await planner_of(call).read_exercise(call.body["exercise"])
+    return read, await _baselines(call, call.body["exercise"], read.outline, call.body.get("ranked", ""))
+
+
+async def _read_baselines(call: Call) -> Sequence[FoundBaseline] | None:
+    """Of the question that is ranked from now on, if that is another one."""
+    assignment = present(call)
+    ranked = call.body.get("ranked", assignment.ranked)
+    return None if ranked == assignment.ranked else await _baselines(call, assignment.exercise, assignment.outline, ranked)
+
+
+async def _baselines(call: Call, exercise: str, outline: Mapping[str, Any], ranked: str) -> Sequence[FoundBaseline]:
+    """What the plans will be compared with. None are better than no assignment: a search finds them once more."""
+    if ranked not in [each["name"] for each in outline["questions"] if each["kind"] == "plan"]:
+        return ()
+    try:
+        return (await planner_of(call).find_baselines(exercise, ranked)).found
+    except WorkbenchError:
+        return ()
 
 
 def _list(call: Call) -> dict[str, Any]:
@@ -41,7 +60,8 @@ def _list(call: Call) -> dict[str, Any]:
 
 
 def _create(call: Call) -> dict[str, Any]:
-    read: ReadExercise = call.prepared
+    read: ReadExercise
+    read, baselines = call.prepared
     keep_plan(call.session, read.first)
     assignment = Assignment(
         id=new_id(),
@@ -62,6 +82,7 @@ def _create(call: Call) -> dict[str, Any]:
     _choose(assignment, call.body)
     call.session.add(assignment)
     call.session.flush()
+    keep_baselines(call.session, assignment, baselines)
     return assignment_records(call, [assignment])[0]
 
 
@@ -76,7 +97,15 @@ def _update(call: Call) -> dict[str, Any]:
         assignment.released = (assignment.released or now()) if call.body["released"] else None
     call.note(changed=sorted(call.body))
     call.session.flush()
+    if call.prepared is not None:
+        keep_baselines(call.session, assignment, call.prepared)
     return assignment_records(call, [assignment])[0]
+
+
+async def _show_deadline(call: Call, answer: Any) -> None:
+    """Whoever works on it sees the new deadline."""
+    if call.services.rooms is not None and ("deadline" in call.body or "zone" in call.body):
+        await call.services.rooms.deadline_changed(answer["id"], answer["deadline"], answer["deadline_text"])
 
 
 def _withdraw(call: Call) -> dict[str, Any]:
@@ -160,6 +189,8 @@ ACTIONS = (
         ASSIGNMENT,
         _update,
         body=record({}, {**_CHOICES, "released": FLAG}),
+        prepare=_read_baselines,
+        afterwards=_show_deadline,
     ),
     Action(
         "assignments.withdraw",

@@ -11,6 +11,7 @@ from workbench.team.access import ProjectRole
 from workbench.team.actions.action import Action, Call, member
 from workbench.team.actions.classes.assignments import STAFF, STUDENT, present
 from workbench.team.actions.classes.class_records import graded_work, is_staff
+from workbench.team.actions.classes.kept_baselines import BASELINE, baseline_records
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.people_records import people_by_id
 from workbench.team.actions.schemas import ANYTHING, COUNT, DIGEST, FLAG, ID, NUMBER, PERSON, TEXT, list_of, or_none, record
@@ -45,6 +46,7 @@ _RANKED = record(
         "planned": _FIGURES,
         "compiled": or_none(_FIGURES),
         "compiling": FLAG,
+        "problem": TEXT,
     }
 )
 
@@ -130,6 +132,7 @@ def _rank(call: Call) -> dict[str, Any]:
     assignment = present(call)
     plans = ranking(call, assignment)
     compiling = _compiling(call, {each.digest for each in plans})
+    problems = _problems(call, {each.digest for each in plans})
     people = people_by_id(call.session, (user for each in plans for user in each.people))
     rows = []
     for place, each in enumerate(plans, 1):
@@ -144,15 +147,24 @@ def _rank(call: Call) -> dict[str, Any]:
                 "planned": each.figures.get("planned", {}),
                 "compiled": each.figures.get("compiled"),
                 "compiling": each.digest in compiling,
+                "problem": "" if "compiled" in each.figures else problems.get(each.digest, ""),
             }
         )
     first = _figures_of(call, {assignment.first})[assignment.first].get("planned", {})
-    return {"question": assignment.ranked, "items": rows, "start": first}
+    return {"question": assignment.ranked, "items": rows, "start": first, "baselines": baseline_records(call, assignment)}
 
 
 def _compiling(call: Call, digests: set[str]) -> set[str]:
     mine = (StoredJob.project_id == call.project.id, StoredJob.kind == "compile", StoredJob.state.in_(_OPEN))
     return set(call.session.scalars(select(StoredJob.digest).where(*mine, StoredJob.digest.in_(digests))))
+
+
+def _problems(call: Call, digests: set[str]) -> dict[str, str]:
+    """Why plans were not compiled, where the last try of each failed."""
+    mine = (StoredJob.project_id == call.project.id, StoredJob.kind == "compile", StoredJob.digest.in_(digests))
+    found = call.session.scalars(select(StoredJob).where(*mine).order_by(StoredJob.created, StoredJob.id))
+    last = {each.digest: each for each in found}
+    return {digest: each.problem for digest, each in last.items() if each.state == "failed"}
 
 
 async def _submit(call: Call) -> int:
@@ -189,7 +201,7 @@ ACTIONS = (
         "Rank the right plans of an assignment",
         STUDENT,
         "read",
-        record({"question": TEXT, "items": list_of(_RANKED), "start": _FIGURES}),
+        record({"question": TEXT, "items": list_of(_RANKED), "start": _FIGURES, "baselines": list_of(BASELINE)}),
         _rank,
     ),
     Action(

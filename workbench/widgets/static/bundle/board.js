@@ -2077,9 +2077,11 @@ function headTools(wb, state) {
       verb: "history",
       open: !state.open
     }), state.open),
-    tool("Save", "save", state.path ? `Save to ${state.path}` : "Save this plan as a file", () => wb.send({
-      verb: "save"
-    })),
+    ...state.saves ? [
+      tool("Save", "save", state.path ? `Save to ${state.path}` : "Save this plan as a file", () => wb.send({
+        verb: "save"
+      }))
+    ] : [],
     tool("Open\u2026", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
     tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture", () => wb.send(state.sheet === "export" ? {
       verb: "close_sheet"
@@ -3850,7 +3852,7 @@ function runSection(wb) {
   const paint = (live, tab) => {
     const running = live.phase === "running";
     section.dataset.phase = live.phase;
-    section.hidden = !live.can_run;
+    section.hidden = !live.can_run || !live.runs;
     section.classList.toggle("stale", live.stale);
     start.disabled = steps.disabled = running;
     cancel.hidden = !running;
@@ -7519,6 +7521,7 @@ function mount(model, el) {
         count: state.history.count,
         open: state.history.open,
         path: state.files.path,
+        saves: state.files.saves,
         sheet: state.files.sheet?.kind ?? ""
       },
       refusal: inHead,

@@ -167,6 +167,8 @@ export interface Sheet {
 }
 export interface FilesState {
   path: string;
+  /** Whether Save is offered. */
+  saves: boolean;
   word: string;
   /** With `base64`, bytes of that media type instead of the text. */
   download: { name: string; text: string; view: string; seq: number; base64?: string; media?: string } | null;
@@ -200,6 +202,7 @@ export interface Tools {
   count: number;
   open: boolean;
   path: string;
+  saves: boolean;
   sheet: string;
 }
 
@@ -332,6 +335,8 @@ export interface Compilation extends PlanWork {
 }
 export interface LiveState extends PlanWork {
   can_run: boolean;
+  /** Whether runs are offered, where compilations are. */
+  runs: boolean;
   steps: string;
   curves: CurveState[];
   blocks: Block[];

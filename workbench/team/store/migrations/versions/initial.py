@@ -371,6 +371,24 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.create_index(batch_op.f("ix_answer_room_id"), ["room_id"], unique=False)
 
     op.create_table(
+        "baseline",
+        sa.Column("assignment_id", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("question", sa.String(), nullable=False),
+        sa.Column("detail", sa.String(), nullable=False),
+        sa.Column("digest", sa.String(), nullable=True),
+        sa.Column("right", sa.Boolean(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("job_id", sa.String(), nullable=True),
+        sa.ForeignKeyConstraint(["assignment_id"], ["assignment.id"], name=op.f("fk_baseline_assignment_id_assignment")),
+        sa.ForeignKeyConstraint(["digest"], ["plan.digest"], name=op.f("fk_baseline_digest_plan")),
+        sa.ForeignKeyConstraint(["job_id"], ["job.id"], name=op.f("fk_baseline_job_id_job")),
+        sa.PrimaryKeyConstraint("assignment_id", "name", name=op.f("pk_baseline")),
+    )
+    with op.batch_alter_table("baseline", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_baseline_job_id"), ["job_id"], unique=False)
+
+    op.create_table(
         "participant",
         sa.Column("assignment_id", sa.String(), nullable=False),
         sa.Column("user_id", sa.String(), nullable=False),
@@ -435,6 +453,10 @@ def downgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         batch_op.drop_index(batch_op.f("ix_participant_room_id"))
 
     op.drop_table("participant")
+    with op.batch_alter_table("baseline", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_baseline_job_id"))
+
+    op.drop_table("baseline")
     with op.batch_alter_table("answer", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_answer_room_id"))
 

@@ -1,0 +1,98 @@
+"""A plan that a teacher sends to all: onto the boards of those who have not answered yet, as an edit that each of them can take back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from workbench.errors import unknown_name
+from workbench.team.access import MissingError
+from workbench.team.actions.action import Action, Call
+from workbench.team.actions.classes.assignments import STAFF, present
+from workbench.team.actions.classes.class_records import GradedWork, graded_work
+from workbench.team.actions.input_errors import InputError
+from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.schemas import COUNT, DIGEST, ID, NAME, TEXT, list_of, record, text
+from workbench.team.actions.server_parts import planner_of
+from workbench.team.rooms.pushed_plan import PushedPlan
+from workbench.team.rooms.room_records import read_room
+from workbench.team.store.tables import Assignment, StoredFigures, StoredPlan, StudentWork
+from workbench.team.web.services import ReplayedRoom
+
+START, SOMEBODYS = "the plan to start from", "a plan of this class"
+
+
+async def _read_board(call: Call) -> ReplayedRoom | None:
+    """The board whose plan is sent, as it is now; `None` for the plan that the assignment begins with."""
+    assignment, work = present(call), call.body.get("work", "")
+    if not work:
+        return None
+    with call.services.store.read() as session:
+        row = session.get(StudentWork, work)
+        if row is None or row.assignment_id != assignment.id:
+            raise MissingError("work", work)
+    source = read_room(call.services.store, work)
+    return await planner_of(call).replay_room(source.document, source.log)
+
+
+def _push(call: Call) -> dict[str, Any]:
+    assignment = present(call)
+    board: ReplayedRoom | None = call.prepared
+    if board is not None:
+        keep_plan(call.session, board.present)
+    rooms = [each.row.room_id for each in _waiting(call, assignment) if each.row.room_id != call.body.get("work", "")]
+    digest = board.present.digest if board is not None else assignment.first
+    call.note(digest=digest, rooms=len(rooms))
+    return {"rooms": rooms, "sent": len(rooms), "digest": digest, "plan": START if board is None else SOMEBODYS}
+
+
+def _waiting(call: Call, assignment: Assignment) -> Sequence[GradedWork]:
+    """The work of those who have no right answer yet to this question, or to one of those about a plan."""
+    plans = [each["name"] for each in assignment.outline["questions"] if each["kind"] == "plan"]
+    asked = call.body.get("question", "")
+    if asked and asked not in plans:
+        raise InputError(*unknown_name("question about a plan", asked, plans))
+    wanted = [asked] if asked else plans
+    return [
+        each
+        for each in graded_work(call.session, assignment.id)
+        if not all(one["right"] for one in each.reached(assignment) if one["question"] in wanted)
+    ]
+
+
+async def _send(call: Call, answer: Any) -> None:
+    """Into each room, open or not."""
+    if call.services.rooms is None or not answer["rooms"]:
+        return
+    with call.services.store.read() as session:
+        plan = session.get_one(StoredPlan, answer["digest"])
+        found = session.scalars(select(StoredFigures).where(StoredFigures.digest == plan.digest, StoredFigures.tier == "planned")).first()
+    figures = dict(found.values) if found is not None else {}
+    card = {"layout": plan.layout, "mesh": plan.mesh, "figures": figures, "ticks": {}}
+    thumbnail = found.thumbnail if found is not None else ""
+    pushed = PushedPlan(call.person, plan.document, plan.digest, answer["plan"], card, thumbnail)
+    await call.services.rooms.push_plan(answer["rooms"], pushed)
+
+
+ACTIONS = (
+    Action(
+        "work.push",
+        "POST",
+        "/assignments/{assignment}/boards",
+        "Send a plan onto the boards of all who have not answered yet",
+        STAFF,
+        "edit",
+        record({"rooms": list_of(ID), "sent": COUNT, "digest": DIGEST, "plan": TEXT}),
+        _push,
+        body=record(
+            {},
+            {
+                "work": text(NAME, description="the room whose plan is sent; if left out, the plan that the assignment begins with"),
+                "question": text(NAME, description="only to those without a right answer to it; if left out, to any question about a plan"),
+            },
+        ),
+        prepare=_read_board,
+        afterwards=_send,
+        subject="digest",
+    ),
+)

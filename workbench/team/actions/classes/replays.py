@@ -1,0 +1,68 @@
+"""How a plan of a ranking came to be: the edits of its room, step by step, without the names of those who made them. Students see the
+winner's once the deadline has passed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+
+from workbench.team.access import ForbiddenError, MissingError
+from workbench.team.actions.action import Action, Call
+from workbench.team.actions.classes.assignments import STUDENT, present
+from workbench.team.actions.classes.class_records import is_over, is_staff
+from workbench.team.actions.classes.scores import RankedPlan, ranking
+from workbench.team.actions.schemas import ANYTHING, COUNT, FLAG, TEXT, list_of, record
+from workbench.team.actions.server_parts import planner_of
+from workbench.team.rooms.room_records import read_room
+from workbench.team.store.tables import LogEntry
+
+_FIGURES = {"type": "object", "additionalProperties": ANYTHING}
+_STEP = record({"text": TEXT, "name": TEXT, "mesh": TEXT, "layout": {"type": "string"}, "figures": _FIGURES})
+
+
+async def _read(call: Call) -> Mapping[str, Any]:
+    """Up to where the plan was that is ranked; what came after that is not shown."""
+    with call.services.store.read() as session:
+        here = Call(call.services, call.principal, session, call.inputs, call.found)
+        ranked = _ranked(here)
+        last = select(LogEntry.seq).where(LogEntry.room_id == ranked.room_id, LogEntry.digest == ranked.digest)
+        end = session.scalar(last.order_by(LogEntry.seq.desc()).limit(1))
+    source = read_room(call.services.store, ranked.room_id)
+    steps = (await planner_of(call).replay_room(source.document, source.log[: end or 0])).steps
+    return {"steps": [dict(each) for each in steps], "elsewhere": end is None, "planned": dict(ranked.figures.get("planned", {}))}
+
+
+def _ranked(call: Call) -> RankedPlan:
+    """The plan at the place of the path. Raises `MissingError` for none, `ForbiddenError` for what is not shown to students yet."""
+    assignment, place = present(call), call.inputs.path["place"]
+    if not is_staff(call):
+        if not (is_over(assignment) or assignment.released is not None):
+            raise ForbiddenError("How the winner came there is shown once the deadline has passed.", ["wait for it"])
+        if place != "1":
+            raise ForbiddenError("Students see how the winner came there.", ["look at the first place"])
+    plans = ranking(call, assignment)
+    if not place.isdecimal() or not 1 <= int(place) <= len(plans):
+        raise MissingError("place", place)
+    return plans[int(place) - 1]
+
+
+def _answer(call: Call) -> dict[str, Any]:
+    present(call)
+    found: Mapping[str, Any] = call.prepared
+    steps: Sequence[Mapping[str, Any]] = found["steps"]
+    return {"place": int(call.inputs.path["place"]), "elsewhere": found["elsewhere"], "steps": list(steps), "planned": found["planned"]}
+
+
+ACTIONS = (
+    Action(
+        "assignments.replay",
+        "GET",
+        "/assignments/{assignment}/ranking/{place}",
+        "See how a plan of a ranking came to be, step by step",
+        STUDENT,
+        "read",
+        record({"place": COUNT, "elsewhere": FLAG, "steps": list_of(_STEP), "planned": _FIGURES}),
+        _answer,
+        prepare=_read,
+    ),
+)
