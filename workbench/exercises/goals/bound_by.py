@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal, one_of
 from workbench.exercises.plan_figures import BOUNDS, seconds_by_bound
 from workbench.plan.plan import Plan
@@ -27,7 +28,7 @@ class BoundBy(Goal):
         del start
         found = seconds_by_bound(report)
         if not found:
-            return "What a step is bound by is not known: the plan names no hardware."
+            raise WorkbenchError("What a step is bound by is not known: the plan names no hardware.", ["give the plan hardware"])
         most = max(found, key=lambda each: found[each])
         if most == self.what:
             return ""
