@@ -1,4 +1,4 @@
-"""An author hears what refuses every answer: a variant that the start does not divide or cannot be planned in, a figure that is not known."""
+"""An author hears what refuses every answer: a variant that the start does not divide or that cannot be planned, an unknown figure."""
 
 import json
 

@@ -43,8 +43,8 @@ def verify_exercise(exercise: Exercise) -> None:
     if not flaws:
         return
     ways_out = dict.fromkeys(way for each in flaws for way in each.error.ways_out)
-    told = "\n".join(f"  - {each}" for each in flaws)
-    raise DocumentError(f"`{exercise.name}` has what no answer can meet:\n{told}", ways_out)
+    listed = "\n".join(f"  - {each}" for each in flaws)
+    raise DocumentError(f"`{exercise.name}` has what no answer can meet:\n{listed}", ways_out)
 
 
 def _flaws(question: Question) -> Iterator[Flaw]:

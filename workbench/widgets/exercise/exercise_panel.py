@@ -74,7 +74,7 @@ class ExercisePanel:
             _ = self._question
             return
         self._name = self._exercise[gesture.name].name
-        if isinstance(self._question, PlanQuestion) and not _is_of(self._question, self._session.plan):
+        if isinstance(self._question, PlanQuestion) and not self._question.is_of(self._session.plan):
             self._start(StartQuestionGesture())
 
     def _start(self, _gesture: StartQuestionGesture) -> None:
@@ -132,8 +132,3 @@ def verdict_state(verdict: Verdict, attempt: int, *, is_stale: bool = False) -> 
         "score": f"{verdict.score:g} of {verdict.most:g}",
         "attempt": attempt,
     }
-
-
-def _is_of(question: PlanQuestion, plan: Plan) -> bool:
-    """Whether a plan is of the program that a question is about."""
-    return plan.program.name == question.plan.program.name and plan.program.dims == question.plan.program.dims
