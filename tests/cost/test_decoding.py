@@ -1,5 +1,7 @@
 """A step of decoding reads weights and cache: it is bound by memory on GPUs and TPUs, and takes longer step by step with the batch."""
 
+from itertools import pairwise
+
 import pytest
 
 import workbench as wb
@@ -37,7 +39,7 @@ def test_a_gpu_writes_more_tokens_a_second_the_more_sequences_there_are():
 def test_on_a_tpu_a_step_does_not_jump_where_the_cache_outgrows_the_on_chip_memory():
     """At 112 sequences a layer's keys on a device are as large as that memory; the bytes of the cache grow evenly."""
     seconds = [decode(batch, "TPU v5e 2x2", "x:4", "kv_heads:x; d_ff:x; vocab:x").seconds for batch in (80, 96, 112, 128, 144)]
-    steps = [after - before for before, after in zip(seconds, seconds[1:], strict=False)]
+    steps = [after - before for before, after in pairwise(seconds)]
     assert max(steps) == pytest.approx(min(steps), rel=0.1)
 
 

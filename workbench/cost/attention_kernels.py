@@ -12,6 +12,7 @@ With fewer queries than a tensor core multiplies at once, as in decoding, blocks
 al. 2023), and rows that are not there are multiplied.
 """
 
+from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -48,8 +49,8 @@ def attention_slowdown(dot: AttentionDot, units: int) -> float:
     2.84
     """
     head, *sequences = sorted((float(dot.rows), float(dot.columns), dot.summed))
-    if head < _FEW and not dot.is_backward:
-        return _decoding_slowdown(dot.batch, head, *sequences, units=units)
+    if head < _FEW and not dot.is_backward:  # so few are queries
+        return _decoding_slowdown(dot.batch, (head, *sequences), units)
     passes, blocks = (ceil(each / _BLOCK) for each in (sequences[::-1] if dot.is_backward else sequences))
     lost = PASS_ENDS + (0.5 if dot.share < 1 else 0.0)
     ends = 1 + lost / (dot.share * blocks)
@@ -57,7 +58,9 @@ def attention_slowdown(dot: AttentionDot, units: int) -> float:
     return (1 + SOFTMAX_DEPTH / max(head, 1.0)) * ends * idle
 
 
-def _decoding_slowdown(batch: int, queries: float, head: float, keys: float, units: int) -> float:
-    """The same for so few queries of each head: there is no pass over blocks of keys, but a unit for each."""
+def _decoding_slowdown(batch: int, sides: Sequence[float], units: int) -> float:
+    """The same for so few queries of each head: there is no pass over blocks of keys, but a unit for each. `sides` are queries, a head, and
+    keys."""
+    queries, head, keys = sides
     idle = max(units / max(batch * ceil(keys / _BLOCK), 1), 1.0)
     return (1 + SOFTMAX_DEPTH / head) * _FEW / max(queries, 1.0) * idle
