@@ -78,6 +78,19 @@ def test_kernels_are_those_that_the_compiler_makes(name):
 
 
 @needs_libtpu
+@pytest.mark.parametrize(("rows", "multiplying"), [(1, 0), (2, 1), (8, 1)])
+def test_one_row_is_multiplied_on_the_vector_unit_and_two_on_the_matrix_units(rows, multiplying):
+    """As in decoding: by libtpu's own estimate one row takes many times as long as two."""
+    plan = Plan(trace(lambda x, w: x @ w, S((rows, 4096), "bfloat16"), S((4096, 3584), "bfloat16")), "x:1", hardware=TPU)
+    compiled, planned = compile_plan(plan).kernels, analyze(plan).kernel_costs
+    assert sum(each.flops > 0 for each in compiled) == sum(each.flops > 0 for each in planned) == multiplying
+    found, expected = (max(each.seconds or 0.0 for each in kernels) for kernels in (compiled, planned))
+    assert (found > 100e-6) == (expected > 100e-6) == (rows == 1)
+    if rows == 1:  # of more, libtpu fetches the weights beside what comes before, and counts the kernel alone
+        assert expected == pytest.approx(found, rel=0.35)
+
+
+@needs_libtpu
 def test_rows_found_by_several_coordinates_are_added_one_by_one():
     plan = Plan(trace(look_up, floats(2048, 512), S((ROWS,), "int32")), "x:1", hardware=TPU)
     in_loops = [each for each in compile_plan(plan).kernels if each.count == ROWS and each.seconds]

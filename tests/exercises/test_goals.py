@@ -82,7 +82,7 @@ CASES = {
     Peak("12 MiB"): (LAYERS, "hidden:all", "", "The fullest device holds 68.0 MiB; 12.0 MiB are allowed."),
     StepWithin("200 us"): (LAYERS, "hidden:all", "batch:all", "A step takes 891 µs; 200 µs are allowed."),
     Mfu("10 %"): (LAYERS, "hidden:all", "", "; 10.0 % is asked for."),
-    BoundBy("communication"): (LAYERS, "batch:all", "", "on waiting for what is sent, and "),
+    BoundBy("communication"): (LAYERS, "batch:all", "", "on arithmetic; nothing that is sent is waited for."),
     Bubble("40 %"): (TWO_STAGES, TWO_STAGES, GPT, "There is no pipeline, and so no bubble to make small."),
     Devices(8): (
         LAYERS,
@@ -137,6 +137,20 @@ def test_a_goal_is_read_back_from_its_record(goal):
 def test_a_bubble_too_large_is_told_in_percent():
     verdict = str(PlanQuestion(TWO_STAGES, Bubble("1 %")).check(TWO_STAGES))
     assert "Bubble, the share of the devices' time in which a pipeline does nothing: 37.0 %; 1.0 % is allowed." in verdict
+
+
+def test_what_is_computed_for_padding_is_not_blamed_on_an_axis():
+    uneven = Plan(build("einsum", sizes=(30, 64, 64)), "data:8")
+    assert PlanQuestion(uneven, ComputesOnce()).check("@dot_general=[data, -]").reasons == (
+        "Products are computed 1.07 times over all devices, because of padding (30 over `data` (8): 8 parts of 4, 32 slots for 30).",
+    )
+
+
+def test_a_product_bound_by_memory_is_not_said_to_compute_for_no_time():
+    thin = Plan(build("einsum", sizes=(8, 4096, 4096)), "x:1", hardware="TPU v5e 1x1")
+    [reason] = PlanQuestion(thin, BoundBy("compute")).check("").reasons
+    assert reason.endswith("on reading and writing memory; nothing takes longer on arithmetic than on memory.")
+    assert "0.00" not in reason
 
 
 def test_without_hardware_what_takes_time_is_not_known():

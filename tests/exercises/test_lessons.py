@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.remat import Remat
-from workbench.exercises import Exercise, PlanQuestion
+from workbench.exercises import Exercise, PlanQuestion, verify_exercise
 from workbench.exercises.exercise_document import read_document
 
 pytestmark = pytest.mark.compile
@@ -36,6 +36,11 @@ def test_a_lesson_has_a_text_and_answers_to_each_of_its_questions(name):
     assert [each.name for each in exercise.questions] == list(ANSWERS[name])
     text = read_document(LESSONS / name / "lesson.md")
     assert all(f'exercise["{each.name}"]' in text for each in exercise.questions)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_question_of_a_lesson_refuses_every_answer(name):
+    verify_exercise(load(name))
 
 
 @pytest.mark.parametrize(("name", "question"), PAIRS)

@@ -101,7 +101,7 @@ def test_a_variant_where_the_decisions_cannot_be_made_says_so():
     verdict = PlanQuestion(LAYERS, Fits(), variants=[odd]).check("x=[all, -]")
     assert verdict.checks[1].what == "It holds with batch=4095, too."
     gone = PlanQuestion(PRODUCT, Fits(), variants=[Variant(mesh={"x": 2})]).check(PRODUCT.updated(mesh="all:8"))
-    assert "The mesh has no axis `x`." in str(gone)
+    assert "The mesh has no axis `x`; there is `all`." in str(gone)
 
 
 def test_hints_come_with_attempts_and_not_with_what_is_right():

@@ -11,8 +11,9 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS, KEYS, glossary_state
-from workbench.widgets.glossary.lessons import DOCS_VARIABLE, lesson_of, page_of
-from workbench.widgets.tabs.question_answers import WORDS
+from workbench.widgets.glossary.inference import INFERENCE
+from workbench.widgets.glossary.lessons import COURSES, DOCS_VARIABLE, lesson_of, page_of
+from workbench.widgets.tabs.question_words import DECODE_WORDS, PREFILL_WORDS, WORDS
 
 TERMS = [term for _, terms in GROUPS for term in terms]
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -28,7 +29,15 @@ def test_a_term_is_said_in_a_sentence_or_two_and_can_be_read_about(term):
 
 
 def test_what_a_why_is_about_is_in_the_glossary():
-    assert {word for words in WORDS.values() for word in words} <= {term.name for term in TERMS}
+    assert {word for asked in (WORDS, DECODE_WORDS, PREFILL_WORDS) for words in asked.values() for word in words} <= {
+        term.name for term in TERMS
+    }
+
+
+def test_the_words_of_inference_are_reached_from_what_the_board_shows_of_it():
+    reached = {word for asked in (DECODE_WORDS, PREFILL_WORDS) for words in asked.values() for word in words}
+    assert {term[0] for term in INFERENCE} <= reached
+    assert {lesson_of(term[0])["title"] for term in INFERENCE} <= set(COURSES["Inference"].values())
 
 
 def test_a_word_leads_to_its_page_where_the_site_is_known(monkeypatch):

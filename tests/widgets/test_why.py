@@ -60,6 +60,41 @@ def test_a_part_names_its_scope_and_its_line(report):
     assert re.fullmatch(r"\w+\.py:\d+", row["cells"][-1]["text"])
 
 
+@pytest.mark.parametrize(
+    ("model", "memory", "step"),
+    [
+        ("decoder_decode", {"KV cache", "Batch of sequences"}, {"Decode", "Latency per token", "Throughput", "Latency front"}),
+        ("decoder_prefill", {"KV cache", "Batch of sequences"}, {"Prefill", "Time to first token"}),
+        ("gpt", {"Recomputation"}, {"Bubble"}),
+    ],
+)
+def test_a_step_of_inference_is_explained_in_the_words_of_inference(model, memory, step):
+    found = Plan(build(model), "data:4 model:2", hardware="TPU v5e 2x4").report()
+    assert memory <= set(why("figure memory", found, PAINT)["words"])
+    answer = why("figure predicted", found, PAINT)
+    assert step <= set(answer["words"])
+    assert any("the latency per token is" in line for line in answer["lead"]) == (model == "decoder_decode")
+
+
+def test_work_done_for_padding_is_told_as_padding_and_no_axis_is_blamed():
+    padded = Plan(build("einsum", sizes=(30, 64, 64)), "data:8", "@dot_general=[data, -]").report()
+    answer = why("figure duplication", padded, PAINT)
+    assert answer["lead"][1:] == [
+        "1.07× is padding, most of it of `dot_general`: 30 over `data` (8): 8 parts of 4, 32 slots for 30. 24 or 32 divide by 8."
+    ]
+    (product,) = answer["blocks"][0]["rows"]
+    assert product["cells"][3:6] == ["1×", {"axes": []}, "1.07×"]
+
+
+def test_padding_and_work_done_alike_are_told_apart():
+    both = Plan(build("two_layer", batch=16, io=64, hidden=30), "data:8", "@first/dot_general=[-, data]").report()
+    answer = why("figure duplication", both, PAINT)
+    assert "put one of them there" in answer["lead"][1]
+    assert answer["lead"][2].startswith("1.02× is padding, most of it of `grad/second/dot_general`: 30 over `data` (8)")
+    alike = {row["subject"]: [each["name"] for each in row["cells"][4]["axes"]] for row in answer["blocks"][0]["rows"]}
+    assert alike == {"second/dot_general": ["data"], "grad/second/dot_general": [], "first/dot_general": []}
+
+
 def test_duplicated_work_names_the_axes_along_which_it_is_done_alike(report):
     plain = Plan(report.plan.program, report.plan.mesh, "batch:data").report()
     answer = why("figure duplication", plain, PAINT)

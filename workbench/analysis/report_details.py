@@ -55,7 +55,7 @@ class PlannedDetails(Details):
         return self.estimate.over_step.alive(place)
 
     def products(self) -> tuple[DotCost, ...]:
-        return list_dots(self._plan.program, self.estimate.partitioned)
+        return list_dots(self._plan.program, self._plan.mesh, self.estimate.partitioned)
 
     def timeline(self) -> Timeline | None:
         estimate = self.estimate

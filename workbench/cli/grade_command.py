@@ -20,9 +20,14 @@ def grade(options: argparse.Namespace) -> None:
     from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()
+    if options.check:
+        _check_exercise(options)
+        return
     count = len(options.submissions) + bool(options.answer)
     if not count:
-        raise DocumentError("There is nothing to grade.", ["give a plan file", "give --answer NAME=VALUE"])
+        raise DocumentError(
+            "There is nothing to grade.", ["give a plan file", "give --answer NAME=VALUE", "give --check for the exercise itself"]
+        )
     if options.format == "gradescope" and count != 1:
         raise DocumentError("Gradescope reads the result of one submission.", ["give one submission", "take --format json"])
     exercise = Exercise.load(options.exercise)
@@ -38,6 +43,22 @@ def grade(options: argparse.Namespace) -> None:
         _write(json.dumps(record, indent=1), options.output)
     else:
         _write("\n".join([f"{exercise.title} ({exercise.name}), {exercise.points:g} points", *map(str, grades)]), options.output)
+
+
+def _check_exercise(options: argparse.Namespace) -> None:
+    """Whether the exercise itself can be answered, for its author."""
+    from workbench.exercises.exercise import Exercise
+    from workbench.exercises.verify_exercise import verify_exercise
+
+    if options.submissions or options.answer:
+        raise DocumentError(
+            "--check is about the exercise, and no answer is graded with it.", ["leave out --check", "leave out the answers"]
+        )
+    exercise = Exercise.load(options.exercise)
+    verify_exercise(exercise)
+    count = len(exercise.questions)
+    text = f"{exercise.title} ({exercise.name}): {count} question{'s' * (count != 1)}, each of which can be answered at every size"
+    _write(text, options.output)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -64,7 +85,8 @@ def add_grade(added: Any) -> None:
         description="Check answers to an exercise. An answer carries no code; it is planned, and never run. A submission is a plan file, a "
         "document of answers (*.answers.json), or a folder of these; a plan answers the question that its file is named after, "
         "QUESTION.plan.json.",
-        epilog="examples:\n  workbench grade exercise.json answer.plan.json\n  workbench grade exercise.json submissions/* --format json\n",
+        epilog="examples:\n  workbench grade exercise.json answer.plan.json\n  workbench grade exercise.json submissions/* --format json\n"
+        "  workbench grade exercise.json --check\n",
     )
     command.add_argument("exercise", metavar="EXERCISE.json", help="the exercise")
     command.add_argument("submissions", metavar="SUBMISSION", nargs="*", help="a plan file, a document of answers, a folder of these")
@@ -73,6 +95,9 @@ def add_grade(added: Any) -> None:
     )
     command.add_argument("--question", default="", metavar="NAME", help="the question that plans answer (default: by their file names)")
     command.add_argument("--attempt", type=positive, default=1, metavar="N", help="which try it is: each but the first earns a hint")
+    command.add_argument(
+        "--check", action="store_true", help="plan the exercise itself, in all its variants: is there one that refuses every answer?"
+    )
     command.add_argument("--format", choices=FORMS, default="text", help="how to write it (default: %(default)s); gradescope: results.json")
     command.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
     command.set_defaults(command=grade)

@@ -93,7 +93,8 @@ def kernel_times(
     moved = _count_moved_bytes(kernels, sizes, stored)
     is_large = sizes > (chip.on_chip or inf)
     large = _count_moved_bytes(kernels, sizes * is_large, stored * is_large)
-    memory = _moving_seconds(moved, large, dots > 0, chip)
+    by_hand = _find_written_by_hand(kernels, partitioned) if chip.on_chip else np.zeros(kernels.count, dtype=np.bool_)
+    memory = _moving_seconds(moved, np.where(by_hand, 0.0, large), (dots > 0) & ~by_hand, chip)
     elements = sizes[kernels.worked] / kernels.itemsizes[kernels.worked]
     steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
     vector = steps / (chip.vector_flops * chip.efficiency_of("vector"))
@@ -135,6 +136,14 @@ def _count_row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -
 def _mark_unestimated(kernels: Kernels, partitioned: Propagated) -> NDArray[np.bool_]:
     ops, serial = partitioned.structure.ops, set(kernels.serial)
     return np.array([op not in serial and ops[op].kind in UNESTIMATED for op in kernels.ops], dtype=np.bool_)
+
+
+def _find_written_by_hand(kernels: Kernels, partitioned: Propagated) -> NDArray[np.bool_]:
+    """Which kernels are written by hand and have dots. They read the device's memory as they go, whatever the size of an array: XLA fetches
+    nothing for them into on-chip memory ahead."""
+    found = np.zeros(kernels.count, dtype=np.bool_)
+    found[[each.kernel for each in kernels.dots if partitioned.structure.ops[each.op].custom_kernel]] = True
+    return found
 
 
 def _moving_seconds(moved: Seconds, large: Seconds, multiplies: NDArray[np.bool_], chip: Chip) -> Seconds:

@@ -9,6 +9,7 @@ from math import ceil
 
 _BLOCK = 3  # sides of a tile that is no systolic array
 _NARROW = (64, 32)  # sides of blocks
+_THIN = (16, 32, 64)  # those of a dot that has no more rows, or columns
 _SUBLANES = 8  # rows a systolic array takes at once
 
 
@@ -50,27 +51,37 @@ def blocks_volume(
 
     Blocks are done in waves of one a unit, the last as long as a full one. Of the shapes of block that a library has, the best is taken:
     this one, turned, or half as large; `narrow`: or of 64 or 32 columns or rows, as libraries have them for units without tensor cores
-    (`maxwell_scudnn_128x32`, `maxwell_sgemm_128x64` in cuDNN 7 and cuBLAS 10). With `splits` each block is so many, that sum a part each.
+    (`maxwell_scudnn_128x32`, `maxwell_sgemm_128x64` in cuDNN 7 and cuBLAS 10). For a dot of few rows or columns, as in decoding, libraries
+    have blocks that are as thin: 16 at least, as many as a tensor core multiplies at once (`mma.m16n8k16`). With `splits` each block is so
+    many, that sum a part each.
 
     >>> blocks_volume(1, 128, 108 * 256, 1024, (128, 256, 32, 108, 8)) == 128 * 108 * 256 * (1024 + 8 * 32)
     True
     >>> blocks_volume(1, 128, 109 * 128, 1024, (128, 128, 32, 108, 0)) / blocks_volume(1, 128, 108 * 128, 1024, (128, 128, 32, 108, 0))
     2.0
+    >>> blocks_volume(1, 3, 128 * 108, 1024, (128, 256, 32, 108, 0)) == 16 * 128 * 108 * 1024
+    True
     >>> blocks_volume(1, 128, 128, 4096, (128, 128, 32, 4, 0), splits=4) / blocks_volume(1, 128, 128, 4096, (128, 128, 32, 4, 0))
     0.25
     """
     tall, wide, deep, units, ends = tile
     depth = round_up(summed / splits, deep) + ends * deep
     return (
-        min(round_up(batch * splits * ceil(rows / r) * ceil(columns / c), units) * r * c for r, c in _block_shapes(tall, wide, narrow))
+        min(
+            round_up(batch * splits * ceil(rows / r) * ceil(columns / c), units) * r * c
+            for r, c in _block_shapes(tall, wide, narrow, min(rows, columns))
+        )
         * depth
     )
 
 
-def _block_shapes(tall: int, wide: int, narrow: bool) -> set[tuple[int, int]]:
+@lru_cache(maxsize=256)
+def _block_shapes(tall: int, wide: int, narrow: bool, least: int) -> frozenset[tuple[int, int]]:
+    """The shapes of blocks for a dot whose shorter side is `least`."""
     side = min(tall, wide)
-    narrower = {(side, each) for each in _NARROW if each < side} if narrow else set()
-    return {(tall, wide), (wide, tall), (side, side), *narrower, *((c, r) for r, c in narrower)}
+    thin = {(side, each) for each in _THIN if least <= each < side}
+    narrower = thin | ({(side, each) for each in _NARROW if each < side} if narrow else set())
+    return frozenset({(tall, wide), (wide, tall), (side, side), *narrower, *((c, r) for r, c in narrower)})
 
 
 def round_up(size: float, tile: float) -> int:

@@ -1,15 +1,17 @@
 """Floating-point operations of a step, counted from its dots and by the convention of 6 N D."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 
+from workbench.core.mesh import Mesh
 from workbench.core.program import Program
-from workbench.core.sharding import base_axis
+from workbench.core.sharding import axis_size, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.hardware import Chip
-from workbench.propagation import Propagated
+from workbench.propagation import Propagated, local_shape
+from workbench.propagation.module.shardy_attributes import Dims
 from workbench.propagation.structure.aliased_values import VIEWING
 from workbench.propagation.structure.loop_invariants import unchanged_slots
 from workbench.propagation.structure.program_structure import Op, Structure
@@ -48,16 +50,39 @@ def flops_of(program: Program, structure: Structure, dot_flops: Mapping[str, Dot
     return Flops(unique, local, devices, model, six_nd(program, structure))
 
 
-def list_dots(program: Program, partitioned: Propagated) -> tuple[DotCost, ...]:
+def list_dots(program: Program, mesh: Mesh, partitioned: Propagated) -> tuple[DotCost, ...]:
     """Each dot of a step, alike ones together, the largest on one device first."""
     structure = partitioned.structure
-    counts: Counter[tuple[str, str, int, int, tuple[str, ...]]] = Counter()
+    counts: Counter[DotCost] = Counter()
     for index, local in partitioned.local_flops.items():
         op, operation = structure.ops[index], program.operations[index]
-        axes = dict.fromkeys(base_axis(axis) for value in op.operands for dim in partitioned.dims[value] or () for axis in dim)
-        counts[operation.path, operation.source, op.work.flops, local, tuple(axes)] += structure.regions[op.region].runs_per_step
-    found = [DotCost(path, source, count, flops, local, axes) for (path, source, flops, local, axes), count in counts.items()]
-    return tuple(sorted(found, key=lambda each: -each.per_device * each.count))
+        shape = structure.values[op.results[0]].shape
+        dims = partitioned.dims[op.results[0]] or ((),) * len(shape)
+        shares = dims
+        if local * prod(shape) < op.work.flops * prod(local_shape(shape, dims, mesh)):
+            shares = (*dims, *_summed_dims(op, partitioned))
+        axes = tuple(dict.fromkeys(base_axis(axis) for dim in shares for axis in dim))
+        cost = DotCost(operation.path, operation.source, 1, op.work.flops, local, axes, _padding_of(shape, dims, mesh))
+        counts[cost] += structure.regions[op.region].runs_per_step
+    return tuple(sorted((replace(each, count=count) for each, count in counts.items()), key=lambda each: -each.per_device * each.count))
+
+
+def _summed_dims(op: Op, partitioned: Propagated) -> Iterator[tuple[str, ...]]:
+    """The axes of each dimension that a dot sums over, by either operand: one may lie otherwise until it is sent."""
+    work = op.work
+    for operand, summed in ((work.contracted_of, work.contracted), (1, work.contracted_right)):
+        dims = partitioned.dims[op.operands[operand]]
+        yield from (dims[each] for each in summed if dims is not None)
+
+
+def _padding_of(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> float:
+    """How much larger than an equal part the shard of one device is.
+
+    >>> _padding_of((30, 16), (("data",), ()), Mesh("data:8"))
+    1.0666666666666667
+    """
+    parts = prod(axis_size(axis, mesh) for dim in dims for axis in dim)
+    return prod(local_shape(shape, dims, mesh)) * parts / max(prod(shape), 1)
 
 
 def six_nd(program: Program, structure: Structure) -> int:

@@ -36,3 +36,4 @@ from workbench.exercises.search_questions import WinnerQuestion as WinnerQuestio
 from workbench.exercises.variants import Variant as Variant
 from workbench.exercises.verdict import Check as Check
 from workbench.exercises.verdict import Verdict as Verdict
+from workbench.exercises.verify_exercise import verify_exercise as verify_exercise

@@ -103,6 +103,10 @@ class PlanQuestion:
         """Whether a plan changes nothing but what may change, so that it is an answer, right or wrong."""
         return not any(self.differences(plan))
 
+    def is_of(self, plan: Plan) -> bool:
+        """Whether a plan is of the program that the question is about, at the same sizes."""
+        return plan.program.name == self.plan.program.name and plan.program.dims == self.plan.program.dims
+
     def _hints(self, attempt: int) -> tuple[str, ...]:
         return self.hints[: max(attempt - 1, 0)]
 
@@ -125,7 +129,7 @@ class PlanQuestion:
     def differences(self, answer: Plan) -> Iterator[str]:
         """Why a plan answers another question."""
         asked = self.plan
-        if answer.program.name != asked.program.name or answer.program.dims != asked.program.dims:
+        if not self.is_of(answer):
             yield f"It is a plan of `{answer.program.name}`, where one of `{asked.program.name}` with the same sizes is asked for."
         if "devices" not in self.may_change and (answer.mesh.size != asked.mesh.size or answer.hardware != asked.hardware):
             yield f"It is for {_devices_text(answer)}, where {_devices_text(asked)} are asked for."

@@ -28,7 +28,11 @@ class Variant:
         """The plan with the same decisions in this variant. Raises `WorkbenchError` where they cannot be made there."""
         sizes = dict(plan.mesh.axes)
         if missing := [axis for axis in self.mesh if axis not in sizes]:
-            raise DocumentError(f"The mesh has no axis `{missing[0]}`.", [f"keep the axes {', '.join(f'`{each}`' for each in self.mesh)}"])
+            there = f"there {'is' if len(sizes) == 1 else 'are'} {', '.join(f'`{each}`' for each in sizes)}"
+            raise DocumentError(
+                f"The mesh has no axis `{missing[0]}`; {there}.",
+                [f"keep the axes {', '.join(f'`{each}`' for each in self.mesh)}"],
+            )
         program = _build(plan.program, self.arguments) if self.arguments else plan.program
         return Plan(
             program,

@@ -21,7 +21,7 @@ class Flops:
 
     @property
     def duplication(self) -> float:
-        """How often the same work is done because a mesh axis is unused; 1 means once."""
+        """How often the same work is done because a mesh axis splits nothing of it, or for padding; 1 means once."""
         return self.per_device * self.devices / self.unique if self.unique else 1.0
 
 
@@ -30,6 +30,7 @@ class DotCost:
     """Matrix products and convolutions that are alike: `count` executions a step.
 
     `flops` are those of one execution over all devices, `per_device` those of one device; `axes` are the mesh axes that share them.
+    `padding` is how much more than an equal part one device computes, where a dimension of the result does not divide: 1 is none.
     """
 
     path: str
@@ -38,6 +39,7 @@ class DotCost:
     flops: int
     per_device: int
     axes: tuple[str, ...]
+    padding: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from workbench.analysis.analyze import analyze
+from workbench.core.inference_steps import decoded_sequences
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program
-from workbench.core.tensor import Role
 from workbench.errors import SearchError, WorkbenchError
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
@@ -88,10 +88,7 @@ def _read_slices(plan: Plan, hardware: Sequence[str | Hardware]) -> list[Hardwar
 
 def _verify_decode(program: Program) -> None:
     """Raises `SearchError` for a program that does not carry a cache, or that is given more than a token of each sequence."""
-    batch = program.dims.get("batch", (0,))[0]
-    inputs = [program.arguments[i] for i in program.inputs]
-    carries = any(each.role is Role.MODEL_STATE for each in program.arguments)
-    if not carries or not batch or any(each.elements > batch for each in inputs):
+    if not decoded_sequences(program):
         raise SearchError(
             f"`{program.name}` is no step of decoding: that carries a cache, and is given one token of each of its `batch` sequences.",
             ["plan `decoder_decode` or `mixture_decode` of the zoo", "trace a step of your own with `wb.trace_inference`"],

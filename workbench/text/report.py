@@ -9,6 +9,7 @@ from workbench.errors import PipelineError
 from workbench.hardware.hardware import Hardware
 from workbench.reports.collective import Collective
 from workbench.reports.diagnostic import Diagnostic
+from workbench.reports.duplication import ONCE, duplication_of
 from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
@@ -85,7 +86,7 @@ def _figures(report: Report) -> Iterable[tuple[str, str, str]]:
     where = f"of stage {planned.busiest}, the most; " if planned else "" if report.stage is None else "on all devices of the stage: "
     local = planned.flops(planned.busiest) if planned else flops.per_device
     yield "arithmetic per device", format_count(local, "FLOP"), f"{where}{format_count(flops.unique, 'FLOP')} in the whole step"
-    yield "duplication", f"{report.duplication:.2f} ×", _duplication_text(report.duplication)
+    yield "duplication", f"{report.duplication:.2f} ×", _duplication_text(report)
     if 0 < flops.model < flops.unique:
         yield "computed again", format_count(flops.unique - flops.model, "FLOP"), "by rematerialisation, of that"
     if flops.six_nd:
@@ -162,10 +163,10 @@ def _price_figures(hardware: Hardware, seconds: float) -> Iterable[tuple[str, st
         yield "price of 1,000 steps", format_dollars(1000 * step), f"{format_dollars(step)} a step; {rate}"
 
 
-def _duplication_text(duplication: float) -> str:
-    if duplication < 1.005:
+def _duplication_text(report: Report) -> str:
+    if report.duplication < ONCE:
         return "no product is computed twice"
-    return f"each product is computed {duplication:.2f} times over all devices, because a mesh axis is unused there"
+    return f"each product is computed {report.duplication:.2f} times over all devices, {duplication_of(report)}"
 
 
 def _arguments(placements: Sequence[Placement]) -> str:

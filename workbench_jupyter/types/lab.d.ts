@@ -112,7 +112,10 @@ export interface App {
   };
   docRegistry: { addFileType(given: object): void; addWidgetFactory(factory: ABCWidgetFactory): void };
   serviceManager: {
-    contents: { get(path: string, options: object): Promise<FileModel> };
+    contents: {
+      get(path: string, options: object): Promise<FileModel>;
+      save(path: string, options: object): Promise<FileModel>;
+    };
     kernels: { connectTo(given: { model: { id: string }; handleComms: boolean }): Kernel };
     sessions: { running(): Iterable<Session & { kernel: { id: string } | null }>; runningChanged: Signal<unknown, unknown> };
   };

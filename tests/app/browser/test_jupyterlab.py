@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +20,7 @@ import workbench as wb
 from workbench.models import build
 plan = wb.Plan(build("two_layer", batch=16, io=64, hidden=30), "data:8")
 """
+LESSONS = Path(__file__).parents[3] / "lessons"
 DIRTY = re.compile(r"\bjp-mod-dirty\b")
 
 
@@ -41,6 +45,13 @@ def inside(page: Page, frame) -> SimpleNamespace:
 
 def tab(page: Page, name: str):
     return page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text=name)
+
+
+def until(holds) -> None:
+    """Wait for a file to be as it should."""
+    end = time.monotonic() + 20
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def rules(path) -> dict:
@@ -150,6 +161,59 @@ def test_a_plan_file_is_edited_by_keyboard_compiled_run_and_cancelled(desk, plan
     frame.locator(".run[data-phase=running]").wait_for()
     frame.get_by_role("button", name="Cancel", exact=True).click()
     expect(frame.locator(".run .message")).to_have_text("Cancelled.", timeout=60_000)
+
+
+@pytest.fixture
+def lesson(lab):
+    """A folder with an exercise and nothing else."""
+    folder = lab[1] / "lesson"
+    folder.mkdir()
+    (folder / "exercise.json").write_text((LESSONS / "one_product" / "exercise.json").read_text(encoding="utf-8"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_an_exercise_opens_as_its_questions_and_a_plan_beside_it_has_it_over_the_board(desk, lesson):
+    command(desk, "docmanager:open", path="lesson/exercise.json")
+    questions = desk.locator(".sw-exercise")
+    expect(questions.locator("h1")).to_have_text("One product on two devices")
+    questions.get_by_role("button", name="Open share.plan.json").click()
+    frame = plan_board(desk)
+    panel = frame.locator(".exercise")
+    expect(panel.locator(".goal[data-met=true]")).to_have_count(1)
+    drag(inside(desk, frame), "K", "x")
+    expect(panel.locator(".goal[data-met=true]")).to_have_count(3)
+    expect(tab(desk, "share.plan.json")).to_have_class(DIRTY)
+    panel.get_by_role("button", name="Check").click()
+    expect(panel.locator(".verdict")).to_contain_text("Right.", timeout=20_000)
+    kept = lesson / "exercise.answers.json"
+    until(lambda: kept.exists() and kept.read_text().endswith("}\n"))
+    assert json.loads(kept.read_text())["right"] == ["share"]
+    assert json.loads(kept.read_text())["answers"]["share"]["layout"]["rules"] == {"K": "x"}
+
+
+def test_what_was_answered_beside_a_plan_stands_there_again(desk, lesson):
+    kept = {"format": "sharding-workbench.answers", "version": 1, "answers": {"which": "2"}, "attempts": {"which": 3}, "right": ["which"]}
+    (lesson / "exercise.answers.json").write_text(json.dumps(kept))
+    (lesson / "half.plan.json").write_text("")
+    command(desk, "docmanager:open", path="lesson/half.plan.json")
+    frame = plan_board(desk)
+    expect(frame.get_by_role("button", name="Question 1, which, answered")).to_be_visible()
+    expect(frame.locator(".exercise .step.open")).to_have_text("4")
+    frame.get_by_role("button", name="Question 3, sent").click()
+    frame.get_by_role("textbox", name="your answer").fill("2 MiB")
+    desk.keyboard.press("Enter")
+    expect(frame.locator(".exercise .verdict")).to_contain_text("Right.", timeout=20_000)
+    until(lambda: "sent" in (text := (lesson / "exercise.answers.json").read_text()) and text.endswith("}\n"))
+    found = json.loads((lesson / "exercise.answers.json").read_text())
+    assert (found["answers"], found["right"]) == ({"which": "2", "sent": "2 MiB"}, ["which", "sent"])
+    assert found["attempts"] == {"which": 3, "sent": 1}
+
+
+def test_a_file_of_that_name_that_is_something_else_is_shown_as_text(desk, lesson):
+    (lesson / "exercise.json").write_text('{"exercise": "push-ups"}')
+    command(desk, "docmanager:open", path="lesson/exercise.json")
+    expect(desk.locator(".sw-exercise pre")).to_have_text('{"exercise": "push-ups"}')
 
 
 def test_the_board_follows_the_theme_of_jupyterlab(desk, plan_file):

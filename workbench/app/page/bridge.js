@@ -142,10 +142,11 @@ function render({ model, el }) {
   };
   listen(window, "message", (event) => {
     if (!framed || event.source !== window.parent || event.origin !== location.origin || event.data?.from !== NAME) return;
-    const { kind, text, name, theme } = event.data;
+    const { kind, text, name, theme, exercise = "", answers = "" } = event.data;
     dress(theme);
-    if (kind === "open") tell("open", { text: `${text}`, name: `${name}`, theme: `${theme}` });
-    else if (kind === "theme") tell("theme", { theme: `${theme}` });
+    if (kind === "open") {
+      tell("open", { text: `${text}`, name: `${name}`, theme: `${theme}`, exercise: `${exercise}`, answers: `${answers}` });
+    } else if (kind === "theme") tell("theme", { theme: `${theme}` });
     else if (kind === "save") tell("save");
   });
   listen(document, "keydown", (event) => {
@@ -181,6 +182,7 @@ function render({ model, el }) {
       post("shown");
     },
     "change:text": () => post("text", { text: model.get("text"), created: model.get("created") }),
+    "change:answers": () => post("answers", { text: model.get("answers") }),
     "change:saves": () => post("save"),
     "change:notice": showNotice,
     "change:busy": showBusy,

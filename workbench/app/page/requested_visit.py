@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.app.page.document_visit import LabVisit
 from workbench.app.page.served_board_history import BoardHistory
-from workbench.app.page.visit import FileVisit, LabVisit, Settling, Visit, VisitContext
+from workbench.app.page.visit import FileVisit, Settling, Visit, VisitContext
 from workbench.app.page.watched_plan_file import PlanFile, file_under
 from workbench.app.page.window_channel import VisitorWindow
 from workbench.app.runners.worker_runner import RUN_LIMIT

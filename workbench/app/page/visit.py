@@ -1,4 +1,4 @@
-"""One visitor's board: which plan it shows, and where that is saved; on a page of its own, or in a document tab of JupyterLab."""
+"""One visitor's board: which plan it shows, and where that is saved."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -11,7 +11,6 @@ from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.watched_plan_file import PlanFile
 from workbench.app.page.window_channel import VisitorWindow
 from workbench.core.public_error_text import describe_error, strip_folders
-from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
@@ -186,63 +185,6 @@ class FileVisit(Visit):
 
     def _tell_unsaved(self, plan: Plan) -> None:
         self.window.tell(unsaved=not self._file.holds(plan))
-
-
-class LabVisit(Visit):
-    """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and sends each change of it."""
-
-    def __init__(self, make: Callable[[], Plan], context: VisitContext, allow: tuple[str, ...] = ()) -> None:
-        super().__init__(context)
-        self._make, self._name, self._opening, self._allow = make, "", False, allow
-
-    def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
-        """Show a notice above the document, which stays as it is."""
-        del by_link
-        self.close()
-        self.window.show_board(closed=True)
-        self.window.tell(notice={"title": "This plan could not be opened", "text": failure_text(error), "choices": []})
-        self.window.count("shown")
-
-    def _hear(self, message: Message) -> None:
-        super()._hear(message)
-        if message.get("kind") == "open":
-            self._name = str(message.get("name", ""))[:300]
-            try:
-                self._open(str(message.get("text", "")))
-            except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
-                self._opening = False
-                self.show_failure(error)
-
-    def _open(self, text: str) -> None:
-        """Show the plan of a text. An empty one is a new document, and gets a first plan."""
-        if self.board and text == dump_plan(self.board.session.plan):
-            return
-        plan = parse_plan(text, f"`{self._name}`", self._allow) if text.strip() else self._make()
-        self._tell_text(text, plan)  # before the board is shown: the visitor may save at once
-        self._opening = True
-        if self.board:
-            self.board.session.apply(OpenPlan(plan, self._name))
-        else:
-            self.show(lambda: plan, Host(save=self._save, path=self._name, changed=self._tell, allow=self._allow))
-        self._opening = False
-
-    def _tell_text(self, text: str, plan: Plan) -> None:
-        """Viewing a text that a person wrote does not change it; a new document gets a text, and is saved at once."""
-        if text.strip():
-            self.window.tell(text=text)
-        else:
-            self.window.tell(created=True)
-            self.window.tell(text=dump_plan(plan))
-            self.window.tell(created=False)
-
-    def _tell(self, plan: Plan) -> None:
-        if not self._opening:
-            self.window.tell(text=dump_plan(plan))
-
-    def _save(self, plan: Plan) -> str:
-        self._tell(plan)
-        self.window.count("saves")
-        return self._name
 
 
 def failure_text(error: Exception) -> str:

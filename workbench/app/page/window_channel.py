@@ -18,7 +18,7 @@ class VisitorWindow:
 
     def __init__(self, show: Show) -> None:
         self._show = show
-        self.bridge: dict[str, Any] = {"shown": 0, "saves": 0, "unsaved": False, "notice": {}, "text": "", "failure": {}}
+        self.bridge: dict[str, Any] = {"shown": 0, "saves": 0, "unsaved": False, "notice": {}, "text": "", "answers": "", "failure": {}}
 
     def tell(self, **parameters: Any) -> None:
         """Send parameters of `app.page.browser_bridge.Bridge`; JSON only."""

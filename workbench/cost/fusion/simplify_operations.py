@@ -16,7 +16,9 @@ def simplify_operations(structure: Structure) -> list[Op]:
 
     - a scatter that picks one element of each row selects;
     - a dot of vectors, or of a matrix and a vector, becomes an elementwise product and a sum
-      (`AlgebraicSimplifier::HandleDotStrengthReduction`), its larger operand first; one that sums over nothing, a product;
+      (`AlgebraicSimplifier::HandleDotStrengthReduction`), its larger operand first; one that sums over nothing, a product. libtpu 0.0.42.1
+      does so for TPU v5e, and estimates 207,598 cycles for bfloat16[1, 4096] x [4096, 3584], where two rows stay on the matrix units and
+      take 11,444;
     - a reversal that only convolutions read is dropped: they read their kernels backwards.
     """
     others = {operand for op in structure.ops if op.kind != _CONVOLUTION for operand in op.operands}

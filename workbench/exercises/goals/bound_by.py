@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal, one_of
 from workbench.exercises.plan_figures import BOUNDS, seconds_by_bound
 from workbench.plan.plan import Plan
@@ -11,6 +12,15 @@ from workbench.units import format_seconds
 
 _SPENT = ("arithmetic", "reading and writing memory", "waiting for what is sent", "waiting for other stages", "the host")
 _WORDS = dict(zip(BOUNDS, _SPENT, strict=True))
+_UNSPENT = (
+    "nothing takes longer on arithmetic than on memory",
+    "nothing takes longer on memory than on arithmetic",
+    "nothing that is sent is waited for",
+    "no stage waits for others",
+    "the host is not waited for",
+)
+_NOTHING = dict(zip(BOUNDS, _UNSPENT, strict=True))
+"""What is so where no time is spent; of arithmetic and memory a kernel counts whole as what takes it longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +37,11 @@ class BoundBy(Goal):
         del start
         found = seconds_by_bound(report)
         if not found:
-            return "What a step is bound by is not known: the plan names no hardware."
+            raise WorkbenchError("What a step is bound by is not known: the plan names no hardware.", ["give the plan hardware"])
         most = max(found, key=lambda each: found[each])
         if most == self.what:
             return ""
-        return (
-            f"A step spends {format_seconds(found[self.what])} on {_WORDS[self.what]}, and {format_seconds(found[most])} on {_WORDS[most]}."
-        )
+        spent, rest = format_seconds(found[self.what]), f"{format_seconds(found[most])} on {_WORDS[most]}"
+        if spent == format_seconds(0):
+            return f"A step spends {rest}; {_NOTHING[self.what]}."
+        return f"A step spends {spent} on {_WORDS[self.what]}, and {rest}."

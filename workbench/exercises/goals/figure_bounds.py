@@ -43,7 +43,7 @@ class StepWithin(Goal):
     def miss(self, report: Report, start: Plan) -> str:
         del start
         if report.seconds is None:
-            return "How long a step takes is not known: the plan names no hardware."
+            raise WorkbenchError("How long a step takes is not known: the plan names no hardware.", ["give the plan hardware"])
         if report.seconds <= self.at_most:
             return ""
         return f"A step takes {format_quantity(report.seconds, SECONDS)}; {format_quantity(self.at_most, SECONDS)} are allowed."
@@ -144,10 +144,7 @@ def _bound_text(figure: str, how: str, value: float) -> str:
 def _miss(figure: str, report: Report, *, at_most: float | None = None, at_least: float | None = None) -> str:
     """Why a figure is beyond its bound; empty where it is not."""
     asked = find_figure(figure)
-    try:
-        found = read_figure(figure, report)
-    except WorkbenchError as error:
-        return str(error)
+    found = read_figure(figure, report)
     text = f"{asked.title}: {format_quantity(found, asked.unit)};"
     if at_most is not None and found > at_most:
         return f"{text} {format_quantity(at_most, asked.unit)} is allowed."

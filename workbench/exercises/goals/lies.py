@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workbench.core.sharding import Sharding
-from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
@@ -24,8 +23,5 @@ class Lies(Goal):
     def miss(self, report: Report, start: Plan) -> str:
         del start
         expected = Sharding.parse(self.sharding)
-        try:
-            found = report.propagation.values[report.propagation.find(self.value)[0]].sharding
-        except WorkbenchError as error:
-            return str(error)
+        found = report.propagation.values[report.propagation.find(self.value)[0]].sharding
         return "" if found == expected else f'`{self.value}` is sharded as {found}, not {expected}: `explain("{self.value}")` tells why.'

@@ -53,7 +53,7 @@ def stage_dots(work: StageWork) -> tuple[DotCost, ...]:
     """The dots of all tasks, the largest on one device first."""
     counts = Counter[DotCost]()
     for block, estimated, times in work.runs:
-        for each in list_dots(estimated.plan.program, estimated.partitioned):
+        for each in list_dots(estimated.plan.program, estimated.plan.mesh, estimated.partitioned):
             counts[replace(each, path=block.path_of(each.path), count=1)] += each.count * times
     return tuple(sorted((replace(each, count=n) for each, n in counts.items()), key=lambda each: -each.per_device * each.count))
 

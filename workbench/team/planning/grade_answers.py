@@ -8,6 +8,7 @@ from workbench.exercises import Exercise, PlanQuestion, Verdict
 from workbench.exercises.grading import verdict_record
 from workbench.exercises.parse_answer import parse_answer
 from workbench.exercises.parse_questions import kind_of
+from workbench.exercises.verify_exercise import verify_exercise
 from workbench.plan.plan import Plan
 from workbench.team.planning.describe_plan import describe_plan, description_record
 
@@ -19,12 +20,10 @@ def parse_exercise(text: str) -> Exercise:
 
 
 def describe_exercise(text: str) -> dict[str, Any]:
-    """Its title, points and questions, and the plan that it begins with, all of which are read. Raises `DocumentError` for one that cannot
-    be handed out: no exercise, or without a question about a plan."""
+    """Its title, points and questions, and the plan that it begins with. Raises `DocumentError` for one that cannot be handed out: no
+    exercise, without a question about a plan, or with one that refuses every answer."""
     exercise = parse_exercise(text)
-    for each in exercise.questions:
-        if isinstance(each, PlanQuestion):
-            each.plan.report()  # whoever hands it out hears now what is wrong with a plan, and not a student
+    verify_exercise(exercise)  # whoever hands it out hears now what is wrong with a plan or a variant, and not a student
     first = exercise.first_plan
     return {
         "name": exercise.name,

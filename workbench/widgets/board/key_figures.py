@@ -169,7 +169,7 @@ def _flops(report: Report) -> Figure:
 
 
 def _duplication(report: Report) -> Figure:
-    title = "how often the same work is done because a mesh axis is unused; 1 is none"
+    title = "how often the same work is done, because a mesh axis splits nothing of it or for padding; 1 is none"
     return Figure("duplication", "Duplication", report.flops.duplication, _multiple, title, "1.00× is none")
 
 

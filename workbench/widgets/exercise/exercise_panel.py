@@ -75,7 +75,7 @@ class ExercisePanel:
             return
         self._name = self._exercise[gesture.name].name
         is_theirs = self._handing_in is None or self._handing_in.counts()  # who looks over a shoulder leaves the board as it is
-        if is_theirs and isinstance(self._question, PlanQuestion) and not _is_of(self._question, self._session.plan):
+        if is_theirs and isinstance(self._question, PlanQuestion) and not self._question.is_of(self._session.plan):
             self._start(StartQuestionGesture())
 
     def _start(self, _gesture: StartQuestionGesture) -> None:
@@ -146,8 +146,3 @@ def _how(question: Question) -> str:
     if not isinstance(question, ChoiceQuestion):
         return question.how
     return "Choose all that apply." if question.is_several else "Choose one."
-
-
-def _is_of(question: PlanQuestion, plan: Plan) -> bool:
-    """Whether a plan is of the program that a question is about."""
-    return plan.program.name == question.plan.program.name and plan.program.dims == question.plan.program.dims

@@ -7,6 +7,7 @@ from typing import Any
 from workbench.widgets.glossary.annotations import ANNOTATIONS
 from workbench.widgets.glossary.finding import FINDING
 from workbench.widgets.glossary.fleet import FLEETS
+from workbench.widgets.glossary.inference import INFERENCE
 from workbench.widgets.glossary.lessons import lesson_of, page_of
 from workbench.widgets.glossary.pipeline import PIPELINES
 from workbench.widgets.glossary.tiers import TIERS
@@ -124,7 +125,8 @@ COST = (
     ),
     Term(
         "Duplication",
-        "How often the same product is computed because a mesh axis splits nothing in it; 1.00× means no work is done twice.",
+        "How often the work of the products is done: the same on several devices, because a mesh axis splits nothing in it, or for "
+        "padding, where a size does not divide; 1.00× means no work is done twice.",
         f"{ARXIV}2105.04663",
         ("duplication",),
         "Is any work done twice?",
@@ -278,6 +280,7 @@ GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
     ("What it costs", COST),
     ("Resharding and recipes", RESHARDING),
     ("Pipelines", tuple(Term(*each) for each in PIPELINES)),
+    ("Inference", tuple(Term(*each) for each in INFERENCE)),
     ("Finding a plan", tuple(Term(*each, number="05") for each in FINDING)),
     ("Many models", tuple(Term(*each, number="04") for each in FLEETS)),
     ("Where a figure is from", tuple(Term(*each) for each in TIERS)),

@@ -84,6 +84,14 @@ LESSON_OF: dict[str, str] = {
     "Makespan": "many_models",
     "Lower bound": "many_models",
     "Policy": "many_models",
+    "Prefill": "prefill_and_decode",
+    "Decode": "prefill_and_decode",
+    "Time to first token": "prefill_and_decode",
+    "KV cache": "kv_cache",
+    "Batch of sequences": "kv_cache",
+    "Latency per token": "latency_and_throughput",
+    "Throughput": "latency_and_throughput",
+    "Latency front": "latency_and_throughput",
 }
 """By the name of a term, the lesson that begins with it."""
 DOCS_VARIABLE = "WORKBENCH_DOCS"

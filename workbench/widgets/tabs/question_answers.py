@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
 
+from workbench.core.inference_steps import decoded_sequences
 from workbench.core.sharding import axis_size, base_axis
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -15,10 +16,12 @@ from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.tabs.blocks import Block, Column, Paint, block, row
 from workbench.widgets.tabs.communication import exposed_seconds
 from workbench.widgets.tabs.number_breakdown import MOST_ROWS, Contribution, parts_table
+from workbench.widgets.tabs.question_words import words_about
 from workbench.widgets.tabs.shown_stage import shown_stage
 from workbench.widgets.tabs.stated_sharding import placed_answer, value_answer
 from workbench.widgets.tabs.tensors import shape_text
 from workbench.widgets.tabs.why_axis import axis_answer
+from workbench.widgets.tabs.why_duplicated import explain_duplication
 
 _ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
 _WHY_SENT = {
@@ -56,27 +59,13 @@ def why(
         found = (placed_answer if kind == "tensor" else value_answer)(name, report, paint, background)
     else:
         found = None
-    return found and {"of": of, "title": found[0], "lead": list(found[1]), "blocks": list(found[2]), "words": _words(kind, name)}
-
-
-WORDS = {
-    "memory": ("Memory per device", "Role", "Recomputation"),
-    "sent": ("Sent per device", "Payload", "Collective"),
-    "flops": ("FLOP per device", "Duplication"),
-    "duplication": ("Duplication", "Mesh"),
-    "predicted": ("Predicted step", "Exposed and hidden communication", "Bubble"),
-    "mfu": ("MFU", "Predicted step"),
-    "measured": ("Measured", "Predicted, compiled, measured"),
-    "collective": ("Collective", "Payload", "Partial sum (unreduced)"),
-    "axis": ("Propagation", "Conflict", "Override and constraint"),
-    "tensor": ("Per device", "Sharding"),
-    "value": ("Propagation", "Sharding"),
-}
-"""By what is asked, the terms of the glossary that the answer is about."""
-
-
-def _words(kind: str, name: str) -> list[str]:
-    return list(WORDS[name if kind == "figure" else kind])
+    return found and {
+        "of": of,
+        "title": found[0],
+        "lead": list(found[1]),
+        "blocks": list(found[2]),
+        "words": words_about(kind, name, report.plan.program),
+    }
 
 
 Answer = tuple[str, Iterable[str], Iterable[Block]]
@@ -150,32 +139,6 @@ def _explain_flops(report: Report, paint: Paint, _measurement: Measurement | Non
     return f"Why {_flop(report.flops.per_device)}?", lead, [parts_table("product", _PRODUCT, parts, _flop)]
 
 
-def _explain_duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> Answer:
-    """The dots that several groups of devices compute redundantly, by the work that would be saved."""
-    devices, names = report.flops.devices, report.mesh.names
-    parts = []
-    for each in report.products:
-        wasted = (each.per_device * devices - each.flops) * each.count / devices
-        idle = tuple(name for name in names if name not in each.axes and report.mesh[name] > 1)
-        if wasted > 0:
-            parts.append(
-                Contribution(each.path, wasted, each.source, 3, (f"{each.per_device * devices / each.flops:,.0f}×", paint.axes(idle)))
-            )
-    flops = report.flops
-    lead = [
-        f"{_flop(flops.per_device)} on each of {devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)} of the program."
-    ]
-    lead.append(
-        "The devices along a mesh axis that splits none of a product's dimensions all compute the same; "
-        "put one of them there, or make the axis smaller."
-        if parts
-        else "No product is done twice."
-    )
-    columns = (Column("done"), Column("alike along"))
-    title = f"Why {flops.duplication:.2f}×?"
-    return title, lead, [parts_table("product", columns, parts, _flop, "in vain")] if parts else []
-
-
 def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer | None:
     step = report.step_time
     if step is None:
@@ -196,8 +159,20 @@ def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | Non
             f"{format_seconds(step.hidden)} of communication hides behind computation.{_idle_text(report, step)}"
         )
     ]
+    if sequences := decoded_sequences(report.plan.program):
+        lead.append(_decode_text(sequences, step.total))
     columns = (Column("bound by", title="or the collective that is waited for, and its mesh axes"),)
     return f"Why {format_seconds(step.total)} a step?", lead, [parts_table("kernel or wait", columns, parts, format_seconds)]
+
+
+def _decode_text(sequences: int, seconds: float) -> str:
+    """Latency and throughput of a step of decoding."""
+    if sequences == 1:
+        return f"A step writes one token of one sequence: {format_seconds(seconds)} a token are {1 / seconds:,.0f} tokens a second."
+    return (
+        f"A step writes a token of each of {sequences:,} sequences: the latency per token is {format_seconds(seconds)}, the throughput "
+        f"{sequences:,} / {format_seconds(seconds)} = {sequences / seconds:,.0f} tokens a second."
+    )
 
 
 def _idle_text(report: Report, step: StepTime) -> str:
@@ -243,7 +218,7 @@ _FIGURES: dict[str, Callable[[Report, Paint, Measurement | None], Answer | None]
     "memory": _explain_memory,
     "sent": _explain_sent,
     "flops": _explain_flops,
-    "duplication": _explain_duplication,
+    "duplication": explain_duplication,
     "predicted": _explain_step,
     "mfu": _explain_mfu,
     "measured": _explain_measured,

@@ -2,6 +2,7 @@
 // A plan file as a document of JupyterLab: its text is the model of the document, its board the served page in a frame. The page says each
 // new text; the document keeps it, marks it as not saved, writes it with Ctrl-S, and notices when the file was changed by somebody else.
 
+import { exerciseBeside, keepAnswer } from "./exercises.js";
 /** @import { App, Context, Heard, Lab, Themes } from "../../../types/lab.d.ts" */
 
 export const DOCUMENT = "Sharding Workbench";
@@ -109,9 +110,25 @@ export function planDocuments(lab, app, themes) {
       this.frame?.contentWindow?.postMessage({ from: NAME, kind, ...more }, location.origin);
     }
 
-    open() {
+    async open() {
       this.told = this.text;
-      this.tell("open", { text: this.told, name: this.name, theme: this.theme });
+      const files = await exerciseBeside(app, this.context.path);
+      this.told = this.text;
+      this.tell("open", { text: this.told, name: this.name, theme: this.theme, ...files });
+    }
+
+    /**
+     * What was answered to the exercise beside the plan.
+     * @param {unknown} text
+     */
+    async keep(text) {
+      if (typeof text !== "string" || !text) return;
+      try {
+        await keepAnswer(app, this.context.path, text);
+      } catch (error) {
+        const reason = /** @type {Error} */ (error).message;
+        lab.Notification.warning(`Your answer is not kept: exercise.answers.json cannot be written (${reason}).`, { autoClose: false });
+      }
     }
 
     /** @param {MessageEvent<Heard | undefined>} event */
@@ -124,6 +141,7 @@ export function planDocuments(lab, app, themes) {
         this.open();
       } else if (kind === "shown") this.said.replaceChildren();
       else if (kind === "text") this.take(text, created);
+      else if (kind === "answers") this.keep(text);
       else if (kind === "save") this.context.save();
       else if (kind === "palette") app.commands.execute("apputils:activate-command-palette");
       else if (kind === "focus" && this.parent && app.shell.currentWidget !== this.parent) app.shell.activateById(this.parent.id);

@@ -2,6 +2,7 @@
 // The plug-in: file type, launcher tile, commands, and the sidebar of live plans.
 
 import { DOCUMENT, planDocuments } from "./documents.js";
+import { EXERCISE, exerciseDocuments, OPENER } from "./exercises.js";
 import { livePlans } from "./sidebar.js";
 import { stillPictures } from "./still.js";
 /** @import { App, Browser, Documents, Lab, LabIcon } from "../../../types/lab.d.ts" */
@@ -48,6 +49,7 @@ export function plugin(lab) {
         args: (shown) => ({ path: shown.context.path, factory: DOCUMENT }),
         name: (shown) => shown.context.path,
       });
+      addExercises(lab, app, icon);
       addCommands(lab, app, documents, browser, icon);
       launcher?.add({ command: "sharding-workbench:new", category: "Other", rank: 5 });
       for (const name of ["new", "open", "live"]) {
@@ -98,6 +100,31 @@ function addFileType(lab, app, icon, themes) {
   });
   app.docRegistry.addWidgetFactory(factory);
   return tracker;
+}
+
+/**
+ * @param {Lab} lab
+ * @param {App} app
+ * @param {LabIcon} icon
+ */
+function addExercises(lab, app, icon) {
+  const name = "sharding-exercise";
+  app.docRegistry.addFileType({
+    name,
+    displayName: "Sharding exercise",
+    pattern: `^${EXERCISE.replace(".", "\\.")}$`,
+    extensions: [],
+    mimeTypes: ["application/json"],
+    fileFormat: "text",
+    contentType: "file",
+    icon,
+  });
+  const Factory = exerciseDocuments(lab, app, (path) => app.commands.execute("docmanager:open", { path, factory: DOCUMENT }));
+  const factory = new Factory({ name: OPENER, label: "Sharding exercise", fileTypes: [name], defaultFor: [name], modelName: "text" });
+  factory.widgetCreated.connect((_, shown) => {
+    shown.title.icon = icon;
+  });
+  app.docRegistry.addWidgetFactory(factory);
 }
 
 /**

@@ -1,0 +1,39 @@
+"""Why devices compute more than a program needs: the same work on several of them, or padding."""
+
+from typing import NamedTuple
+
+from workbench.reports.padding import Padding
+from workbench.reports.report import Report
+
+ONCE = 1.005
+"""Up to here nothing is said to be computed twice."""
+
+
+class Duplication(NamedTuple):
+    """How often the products are computed, `whole`, is `alike` times `padding`: the same product on several devices, because a mesh axis
+    splits nothing of it, and the larger parts of dimensions that do not divide, `largest` the one that takes the most."""
+
+    whole: float
+    alike: float
+    padding: float
+    largest: Padding | None
+
+    def __str__(self) -> str:
+        """Why it is more than once, as the end of a sentence."""
+        alike, padding = "a mesh axis splits nothing there", "of padding" + (f" ({self.largest.arithmetic})" if self.largest else "")
+        if self.padding < ONCE:
+            return f"because {alike}"
+        if self.alike < ONCE:
+            return f"because {padding}"
+        return f"{self.alike:.2f} times because {alike}, and {self.padding:.2f} times because {padding}"
+
+
+def duplication_of(report: Report) -> Duplication:
+    """Of a pipelined plan the stage's that computes most of its work more than once."""
+    worst = report.most(lambda each: each.flops.duplication)
+    done = sum(each.per_device * each.count for each in worst.products)
+    equal = sum(each.per_device * each.count / each.padding for each in worst.products)
+    padding = done / equal if equal else 1.0
+    whole = worst.flops.duplication
+    largest = max(worst.padding, key=lambda each: each.wasted_flops * each.count, default=None)
+    return Duplication(whole, whole / padding, padding, largest if largest and largest.wasted_flops else None)
