@@ -115,6 +115,7 @@ class _Recorder:
         self._tabs = tabs or (STAGE_TABS if self._what == ("pipeline",) else TABS)
         self._boards: list[_Board] = []
         self._offered: list[list[Gesture]] = []
+        self._dropped: list[str] = []
         self._numbers: dict[Plan, int] = {}
 
     def promise(self, number: int) -> tuple[int, float]:
@@ -122,8 +123,9 @@ class _Recorder:
         board = self._boards[number]
         return board.missed, board.session.report.seconds or 0.0
 
-    def add(self, plan: Plan) -> int:
-        """The state of a plan, which is the board's first. Raises `WorkbenchError` for a plan that cannot be."""
+    def add(self, plan: Plan, dropped: str = "") -> int:
+        """The state of a plan, the first of a board; `dropped` is the dimension that was moved last, the only one whose rounds are tried.
+        Raises `WorkbenchError` for a plan that cannot be."""
         board, made = _Board(plan, self._exercise, self._question), self.made
         board.open(self._tabs[0])
         state: dict[str, Any] = {"board": made.keep_part(board.board), "live": made.keep_part(board.shown["live"]), "moves": {}}
@@ -136,6 +138,7 @@ class _Recorder:
         stages = board.stages() if "pipeline" in self._what else None
         self._offered.append(moves_of(board.board, recipes, stages, self._what))
         self._boards.append(board)
+        self._dropped.append(dropped)
         made.states.append(state)
         number = self._numbers[plan] = len(made.states) - 1
         return number
@@ -146,7 +149,10 @@ class _Recorder:
         moves = self.made.states[number]["moves"]
         before = len(self.made.states)
         for gesture in self._offered[number]:
-            if (is_round and gesture["verb"] != "prioritize") or (not is_new and gesture["verb"] == "recipe"):
+            rounds = gesture["verb"] == "prioritize"
+            if (is_round and not rounds) or (rounds and gesture["dim"] != self._dropped[number]):
+                continue
+            if gesture["verb"] == "recipe" and not is_new:
                 continue
             if (key := move_key(gesture)) not in moves and (place := self._place(number, gesture, is_new=is_new)) is not None:
                 moves[key] = place
@@ -161,7 +167,7 @@ class _Recorder:
             if plan not in self._numbers:
                 if not is_new or len(self.made.states) >= MOST_STATES or self.made.size > MOST_PACKED:
                     return None
-                self.add(plan)
+                self.add(plan, str(gesture.get("dim", "")))
         except WorkbenchError:
             return {"refusal": self.made.keep(board.refusal_of(gesture))} if is_new else None
         there = self._numbers[plan]

@@ -41,12 +41,13 @@ def moves_of(
     if "pipeline" in what and stages:
         moves += _stage_moves(stages)
     if "layout" in what:
-        moves += [*_recipe_moves(recipes), *_layout_moves(board)]
+        moves += [*_recipe_moves(recipes), *_layout_moves(board, has_rounds="mesh" not in what)]
     return moves
 
 
-def _layout_moves(board: Mapping[str, Any]) -> Iterator[Gesture]:
-    """Each chip of each zone, dropped on each other zone; and what the chip's menu offers beside."""
+def _layout_moves(board: Mapping[str, Any], *, has_rounds: bool) -> Iterator[Gesture]:
+    """Each chip of each zone, dropped on each other zone; and what the chip's menu offers beside. Rounds only where the mesh stays as
+    it is: there is enough to be recorded else."""
     zones = board["zones"]
     for zone in zones:
         for chip in zone["chips"]:
@@ -54,7 +55,7 @@ def _layout_moves(board: Mapping[str, Any]) -> Iterator[Gesture]:
                 if target["axis"] != zone["axis"]:
                     yield {"verb": "drop", "dim": chip["dim"], "source": zone["axis"], "target": target["axis"], "add": False}
             for item in chip["menu"]:
-                if len(zone["chips"]) > 1:  # rounds decide which of them has the axis
+                if has_rounds and len(zone["chips"]) > 1:  # rounds decide which of them has the axis
                     yield from (each["gesture"] for each in item.get("options", ()) if each["label"] in ROUNDS and not each["checked"])
                 gesture = item.get("gesture") or {}
                 if not item.get("reason") and (gesture.get("verb") == "whole" or gesture.get("add")):
