@@ -27,7 +27,7 @@ STAGE_TABS = ("pipeline",)
 ASKED = ("figure memory", "figure sent", "figure flops", "figure duplication", "figure predicted")
 """What `Why?` is answered in a recording."""
 MOST_STATES = 48
-MOST_PACKED, MOST_WITH_PICTURES, MOST_WITH_WHYS = 100 << 10, 128 << 10, 140 << 10
+MOST_PACKED, MOST_WITH_PICTURES, MOST_WITH_WHYS = 88 << 10, 128 << 10, 136 << 10
 """Of a recording, in bytes as it is gzipped: no state is begun beyond, then no picture, then no answer to `Why?`."""
 NOT_DRAWN = "The picture is not in this recording."
 _OWN = ("answer", "told", "seq", "revision")

@@ -6,8 +6,8 @@ from typing import Any
 
 Gesture = Mapping[str, Any]
 LARGEST_AXIS = 1024
-FEW_AXES, FEW_STAGES = 3, 4
-"""Of so many axes at most every order is recorded, and of so many stages every place of a boundary."""
+FEW_AXES, FEW_STAGES, NEAR_BLOCKS = 3, 4, 4
+"""Of so many axes at most every order is recorded, and of so many stages the boundaries, each moved by so many blocks."""
 ROUNDS = ("0", "1", "2")
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "drop": ("dim", "source", "target"),
@@ -103,9 +103,9 @@ def _stage_move(change: str, value: str) -> Gesture:
 
 
 def _boundary_moves(board: Mapping[str, Any]) -> Iterator[Gesture]:
-    """Each boundary to each block where it may be: every stage keeps one."""
+    """Each boundary to each near block where it may be: every stage keeps one."""
     starts, blocks = [0, *board["starts"], len(board["blocks"])], board["blocks"]
     for piece in range(1, len(starts) - 1):
         for place in range(starts[piece - 1] + 1, starts[piece + 1]):
-            if place != starts[piece]:
+            if 0 < abs(place - starts[piece]) <= NEAR_BLOCKS:
                 yield _stage_move("boundary", f"{piece} {blocks[place]['path']}")
