@@ -1,17 +1,37 @@
 // @ts-check
 /// <reference path="./types/globals.d.ts" />
-// A board without Python: every state that a few drops reach was written down (`recorded/record_board.py`), and is looked up here. What lies
+// A board without Python: the states that a few moves reach were written down (`recorded/record_board.py`), and are looked up here. What lies
 // outside says so, and where a live board is.
 
 /** @import { Gesture, Listener, Model, Sent } from "./types/board_context.d.ts" */
 
 /** @typedef {Record<string, number>} Kept the entries of a part, by their numbers in the pool */
-/** @typedef {{ board: Kept; live: Kept; drops: Record<string, number>; refused: boolean; verdict: number; tables: Record<string, Kept>;
+/** @typedef {{ to: number; shown: Kept; refusal?: undefined } | { refusal: number }} Move where it leads, and what is shown there after it */
+/** @typedef {{ board: Kept; live: Kept; moves: Record<string, Move>; verdict: number; tables: Record<string, Kept>; recipes?: number;
  *   whys: Record<string, number> }} State */
 /** @typedef {{ states: State[]; pool: unknown[] }} Recording */
-/** @typedef {{ state: number; tab: string; why: string; selected: string; checked: boolean; refusal: object | null }} Sight */
+/** @typedef {{ state: number; shown: Kept | null; tab: string; why: string; selected: string; recipes: boolean; checked: boolean;
+ *   refusal: object | null }} Sight */
 
 const OUTSIDE = "This board is a recording, and that is not in it.";
+/** What a move is known by, as in `recorded_moves.py`. @type {Record<string, string[]>} */
+const FIELDS = {
+  drop: ["dim", "source", "target"],
+  whole: ["dim"],
+  prioritize: ["dim", "priority"],
+  recipe: ["name", "axes"],
+  order_axes: ["names"],
+  shift_axis: ["axis", "by"],
+  resize: ["axis", "size"],
+  pipeline: ["change", "value"],
+};
+
+/**
+ * @param {Gesture} gesture
+ * @returns {string}
+ */
+const moveKey = (gesture) =>
+  [gesture.verb, ...FIELDS[gesture.verb].map((name) => String(gesture[name] ?? "")), ...(gesture.add ? ["add"] : [])].join("|");
 
 /**
  * @param {Recording} recording
@@ -51,7 +71,16 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
   /** @type {Record<string, Set<Listener>>} */
   const heard = {};
   /** @type {Sight} */
-  let now = { state: 0, tab: Object.keys(recording.states[0].tables)[0], why: "", selected: "", checked: false, refusal: null };
+  let now = {
+    state: 0,
+    shown: null,
+    tab: Object.keys(recording.states[0].tables)[0],
+    why: "",
+    selected: "",
+    recipes: false,
+    checked: false,
+    refusal: null,
+  };
   const before = /** @type {Sight[]} */ ([]), undone = /** @type {Sight[]} */ ([]);
   let answer = { view: "", seq: 0 };
   /** @type {Gesture | null} */
@@ -63,25 +92,20 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
     undone.length = 0;
     now = next;
   };
-  /**
-   * @param {Gesture} gesture
-   * @param {string} key
-   */
-  const follow = (gesture, key) => {
-    const place = recording.states[now.state].drops[key];
-    if (place === undefined || gesture.add) return refuse(gesture);
-    const found = recording.states[place];
-    if (found.refused) now.refusal = read(found.board.refusal);
-    else go({ ...now, state: place, why: "", checked: false });
+  /** @param {Gesture} gesture */
+  const move = (gesture) => {
+    const found = recording.states[now.state].moves[moveKey(gesture)];
+    if (found === undefined) return refuse(gesture);
+    if (found.refusal !== undefined) now.refusal = read(found.refusal);
+    else go({ ...now, state: found.to, shown: found.shown, why: "", checked: false });
   };
   /** @param {Gesture} gesture */
   const refuse = (gesture) => {
-    now.refusal = { zone: gesture.target ?? gesture.zone ?? "tools", message: OUTSIDE, ways_out: ways };
+    now.refusal = { zone: gesture.target ?? gesture.zone ?? gesture.axis ?? "tools", message: OUTSIDE, ways_out: ways };
   };
   /** @type {Record<string, (gesture: Gesture) => void>} */
   const answers = {
-    drop: (gesture) => follow(gesture, `${gesture.dim}|${gesture.source}|${gesture.target}`),
-    prioritize: (gesture) => follow(gesture, `round ${gesture.priority}|${gesture.dim}`),
+    ...Object.fromEntries(Object.keys(FIELDS).map((verb) => [verb, move])),
     undo: () => {
       const last = before.pop();
       if (last) undone.push(now);
@@ -108,16 +132,24 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
       now.checked = read(recording.states[now.state].verdict) !== null;
       if (!now.checked) refuse(gesture);
     },
-    start_question: () => go({ ...now, state: 0, why: "", checked: false }),
-    ...Object.fromEntries(["refresh", "dismiss", "take"].map((verb) => [verb, () => {}])),
+    start_question: () => go({ ...now, state: 0, shown: null, why: "", checked: false }),
+    recipes: (gesture) => {
+      if (recording.states[now.state].recipes === undefined) refuse(gesture);
+      else now.recipes = gesture.open !== false;
+    },
+    ...Object.fromEntries(["refresh", "dismiss", "take", "try_boundary"].map((verb) => [verb, () => {}])),
   };
   const parts = {
     board() {
       const { board, verdict } = recording.states[now.state];
-      const shown = assembled(board);
+      const { deltas, ...after } = assembled(now.shown ?? {});
+      const shown = { ...assembled(board), ...after };
       const edit = before.length ? String(shown.said || "the drop") : null;
       return {
         ...shown,
+        figures: deltas
+          ? shown.figures.map((/** @type {object} */ figure, /** @type {number} */ place) => ({ ...figure, ...deltas[place] }))
+          : shown.figures,
         undo: edit && `Undo ${edit}`,
         redo: undone.length ? "Redo" : null,
         refusal: now.refusal,
@@ -132,8 +164,14 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
       };
     },
     table() {
-      const { tables, whys } = recording.states[now.state];
-      return { ...assembled(tables[now.tab]), why: now.why ? read(whys[now.why]) : null, seq: answer.seq, told: 0 };
+      const { tables, whys, recipes } = recording.states[now.state];
+      return {
+        ...assembled(tables[now.tab]),
+        why: now.why ? read(whys[now.why]) : null,
+        recipes: now.recipes && recipes !== undefined ? read(recipes) : null,
+        seq: answer.seq,
+        told: 0,
+      };
     },
     live: () => ({ ...assembled(recording.states[now.state].live), can_run: false, told: 0 }),
   };

@@ -1,5 +1,16 @@
 // workbench/widgets/static/recorded.js
 var OUTSIDE = "This board is a recording, and that is not in it.";
+var FIELDS = {
+  drop: ["dim", "source", "target"],
+  whole: ["dim"],
+  prioritize: ["dim", "priority"],
+  recipe: ["name", "axes"],
+  order_axes: ["names"],
+  shift_axis: ["axis", "by"],
+  resize: ["axis", "size"],
+  pipeline: ["change", "value"]
+};
+var moveKey = (gesture) => [gesture.verb, ...FIELDS[gesture.verb].map((name) => String(gesture[name] ?? "")), ...gesture.add ? ["add"] : []].join("|");
 function reader({ pool }) {
   const known = /* @__PURE__ */ new Map();
   const whole = (value) => value && typeof value === "object" && "$" in value ? read(value.$) : value;
@@ -20,7 +31,16 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
   const read = reader(recording);
   const assembled = (part) => Object.fromEntries(Object.entries(part).map(([key, number]) => [key, read(number)]));
   const heard = {};
-  let now = { state: 0, tab: Object.keys(recording.states[0].tables)[0], why: "", selected: "", checked: false, refusal: null };
+  let now = {
+    state: 0,
+    shown: null,
+    tab: Object.keys(recording.states[0].tables)[0],
+    why: "",
+    selected: "",
+    recipes: false,
+    checked: false,
+    refusal: null
+  };
   const before = (
     /** @type {Sight[]} */
     []
@@ -35,19 +55,17 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
     undone.length = 0;
     now = next;
   };
-  const follow = (gesture, key) => {
-    const place = recording.states[now.state].drops[key];
-    if (place === void 0 || gesture.add) return refuse(gesture);
-    const found = recording.states[place];
-    if (found.refused) now.refusal = read(found.board.refusal);
-    else go({ ...now, state: place, why: "", checked: false });
+  const move = (gesture) => {
+    const found = recording.states[now.state].moves[moveKey(gesture)];
+    if (found === void 0) return refuse(gesture);
+    if (found.refusal !== void 0) now.refusal = read(found.refusal);
+    else go({ ...now, state: found.to, shown: found.shown, why: "", checked: false });
   };
   const refuse = (gesture) => {
-    now.refusal = { zone: gesture.target ?? gesture.zone ?? "tools", message: OUTSIDE, ways_out: ways };
+    now.refusal = { zone: gesture.target ?? gesture.zone ?? gesture.axis ?? "tools", message: OUTSIDE, ways_out: ways };
   };
   const answers = {
-    drop: (gesture) => follow(gesture, `${gesture.dim}|${gesture.source}|${gesture.target}`),
-    prioritize: (gesture) => follow(gesture, `round ${gesture.priority}|${gesture.dim}`),
+    ...Object.fromEntries(Object.keys(FIELDS).map((verb) => [verb, move])),
     undo: () => {
       const last = before.pop();
       if (last) undone.push(now);
@@ -74,17 +92,23 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
       now.checked = read(recording.states[now.state].verdict) !== null;
       if (!now.checked) refuse(gesture);
     },
-    start_question: () => go({ ...now, state: 0, why: "", checked: false }),
-    ...Object.fromEntries(["refresh", "dismiss", "take"].map((verb) => [verb, () => {
+    start_question: () => go({ ...now, state: 0, shown: null, why: "", checked: false }),
+    recipes: (gesture) => {
+      if (recording.states[now.state].recipes === void 0) refuse(gesture);
+      else now.recipes = gesture.open !== false;
+    },
+    ...Object.fromEntries(["refresh", "dismiss", "take", "try_boundary"].map((verb) => [verb, () => {
     }]))
   };
   const parts = {
     board() {
       const { board, verdict } = recording.states[now.state];
-      const shown = assembled(board);
+      const { deltas, ...after } = assembled(now.shown ?? {});
+      const shown = { ...assembled(board), ...after };
       const edit = before.length ? String(shown.said || "the drop") : null;
       return {
         ...shown,
+        figures: deltas ? shown.figures.map((figure, place) => ({ ...figure, ...deltas[place] })) : shown.figures,
         undo: edit && `Undo ${edit}`,
         redo: undone.length ? "Redo" : null,
         refusal: now.refusal,
@@ -99,8 +123,14 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
       };
     },
     table() {
-      const { tables, whys } = recording.states[now.state];
-      return { ...assembled(tables[now.tab]), why: now.why ? read(whys[now.why]) : null, seq: answer.seq, told: 0 };
+      const { tables, whys, recipes } = recording.states[now.state];
+      return {
+        ...assembled(tables[now.tab]),
+        why: now.why ? read(whys[now.why]) : null,
+        recipes: now.recipes && recipes !== void 0 ? read(recipes) : null,
+        seq: answer.seq,
+        told: 0
+      };
     },
     live: () => ({ ...assembled(recording.states[now.state].live), can_run: false, told: 0 })
   };
