@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.sharding import Sharding
+from workbench.core.tensor import Role
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.pipeline.block_layouts import LaidBlock, laid_network, tasks_of
 from workbench.pipeline.estimate_block_cost import StageContext, place_results
@@ -49,13 +50,15 @@ def handed_bytes(stage: StageContext, network: Network) -> tuple[HandedBytes, ..
 
 def _handed_by(laid: LaidBlock) -> HandedBytes:
     block, stage = laid.block, laid.stage
-    first, _ = block.half_programs(stage.parts, recompute=False, add_separately=stage.adds_separately)
+    first, second = block.half_programs(stage.parts, recompute=False, add_separately=stage.adds_separately)
     placed = dict(stage.entering) | dict(place_results(first, stage) if first else ())
-    handover = block.half_handover
-    tile = _tile_of(stage)
-    return HandedBytes(
-        *(sum(_placed_bytes(spec, placed[path], stage, tile) for path, spec in each) for each in (handover.made, handover.kept))
-    )
+    found = {"pending": 0, "arriving": 0, "kept": 0, "input_activations": 0}
+    for tensor in second.arguments if second else ():
+        group = tensor.path.partition("/")[0]
+        if tensor.role is Role.INPUT and group in found:
+            sharding = placed["/".join(tensor.path.split("/")[:2])]
+            found[group] += tiled_bytes(sharding.local_shape(tensor.shape, stage.plan.mesh), tensor.dtype, _tile_of(stage))
+    return HandedBytes(found["pending"] + found["arriving"], found["kept"] + found["input_activations"])
 
 
 def _tile_of(stage: StageContext) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ sharding for all of them. Of such programs nothing is chosen by stage (`is_writt
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
@@ -25,6 +26,7 @@ from workbench.tracing.stage_partition.trace_network import network_of
 _BETTER = 1 - 1e-6
 """A composed plan takes at most so much of the time of the best that has one layout."""
 _NO_LESS = 1 - 1e-9
+_MOST_STARTS, _MOST_NEAR = 4, 12
 
 
 def is_written_out(program: Program) -> bool:
@@ -45,10 +47,12 @@ def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, 
       `WorkbenchError` where its layout is illegal;
     - `most_memory`: bytes of a device to keep to.
 
-    Boundaries are those of the best layout, and those of the best of all partitions where each stage takes the fastest layout that fits.
-    With either, each stage takes the fastest layout that fits, or the one with least memory that is no slower than the slowest stage; once
-    of all layouts, once of those alone that split parameters, for a stage cannot state how it splits what it is given. Each of these plans
-    is planned like any other. A composed plan is taken where it is faster than the best with one layout, or holds less where neither fits.
+    Boundaries are those of the best layout, those of the best of all partitions where each stage takes the fastest layout that fits, and a
+    few of those of other layouts. With each of them, each stage takes the fastest layout that fits, or the one with least memory that is no
+    slower than the slowest stage; once of all layouts, once of those alone that split parameters, for a stage cannot state how it splits
+    what it is given. What a stage costs depends on how it is given what the one before it made: so a few choices are tried, too, in which
+    one stage has another layout than the fastest. Each of these plans is planned like any other. A composed plan is taken where it is faster
+    than the best with one layout, or holds less where neither fits.
     One in which a block costs less than with any layout of its own is not: it would live on what another stage has split.
 
     Raises `EngineError` where it is cancelled, and what the planner says where no layout is legal.
@@ -62,7 +66,8 @@ def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, 
             _raise_if(is_cancelled)
             kinds = [staged[number] for number in numbers]
             options = list_stage_options(kinds, starts, most_memory)
-            for chosen in dict.fromkeys((options.fastest(), options.leanest())):
+            near = islice(_list_near(options.fastest(), len(kinds)), _MOST_NEAR if len(kinds) == len(staged) else 0)
+            for chosen in dict.fromkeys((options.fastest(), options.leanest(), *near)):
                 found = _compose(kinds, chosen, starts)
                 if found is not None and _is_better(found[1], figures, most_memory):
                     best, figures = found
@@ -101,12 +106,20 @@ def _is_better(one: Figures, other: Figures, most_memory: float) -> bool:
 
 
 def _list_starts(staged: Sequence[StagedProgram], best: StagedProgram, most_memory: float) -> Iterator[tuple[int, ...]]:
-    """The first blocks of stages to choose for: those of the best plan, and those that suit stages which choose."""
-    known = plan_starts(best)
-    yield known
+    """The first blocks of stages to choose for: those of the best plan, those that suit stages which choose, and a few of those that suit
+    one layout: what a stage costs depends on how the one before it leaves what it is given, which the choice does not know."""
     own = find_own_starts([make_stage_tables(each) for each in staged], best.spec, most_memory)
-    if own is not None and own != known:
-        yield own
+    others = (plan_starts(each) for each in staged)
+    found = dict.fromkeys(each for each in (plan_starts(best), own, *others) if each is not None)
+    yield from list(found)[:_MOST_STARTS]
+
+
+def _list_near(chosen: Assignment, layouts: int) -> Iterator[Assignment]:
+    """The choice with another layout for one stage."""
+    for stage, own in enumerate(chosen):
+        for other in range(layouts):
+            if other != own:
+                yield (*chosen[:stage], other, *chosen[stage + 1 :])
 
 
 def _list_kinds(plans: Sequence[Plan]) -> Iterator[list[int]]:

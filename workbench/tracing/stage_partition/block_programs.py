@@ -103,19 +103,6 @@ class BlockTasks:
         return work[1] / sum(work) if sum(work) else 0.0
 
     @cached_property
-    def half_handover(self) -> "HalfHandover":
-        """What waits between the halves of a backward task."""
-        if self.like:
-            return self.like.half_handover
-        weights = self._halves[1]
-        read = [(group, self._path_of(group, place), spec) for (group, place), spec in zip(weights.reads, weights.specs, strict=True)]
-        made, kept = (
-            tuple((path, spec) for group, path, spec in read if group in groups)
-            for groups in (("pending", "arriving"), ("kept", "input_activations"))
-        )
-        return HalfHandover(made, kept)
-
-    @cached_property
     def _halves(self) -> tuple[TracedStageTask, TracedStageTask]:
         return self.stage.backward_input(recompute=False), self.stage.backward_weight(recompute=False)
 
@@ -249,14 +236,6 @@ class BlockResiduals:
 
     values: frozenset[int]
     inside: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HalfHandover:
-    """Values that the weights' gradient reads, with their paths: `made` for it or arrived, and `kept` by the forward pass."""
-
-    made: tuple[tuple[str, jax.ShapeDtypeStruct], ...]
-    kept: tuple[tuple[str, jax.ShapeDtypeStruct], ...]
 
 
 def _is_as_large(pair: tuple[tuple[str, int], int]) -> bool:
