@@ -51,8 +51,8 @@ def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, 
     few of those of other layouts. With each of them, each stage takes the fastest layout that fits, or the one with least memory that is no
     slower than the slowest stage; once of all layouts, once of those alone that split parameters, for a stage cannot state how it splits
     what it is given. What a stage costs depends on how it is given what the one before it made: so a few choices are tried, too, in which
-    one stage has another layout than the fastest. Each of these plans is planned like any other. A composed plan is taken where it is faster
-    than the best with one layout, or holds less where neither fits.
+    one stage has another layout than the fastest. Each of these plans is planned like any other. A composed plan is taken where it is
+    faster than the best with one layout, or holds less where neither fits.
     One in which a block costs less than with any layout of its own is not: it would live on what another stage has split.
 
     Raises `EngineError` where it is cancelled, and what the planner says where no layout is legal.
