@@ -44,8 +44,8 @@ def value_bytes(stage: StageContext, network: Network) -> tuple[ValueBytes, ...]
 def handed_bytes(stage: StageContext, network: Network) -> tuple[HandedBytes, ...]:
     """Of each block. Traces the halves of backward tasks: for schedules that split them."""
     laid = laid_network(stage, network)
-    known = {id(each): _handed_by(each) for each in laid}
-    return tuple(known[id(each)] for each in laid)
+    known = {each: _handed_by(each) for each in dict.fromkeys(laid)}
+    return tuple(known[each] for each in laid)
 
 
 def _handed_by(laid: LaidBlock) -> HandedBytes:
