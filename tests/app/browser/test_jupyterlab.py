@@ -164,12 +164,13 @@ def test_a_plan_file_is_edited_by_keyboard_compiled_run_and_cancelled(desk, plan
 
 
 @pytest.fixture
-def lesson(lab):
-    """A folder with an exercise and nothing else."""
+def lesson(lab, desk):
+    """A folder with an exercise and nothing else. What is open of it is closed first: JupyterLab opens a dialog for a file that is gone."""
     folder = lab[1] / "lesson"
     folder.mkdir()
     (folder / "exercise.json").write_text((LESSONS / "one_product" / "exercise.json").read_text(encoding="utf-8"))
     yield folder
+    clear(desk)
     shutil.rmtree(folder)
 
 
