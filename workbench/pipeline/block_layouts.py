@@ -42,15 +42,17 @@ def laid_network(stage: StageContext, network: Network) -> tuple[LaidBlock, ...]
 def laid_blocks(stage: StageContext, blocks: Sequence[BlockTasks]) -> tuple[LaidBlock, ...]:
     """For each block of a network, or each stage of a partition of it, what to estimate in its place."""
     first: dict[tuple[object, ...], LaidBlock] = {}
+    traced: dict[tuple[object, ...], BlockTasks] = {}  # of those that differ in what they are given, one is traced for all
     placed: dict[int, Sharding] = {}
     found = []
     with gc_paused():  # tracing leaves many live objects and little garbage
         for block, arguments in zip(blocks, _list_arguments(stage, blocks), strict=True):
             function = block.stage.virtual_stage
             given = tuple(placed[value] for value in function.input_activations)
-            key = id(block.exemplar), given, arguments, _constraints_by_name(stage, block)
+            alike = id(block.exemplar), arguments, _constraints_by_name(stage, block)
+            key = *alike, given
             if key not in first:
-                first[key] = _lay_out(block, stage, given)
+                first[key] = _lay_out(traced.setdefault(alike, block), stage, given)
             placed |= zip(function.output_activations, first[key].outputs, strict=True)
             found.append(first[key])
     return tuple(found)
