@@ -135,6 +135,11 @@ class Layout:
         )
         return plain_overrides and plain_constraints and not (self.priorities or self.groups or self.barriers)
 
+    @property
+    def is_annotated(self) -> bool:
+        """Whether some of it is written into the lowered module: what JAX cannot express, and constraints."""
+        return bool(self.constraints) or not self.is_plain
+
     def updated(self, **changes: object) -> "Layout":
         """A new layout with some of its kinds of statements changed."""
         return Layout(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})

@@ -134,8 +134,7 @@ def compile_stages(plan: Plan, tell: Callable[[str, float], None], sample: Sampl
     sums = common_sums(plan.program)
     starts = plan_starts(staged)
     partition = partition_network(staged.network, starts)
-    says_more = bool(plan.layout.constraints) or not plan.layout.is_plain  # than JAX can express
-    laid = lay_out_stages(make_stage_context(staged), staged.network, starts) if says_more else ()
+    laid = lay_out_stages(make_stage_context(staged), staged.network, starts) if plan.layout.is_annotated else ()
     stages = Stages(plan, partition, schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks))
     mesh, parts = sample.mesh if sample else device_mesh(plan), find_data_parallel_groups(staged)
     for number in range(stages.count):

@@ -101,7 +101,7 @@ def _is_packed(program: Program) -> bool:
 
 def _verify_packed(plan: Plan) -> None:
     """Raises `EngineError` for packed arguments under a layout that is written into the lowered module: `jit` would not read it."""
-    if plan.layout.constraints or not plan.layout.is_plain:
+    if plan.layout.is_annotated:
         packed = next(each for each in plan.program.arguments if each.dtype in _PACKED)
         raise EngineError(
             f"`{packed}` has elements of less than a byte; on CPUs JAX runs a step of such arguments only if the layout is of rules and of "
@@ -122,9 +122,8 @@ def lower_step(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     `EngineError` for partial sums between steps.
     """
     _verify_whole(plan)
-    has_annotations = bool(plan.layout.constraints) or not plan.layout.is_plain
-    step = _lower(jit_step(plan, mesh, fresh_function=has_annotations), plan.program)
-    if has_annotations:
+    step = _lower(jit_step(plan, mesh, fresh_function=plan.layout.is_annotated), plan.program)
+    if plan.layout.is_annotated:
         write_layout(step.compiler_ir("stablehlo"), plan)
     return step
 
