@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,7 +109,6 @@ def test_the_launcher_makes_a_new_plan_file(desk, lab):
     expect(board.locator(".head")).to_contain_text("gpt")
     expect(tab(desk, "untitled.plan.json")).not_to_have_class(DIRTY)
     assert load_plan(folder / "untitled.plan.json").program.name.startswith("gpt")
-    (folder / "untitled.plan.json").unlink()
 
 
 def test_the_palette_offers_a_new_plan_and_opening_one(desk, plan_file):
@@ -164,18 +162,17 @@ def test_a_plan_file_is_edited_by_keyboard_compiled_run_and_cancelled(desk, plan
 
 
 @pytest.fixture
-def lesson(lab, desk):
-    """A folder with an exercise and nothing else. What is open of it is closed first: JupyterLab opens a dialog for a file that is gone."""
-    folder = lab[1] / "lesson"
+def lesson(lab, request):
+    """A folder of this test's own with an exercise and nothing else. It stays: for a file that is gone, JupyterLab opens a dialog, even
+    after its document was closed."""
+    folder = lab[1] / request.node.name[5:25]
     folder.mkdir()
     (folder / "exercise.json").write_text((LESSONS / "one_product" / "exercise.json").read_text(encoding="utf-8"))
-    yield folder
-    clear(desk)
-    shutil.rmtree(folder)
+    return folder
 
 
 def test_an_exercise_opens_as_its_questions_and_a_plan_beside_it_has_it_over_the_board(desk, lesson):
-    command(desk, "docmanager:open", path="lesson/exercise.json")
+    command(desk, "docmanager:open", path=f"{lesson.name}/exercise.json")
     questions = desk.locator(".sw-exercise")
     expect(questions.locator("h1")).to_have_text("One product on two devices")
     questions.get_by_role("button", name="Open share.plan.json").click()
@@ -197,7 +194,7 @@ def test_what_was_answered_beside_a_plan_stands_there_again(desk, lesson):
     kept = {"format": "sharding-workbench.answers", "version": 1, "answers": {"which": "2"}, "attempts": {"which": 3}, "right": ["which"]}
     (lesson / "exercise.answers.json").write_text(json.dumps(kept))
     (lesson / "half.plan.json").write_text("")
-    command(desk, "docmanager:open", path="lesson/half.plan.json")
+    command(desk, "docmanager:open", path=f"{lesson.name}/half.plan.json")
     frame = plan_board(desk)
     expect(frame.get_by_role("button", name="Question 1, which, answered")).to_be_visible()
     expect(frame.locator(".exercise .step.open")).to_have_text("4")
@@ -213,7 +210,7 @@ def test_what_was_answered_beside_a_plan_stands_there_again(desk, lesson):
 
 def test_a_file_of_that_name_that_is_something_else_is_shown_as_text(desk, lesson):
     (lesson / "exercise.json").write_text('{"exercise": "push-ups"}')
-    command(desk, "docmanager:open", path="lesson/exercise.json")
+    command(desk, "docmanager:open", path=f"{lesson.name}/exercise.json")
     expect(desk.locator(".sw-exercise pre")).to_have_text('{"exercise": "push-ups"}')
 
 

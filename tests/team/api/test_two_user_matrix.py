@@ -3,6 +3,9 @@
 Then by who may, with the least role that is enough: done, and answered as the OpenAPI document says.
 """
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from tests.support.action_examples import EXAMPLES, address_of, allowed_person, body_of, path_of, query_of
@@ -165,25 +168,23 @@ def test_the_link_to_a_room_opens_for_nobody_who_is_not_signed_in(client, world)
 
 @pytest.fixture(scope="module")
 def spare(tmp_path_factory):
-    """A second server, with a whole team, and the bytes of its store."""
+    """A second server, with a whole team, and a copy of its store."""
     folder = tmp_path_factory.mktemp("spare")
     store = new_store(folder)
     with team_server(folder, api_routes(), store=store, **parts_of_server(store)) as server:
         world = add_things(people_world(store, server.services))
-        store.close()
-        with server.client() as client:
-            yield client, world, folder / "team.db", (folder / "team.db").read_bytes()
+        with closing(sqlite3.connect(folder / "team.db")) as file, closing(sqlite3.connect(":memory:")) as copy:
+            file.backup(copy)
+            with server.client() as client:
+                yield client, world, file, copy
 
 
 @pytest.fixture
 def own(spare):
-    """For an action that changes something: the store is as it was at first."""
-    client, world, file, content = spare
+    """For an action that changes something: the store is as it was at first. SQLite itself puts it back, for the server may be reading."""
+    client, world, file, copy = spare
     yield client, world
-    world.store.close()
-    file.write_bytes(content)
-    for rest in ("team.db-wal", "team.db-shm"):
-        file.with_name(rest).unlink(missing_ok=True)
+    copy.backup(file)
 
 
 @EACH_ACTION

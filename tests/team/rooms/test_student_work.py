@@ -200,7 +200,7 @@ def test_a_plan_that_is_sent_is_an_edit_that_a_student_takes_back(lesson):
     assert push(lesson, work=other.room_id)["rooms"] == [room.room_id]
     zoe.until(lambda page: page.layout == "hidden:model")
     zoe.until(lambda page: any(each["title"] == "Ada sent you a plan of this class" for each in page.notices))
-    zoe.until(lambda page: page.room["said"][0]["who"] == "Ada")
+    zoe.until(lambda page: page.room["said"] and page.room["said"][0]["who"] == "Ada")
     zoe.do("undo")
     zoe.until(lambda page: page.layout == "batch:data")
     zoe.do("redo")
