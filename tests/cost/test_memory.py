@@ -1,11 +1,14 @@
 """Memory: the laws that hold for any plan, and XLA's own figure beside the prediction."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import AxisType, NamedSharding
 
 from workbench.core.tensor import Role
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.tracing import trace
@@ -116,6 +119,31 @@ def test_what_does_not_fit_is_told_with_its_arithmetic_and_ways_out():
     after = [edit.apply(plan).report().memory.peak for edit in told.edits]
     assert after
     assert min(after) < report.memory.peak
+
+
+def test_what_is_offered_leaves_room_for_what_is_held_throughout():
+    """The first stage of ZeRO where that is enough, or else the third; and nothing where the arguments alone are too many in any case."""
+    program = build("gpt", preset="gpt3-medium", batch=8)
+    held, whole = (sum(each.bytes for each in program.arguments if each.role in roles) for roles in ([Role.OPTIMIZER_STATE], Role))
+    peak = Plan(program, "data:8", "batch:data").report().memory.peak
+
+    def offered(memory, mesh="data:8"):
+        hardware = parse_hardware("8 H100")
+        chip = replace(hardware.chip, memory=memory)
+        report = Plan(program, mesh, "batch:data", hardware=replace(hardware, chip=chip)).report()
+        (note,) = (each for each in report.diagnostics if each.kind == "does not fit")
+        return {str(each): each for each in note.edits}, report
+
+    found, report = offered(peak - 0.8 * held)
+    assert "zero_1 (1 edit)" in found
+    assert found["zero_1 (1 edit)"].apply(report.plan).report().memory.fits
+    found, report = offered(whole // 3)
+    for edit in found.values():
+        after = edit.apply(report.plan).report()
+        assert after.memory.argument_bytes <= report.memory.capacity
+    assert "zero_3 (1 edit)" in found
+    found, _ = offered(whole // 100)
+    assert found == {}
 
 
 def test_what_fits_is_not_told():

@@ -8,6 +8,7 @@ import pytest
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, GathersNothingWhole, PlanQuestion
 from workbench.models import build
+from workbench.plan.edits import SetLayout
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
@@ -15,7 +16,9 @@ from workbench.widgets.board.board_host import Host
 
 pytestmark = pytest.mark.compile
 
-ONE = Exercise.load(Path(__file__).parents[2] / "lessons" / "one_product" / "exercise.json")
+LESSONS = Path(__file__).parents[2] / "lessons"
+ONE = Exercise.load(LESSONS / "one_product" / "exercise.json")
+ZERO = Exercise.load(LESSONS / "zero" / "exercise.json")
 
 
 class Screen:
@@ -144,3 +147,34 @@ def test_a_cell_needs_a_plan_or_an_exercise_that_asks_for_one():
         Workbench()
     with pytest.raises(WorkbenchError, match="asks for no plan"):
         Workbench(exercise=Exercise("one", "One", (ONE["which"],)))
+
+
+def offered(screen: Screen) -> tuple[list[str], list[str]]:
+    """What alarms and notes offer to fix the plan by."""
+    screen.do(verb="open", tab="notes")
+    shown = screen.shown["board"]["alarms"][0]["edits"]
+    rows = screen.shown["table"]["blocks"][0]["rows"]
+    return shown, [edit for row in rows for cell in row["cells"] if isinstance(cell, dict) for edit in cell.get("edits", [])]
+
+
+def test_as_long_as_a_plan_is_asked_for_nothing_offers_to_fix_it():
+    wrong = ZERO["fit"].plan
+    free, asked = Screen(None, wrong), Screen(ZERO, wrong)
+    asked.do(verb="question", name="fit")
+    assert asked.exercise["kind"] == "plan"
+    assert "zero_1 (1 edit)" in offered(free)[0]
+    assert set(offered(free)[0]) <= set(offered(free)[1])
+    assert offered(asked) == ([], [])
+    asked.session.apply(SetLayout(wrong.recipe("zero_1").layout))
+    assert asked.answer()["right"]
+    asked.do(verb="undo")
+    assert offered(asked) == offered(free)
+
+
+def test_a_host_offers_what_it_may():
+    screens = [Screen(ONE), Screen(ONE)]
+    assert [each["key"] for each in screens[0].shown["board"]["tabs"]][:2] == ["tensors", "find"]
+    host = Host(exercise=ONE, searches=False, exchanges=False)
+    Board(screens[1].session, screens[1].shown.__setitem__, host=host)
+    assert "find" not in [each["key"] for each in screens[1].shown["board"]["tabs"]]
+    assert [each.shown["board"]["files"]["exchanges"] for each in screens] == [True, False]

@@ -12,6 +12,7 @@ from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
+from workbench.widgets.board.board_host import Host
 from workbench.widgets.front_end import recorded_script
 from workbench.widgets.recorded.record_board import ASKED, STAGE_TABS, TABS, record_board
 from workbench.widgets.recorded.recorded_page import MOST_BYTES, MOVES_VARIABLE, pack, recorded_element, recorded_page
@@ -44,7 +45,7 @@ def part(recording: dict, kept: dict) -> dict:
 def live(*gestures: dict) -> dict:
     """What a board shows after these."""
     shown: dict = {}
-    board = Board(Session(PLAN), shown.__setitem__)
+    board = Board(Session(PLAN), shown.__setitem__, host=Host(saves=False, runs=False, searches=False, exchanges=False))
     for seq, gesture in enumerate(gestures, 1):
         board.answer({**gesture, "view": "v", "seq": seq})
     return {"board": json.loads(json.dumps(shown["board"])), "table": json.loads(json.dumps(board.whole_table()))}

@@ -7,6 +7,7 @@ from functools import partial
 
 from workbench.analysis.diagnose_operators import operator_notes, subject_of
 from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, diagnose_resharding, source_text
+from workbench.analysis.memory_remedies import largest_dims, memory_remedies
 from workbench.analysis.remedies import fix_padding, fix_split_reshape
 from workbench.core.offload import STREAMED, Offload
 from workbench.core.path_patterns import matches
@@ -16,8 +17,7 @@ from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.hardware import Chip
-from workbench.plan.edits import SetAxisAssignment, SetHardware, SetOffload, SetRemat, ShardDim
-from workbench.plan.layout_legality import illegality_text
+from workbench.plan.edits import SetAxisAssignment, SetHardware, SetOffload, SetRemat
 from workbench.propagation import Propagated, padding_list
 from workbench.propagation.reshard_edges import Edge
 from workbench.propagation.structure.program_structure import Structure
@@ -66,17 +66,13 @@ def _diagnose_hardware(report: Report) -> list[Diagnostic]:
 
 
 def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic]:
-    """Peak memory of one device against its capacity; edits that reduce it, the most effective first."""
+    """Peak memory of one device against its capacity."""
     memory = report.memory
     if memory.fits:
         return []
     largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_MOST_NAMED])
     message = f"One device would hold {over_capacity_text(memory, 'at the peak')} The largest then: {largest}."
-    return [
-        Diagnostic(
-            DOES_NOT_FIT, "memory", message, (*_suggest_remat(report, partitioned), *_suggest_splits(report), *_suggest_offload(report))
-        )
-    ]
+    return [Diagnostic(DOES_NOT_FIT, "memory", message, memory_remedies(report, partitioned))]
 
 
 def _diagnose_host_memory(report: Report) -> list[Diagnostic]:
@@ -119,35 +115,6 @@ def over_capacity_text(memory: Memory, when: str) -> str:
     roles = " + ".join(f"{role} {format_bytes(count)}" for role, count in memory.by_role.items())
     room, share = format_bytes(memory.capacity), memory.peak / memory.capacity
     return f"{format_bytes(memory.peak)} {when} ({roles}) and has {room}: {share:.2f} times as much."
-
-
-def _suggest_remat(report: Report, partitioned: Propagated) -> tuple[SetRemat, ...]:
-    """Suggest to keep less for the backward pass, if activations take the most memory and scanned layers can be traced with remat."""
-    program, by_role = report.plan.program, report.memory.by_role
-    most = max(by_role, key=lambda role: by_role[role])
-    has_layers = bool(program.carried and partitioned.structure.body_of)
-    can_remat = program.retrace is not None and has_layers and most is Role.ACTIVATION and program.remat.policy != "full"
-    return (SetRemat(Remat("full")),) if can_remat else ()
-
-
-def _suggest_offload(report: Report) -> tuple[SetOffload, ...]:
-    """Suggest the host's memory for the optimiser's state, if the rest then fits and the host has room for it."""
-    plan, memory = report.plan, report.memory
-    program, state = plan.program, memory.by_role.get(Role.OPTIMIZER_STATE, 0)
-    room = report.hardware.chip.host_memory if report.hardware else 0
-    can_offload = program.retrace is not None and program.step.training is not None and plan.pipeline is None
-    fits = memory.peak - state <= memory.capacity and state + memory.host <= room
-    return (SetOffload(Offload(optimizer_state=True)),) if can_offload and fits and state and not program.on_host else ()
-
-
-def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
-    """Suggest to split the largest replicated dimensions, over the largest axis where that is legal."""
-    axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
-    found: dict[str, ShardDim] = {}
-    for axis in axes:
-        for edit in _suggest_dims(report, axis) if len(found) < _MOST_NAMED - 1 else ():
-            found.setdefault(edit.dim, edit)
-    return tuple(found.values())[:_MOST_NAMED]
 
 
 def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Diagnostic]:
@@ -201,7 +168,7 @@ def _diagnose_unused_axes(report: Report, partitioned: Propagated) -> list[Diagn
             "unused axis",
             name,
             f"Mesh axis `{name}` ({size}) splits nothing: its {size} groups of devices hold the same {peak}.",
-            _suggest_dims(report, name),
+            largest_dims(report, name),
         )
         for name, size in report.mesh.axes
         if size > 1 and name not in used and not _carries_stages(report, name)
@@ -310,11 +277,3 @@ def _diagnose_override_ranks(report: Report) -> list[Diagnostic]:
         )
         found.append(Diagnostic("named besides", pattern, message))
     return found
-
-
-def _suggest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
-    """The largest dimensions that may be split over the axis."""
-    plan = report.plan
-    free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
-    legal = (dim for dim in free if illegality_text(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
-    return tuple(ShardDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))

@@ -178,13 +178,14 @@ def test_a_student_enters_no_room_of_another_and_puts_nothing_into_the_gallery(l
 
 
 def test_what_a_student_may_not_do_is_not_offered(lesson, team):
-    """Neither to save into the gallery nor to run or to branch off; a teacher in the same room is offered all of it."""
+    """Neither to save into the gallery nor to run, to search or to branch off; a teacher in the same room is offered all of it."""
     room = lesson.room()
     zoe, ada = room.enter("zoe"), room.enter("ada")
     for each in (zoe, ada):
         each.until(lambda page: page.room)
     offered = [(each.board["board"]["files"]["saves"], each.board["live"]["runs"], each.room["branches"]) for each in (zoe, ada)]
     assert offered == [(False, False, False), (True, True, True)]
+    assert ["find" in [tab["key"] for tab in each.board["board"]["tabs"]] for each in (zoe, ada)] == [False, True]
 
 
 def push(lesson, **body):

@@ -39,7 +39,8 @@ class RoomVisit(Visit):
         """Show the room's board. `save(plan)` puts a plan into the gallery, and returns where it is; `ran(run)` hears of each run that
         this person has finished; `answers` are those to the exercise of an assignment."""
         is_staff = not self.person.is_student
-        host = Host(save=save, ran=ran, allow=allow, sharing=SHARING if is_staff else "", saves=is_staff, runs=is_staff)
+        sharing = SHARING if is_staff else ""
+        host = Host(save=save, ran=ran, allow=allow, sharing=sharing, saves=is_staff, runs=is_staff, searches=is_staff)
         if answers is not None:
             host = replace(host, exercise=answers.progress.exercise, progress=answers.progress, handing_in=answers)
         self._act(lambda: self.show(lambda: self._session.plan, host))

@@ -67,7 +67,7 @@ class Board:
         self.session, self._host = session, host or Host()
         self._history, self._files = HistoryPanel(session), Files(session, self._host, self._measured)
         self._recipes, self._shared = RecipesPanel(session), shared_states(session)
-        self._exercise = ExercisePanel(session, self._host, self._later, lambda: self._show("board"))
+        self._exercise = ExercisePanel(session, self._host, self._later, lambda: self._show("board", "table"))
         self._publisher = Publisher(publish, {"board": self.state, "table": self._table, "live": self._live})
         self._show = self._publisher.show
         self._sight, self._figures, self._answers = Sight(session), FigureHistory(), Answers()
@@ -209,7 +209,8 @@ class Board:
             tab=self._sight.tab,
             comparison_state=self._figures.comparison_state,
             settling_state=self._settler.settling_state if self._settler else None,
-            found=self._find.badge,
+            found=self._find.badge if self._host.searches else None,
+            remedies=not self._exercise.is_asking,
             shared=self._shared,
         )
         about = {
@@ -357,6 +358,7 @@ class Board:
 
     def _table(self, is_asked: Callable[[str], bool] | None = None) -> dict[str, Any]:
         about = (self._jobs.live, self._figures.comparison_state, self._background, self._find.blocks)
-        shown = table_part(self.session.report, self._sight, *about, is_asked or self._sight.is_asked, self._shared)
+        asked, remedies = is_asked or self._sight.is_asked, not self._exercise.is_asking
+        shown = table_part(self.session.report, self._sight, *about, asked, self._shared, remedies=remedies)
         recipes = self._recipes.state(axis_colours(self.session.plan))
         return {**shown, "recipes": recipes, "seq": self._answers.last["seq"], "told": self._answers.revision}

@@ -56,7 +56,8 @@ class Host:
 
     - `save`: writes the plan and returns where, for people (`"gpt.plan.json"`); it may raise a `WorkbenchError` (the file was changed by
       somebody else), which is shown and changes nothing. `None`: the browser downloads the document;
-    - `saves`, `runs`: whether the board offers these at all;
+    - `saves`, `runs`, `searches`, `exchanges`: whether the board offers to save, to run, to search for plans, and to take plans in and
+      out, as files, links and former plans;
     - `path`: the file the board was opened with, for people; `None` without one;
     - `link`: the text of `documents.link_text` to a URL; one that begins with `?` is completed by the browser. `None`: there is no URL to
       send, and the text itself is copied;
@@ -73,6 +74,8 @@ class Host:
     save: Callable[[Plan], str] | None = None
     saves: bool = True
     runs: bool = True
+    searches: bool = True
+    exchanges: bool = True
     path: str | None = None
     link: Callable[[str], str] | None = None
     sharing: str = ""

@@ -85,11 +85,12 @@ def board_state(
     tab: str = "tensors",
     comparison_state: ComparisonState | None = None,
     settling_state: SettlingState | None = None,
-    found: str = "",
+    found: str | None = "",
+    remedies: bool = True,
     shared: SharedStates | None = None,
 ) -> dict[str, Any]:
-    """Key figures, zones and tabs of a session; JSON only, no infinities. `found` is the badge of the search, `shared` what other boards of
-    the session have made."""
+    """Key figures, zones and tabs of a session; JSON only, no infinities. `found` is the badge of the search, `None` where it is not
+    offered, `remedies` whether alarms are shown with what would fix them, `shared` what other boards of the session have made."""
     plan, report, shared = session.plan, session.report, shared or SharedStates()
     asked = refusal.asked if refusal else None
     return {
@@ -103,7 +104,7 @@ def board_state(
         "hardware": shared.get(plan, ("hardware", asked), lambda: hardware_state(plan, asked)),
         "figures": figure_states(figures(report) if now is None else now, before),
         "standing": settling_record(settling_state, report),
-        "alarms": [_alarm(note) for note in report.notes if note.kind in ALARM_KINDS],
+        "alarms": [_alarm(note, remedies=remedies) for note in report.notes if note.kind in ALARM_KINDS],
         "zones": shared.get(plan, "zones", lambda: SharedList(list(_zones(plan)))),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
@@ -111,6 +112,7 @@ def board_state(
         "tabs": [
             {"key": key, "label": label, "badge": found if key == "find" else _badge(key, report, comparison_state), "open": key == tab}
             for key, label in TABS
+            if key != "find" or found is not None
         ],
     }
 
@@ -189,12 +191,12 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
     }
 
 
-def _alarm(note: Diagnostic) -> dict[str, Any]:
+def _alarm(note: Diagnostic, *, remedies: bool) -> dict[str, Any]:
     return {
         "key": f"{note.kind} {note.subject} {note.message}",
         "kind": note.kind,
         "message": note.message,
-        "edits": list(map(str, note.edits)),
+        "edits": list(map(str, note.edits)) if remedies else [],
     }
 
 

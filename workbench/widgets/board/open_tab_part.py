@@ -32,10 +32,12 @@ def table_part(
     find_blocks: FindBlocks,
     is_asked: Callable[[str], bool],
     shared: SharedStates,
+    *,
+    remedies: bool = True,
 ) -> dict[str, Any]:
     """The open tab of a report; a view that fails becomes an error message. `find_blocks` makes the tab of the search;
     `is_asked` tells by its name whether the text of a picture is wanted, and the SVG behind its charts. `shared` is what other boards of
-    the session have made."""
+    the session have made; `remedies` says whether notes are shown with what would fix them."""
     ran = live.of(report.plan)
     trace = ran.measurement.trace if ran and ran.measurement else None
     tasks = ran.measurement.tasks if ran and ran.measurement else ()
@@ -52,6 +54,7 @@ def table_part(
         trial=sight.trial,
         is_asked=is_asked,
         find_blocks=find_blocks,
+        remedies=remedies,
     )
     try:
         shown = _shown(facts, sight, shared)
@@ -64,7 +67,7 @@ def table_part(
 
 def _shown(facts: Facts, sight: Sight, shared: SharedStates) -> dict[str, Any]:
     """The open tab, made once for all boards on which it is the same; what one board has compiled or run is its own."""
-    is_own = facts.comparison_state or facts.trace or facts.tasks or facts.trial
+    is_own = facts.comparison_state or facts.trace or facts.tasks or facts.trial or not facts.remedies
     if is_own or sight.tab not in SHARED_TABS or facts.is_asked != sight.is_asked:
         return table_state(facts, sight.tab, sight.search)
     name = ("table", sight.tab, sight.search, sight.selected, sight.toggled, sight.views, sight.asked)

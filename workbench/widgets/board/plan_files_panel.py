@@ -58,7 +58,8 @@ class Files:
                 sheet = _sheet(self._sheet, self._session.plan, self._host)
             except DocumentError as error:  # the plan became one that fits no link
                 self._sheet, self._word = "", error.message
-        return {"path": self._host.path, "saves": self._host.saves, "word": self._word, "download": self._download, "sheet": sheet}
+        offered = {"saves": self._host.saves, "exchanges": self._host.exchanges}
+        return {"path": self._host.path, **offered, "word": self._word, "download": self._download, "sheet": sheet}
 
     def _export(self, gesture: ExportGesture) -> None:
         """Code is shown, to copy; a file goes to the view that asked."""

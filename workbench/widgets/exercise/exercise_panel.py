@@ -64,6 +64,13 @@ class ExercisePanel:
         }
 
     @property
+    def is_asking(self) -> bool:
+        """Whether a plan is asked for that was not found yet: the board shows what is wrong with a plan, and not what would fix it."""
+        if self._exercise is None or self._progress is None:
+            return False
+        return isinstance(self._question, PlanQuestion) and not self._progress.attempts[self._name].is_done
+
+    @property
     def _question(self) -> Question:
         if self._exercise is None:
             raise WorkbenchError("There is no exercise on this board.", ["open one: workbench serve --exercise exercise.json"])

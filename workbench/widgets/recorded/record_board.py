@@ -19,7 +19,7 @@ from workbench.widgets.board.gesture_edits import edit_of
 from workbench.widgets.board.key_figures import figure_states, figures
 from workbench.widgets.exercise.exercise_panel import verdict_state
 from workbench.widgets.gestures.codec import read_gesture
-from workbench.widgets.recorded.recorded_moves import Gesture, move_key, moves_of
+from workbench.widgets.recorded.recorded_moves import MOVE_FIELDS, Gesture, move_key, moves_of
 
 TABS = ("tensors", "communication")
 STAGE_TABS = ("pipeline",)
@@ -75,7 +75,7 @@ class BoardRecording:
 
     def record(self) -> dict[str, Any]:
         """As plain values."""
-        return {"states": self.states, "pool": self.pool}
+        return {"states": self.states, "pool": self.pool, "fields": MOVE_FIELDS}
 
 
 def record_board(
@@ -206,7 +206,8 @@ class _Board:
         self.shown: dict[str, Any] = {}
         self._seq = 0
         self.session = Session(plan)
-        self._board = Board(self.session, self.shown.__setitem__, host=Host(exercise=exercise, question=question))
+        host = Host(saves=False, runs=False, searches=False, exchanges=False, exercise=exercise, question=question)
+        self._board = Board(self.session, self.shown.__setitem__, host=host)
 
     def do(self, gesture: Gesture) -> None:
         self._seq += 1

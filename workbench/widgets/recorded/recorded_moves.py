@@ -9,7 +9,7 @@ LARGEST_AXIS = 1024
 FEW_AXES, FEW_STAGES, NEAR_BLOCKS = 3, 4, 4
 """Of so many axes at most every order is recorded, and of so many stages the boundaries, each moved by so many blocks."""
 ROUNDS = ("0", "1", "2")
-_FIELDS: Mapping[str, tuple[str, ...]] = {
+MOVE_FIELDS: Mapping[str, tuple[str, ...]] = {
     "drop": ("dim", "source", "target"),
     "whole": ("dim",),
     "prioritize": ("dim", "priority"),
@@ -19,13 +19,13 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "resize": ("axis", "size"),
     "pipeline": ("change", "value"),
 }
-"""What a move is known by, as in `recorded.js`."""
+"""What a move is known by, by its verb."""
 _STAGE_CONTROLS = ("micro_batches", "schedule", "chunks", "remat")
 
 
 def move_key(gesture: Gesture) -> str:
     """What a move is known by: `drop|K||x`, the dimension, the zone it comes from, the zone it is dropped on."""
-    values = (gesture.get(name, "") for name in _FIELDS[gesture["verb"]])
+    values = (gesture.get(name, "") for name in MOVE_FIELDS[gesture["verb"]])
     texts = (",".join(map(str, each)) if isinstance(each, list | tuple) else str(each) for each in values)
     return "|".join((gesture["verb"], *texts, *(["add"] if gesture.get("add") else [])))
 

@@ -14,6 +14,7 @@ const MOST_FILE = 1 << 20; // what is larger is no plan, and is not read
  * @returns {HTMLElement[]}
  */
 export function headTools(wb, state) {
+  if (!state.exchanges) return [];
   const picker = h("input", {
     type: "file",
     accept: ".json,application/json",

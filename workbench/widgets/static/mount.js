@@ -97,6 +97,7 @@ export function mount(model, el) {
         open: state.history.open,
         path: state.files.path,
         saves: state.files.saves,
+        exchanges: state.files.exchanges,
         sheet: state.files.sheet?.kind ?? "",
       },
       refusal: inHead,

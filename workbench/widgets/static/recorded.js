@@ -9,29 +9,19 @@
 /** @typedef {{ to: number; shown: Kept; refusal?: undefined } | { refusal: number }} Move where it leads, and what is shown there after it */
 /** @typedef {{ board: Kept; live: Kept; moves: Record<string, Move>; verdict: number; tables: Record<string, Kept>; recipes?: number;
  *   whys: Record<string, number> }} State */
-/** @typedef {{ states: State[]; pool: unknown[] }} Recording */
+/** @typedef {{ states: State[]; pool: unknown[]; fields: Record<string, string[]> }} Recording `fields`: what a move is known by */
 /** @typedef {{ state: number; shown: Kept | null; tab: string; why: string; selected: string; recipes: boolean; checked: boolean;
  *   refusal: object | null }} Sight */
 
 const OUTSIDE = "This board is a recording, and that is not in it.";
-/** What a move is known by, as in `recorded_moves.py`. @type {Record<string, string[]>} */
-const FIELDS = {
-  drop: ["dim", "source", "target"],
-  whole: ["dim"],
-  prioritize: ["dim", "priority"],
-  recipe: ["name", "axes"],
-  order_axes: ["names"],
-  shift_axis: ["axis", "by"],
-  resize: ["axis", "size"],
-  pipeline: ["change", "value"],
-};
 
 /**
+ * @param {string[]} fields
  * @param {Gesture} gesture
  * @returns {string}
  */
-const moveKey = (gesture) =>
-  [gesture.verb, ...FIELDS[gesture.verb].map((name) => String(gesture[name] ?? "")), ...(gesture.add ? ["add"] : [])].join("|");
+const moveKey = (fields, gesture) =>
+  [gesture.verb, ...fields.map((name) => String(gesture[name] ?? "")), ...(gesture.add ? ["add"] : [])].join("|");
 
 /**
  * @param {Recording} recording
@@ -94,7 +84,7 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
   };
   /** @param {Gesture} gesture */
   const move = (gesture) => {
-    const found = recording.states[now.state].moves[moveKey(gesture)];
+    const found = recording.states[now.state].moves[moveKey(recording.fields[gesture.verb], gesture)];
     if (found === undefined) return refuse(gesture);
     if (found.refusal !== undefined) now.refusal = read(found.refusal);
     else go({ ...now, state: found.to, shown: found.shown, why: "", checked: false });
@@ -105,7 +95,7 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
   };
   /** @type {Record<string, (gesture: Gesture) => void>} */
   const answers = {
-    ...Object.fromEntries(Object.keys(FIELDS).map((verb) => [verb, move])),
+    ...Object.fromEntries(Object.keys(recording.fields).map((verb) => [verb, move])),
     undo: () => {
       const last = before.pop();
       if (last) undone.push(now);

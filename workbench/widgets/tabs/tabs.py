@@ -60,6 +60,7 @@ class Facts:
     background: BackgroundQueries | None = None  # where slow questions are computed; at once, without it
     is_asked: Callable[[str], bool] = field(default=lambda _name: False, kw_only=True)  # whether a picture's text and SVG are
     find_blocks: FindBlocks = field(default=lambda _report, _background: [note_block(NO_SEARCH)], kw_only=True)
+    remedies: bool = field(default=True, kw_only=True)  # whether notes are shown with what would fix them
 
 
 def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
@@ -96,7 +97,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
         "compared": lambda: compared_blocks(comparison_of_picked(facts.comparison_state, report, stage), paint),
         "values": lambda: value_blocks(report, paint, search),
         "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.background, facts.views.opened),
-        "notes": lambda: [*_notes(facts.report), *source_annotation_blocks(report, paint)],
+        "notes": lambda: [*_notes(facts.report, remedies=facts.remedies), *source_annotation_blocks(report, paint)],
     }
     open_tab = tab if tab in blocks else "tensors"
     try:
@@ -146,7 +147,7 @@ def _timeline(facts: Facts) -> list[Block]:
     return [picture_block(timeline(report, facts.trace, parts), name="timeline", charts=[chart] if chart else [])]
 
 
-def _notes(report: Report) -> list[Block]:
+def _notes(report: Report, *, remedies: bool) -> list[Block]:
     if not report.notes:
         return [note_block("No notes on this plan.")]
     rows = [
@@ -154,8 +155,9 @@ def _notes(report: Report) -> list[Block]:
             f"{place} {note.subject}",
             {"text": note.kind, "tone": "warn"},
             {"text": note.message, "wrap": True},
-            {"edits": [str(edit) for edit in note.edits]},
+            *([{"edits": [str(edit) for edit in note.edits]}] if remedies else []),
         )
         for place, note in enumerate(report.notes)
     ]
-    return [block("", (Column("kind"), Column("note"), Column("what would fix it")), rows)]
+    columns = (Column("kind"), Column("note"), Column("what would fix it"))
+    return [block("", columns if remedies else columns[:2], rows)]

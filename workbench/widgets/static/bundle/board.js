@@ -2043,6 +2043,7 @@ function helpTools(wb) {
 // workbench/widgets/static/files.js
 var MOST_FILE = 1 << 20;
 function headTools(wb, state) {
+  if (!state.exchanges) return [];
   const picker = h("input", {
     type: "file",
     accept: ".json,application/json",
@@ -7522,6 +7523,7 @@ function mount(model, el) {
         open: state.history.open,
         path: state.files.path,
         saves: state.files.saves,
+        exchanges: state.files.exchanges,
         sheet: state.files.sheet?.kind ?? ""
       },
       refusal: inHead,

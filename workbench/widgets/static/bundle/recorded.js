@@ -1,16 +1,6 @@
 // workbench/widgets/static/recorded.js
 var OUTSIDE = "This board is a recording, and that is not in it.";
-var FIELDS = {
-  drop: ["dim", "source", "target"],
-  whole: ["dim"],
-  prioritize: ["dim", "priority"],
-  recipe: ["name", "axes"],
-  order_axes: ["names"],
-  shift_axis: ["axis", "by"],
-  resize: ["axis", "size"],
-  pipeline: ["change", "value"]
-};
-var moveKey = (gesture) => [gesture.verb, ...FIELDS[gesture.verb].map((name) => String(gesture[name] ?? "")), ...gesture.add ? ["add"] : []].join("|");
+var moveKey = (fields, gesture) => [gesture.verb, ...fields.map((name) => String(gesture[name] ?? "")), ...gesture.add ? ["add"] : []].join("|");
 function reader({ pool }) {
   const known = /* @__PURE__ */ new Map();
   const whole = (value) => value && typeof value === "object" && "$" in value ? read(value.$) : value;
@@ -56,7 +46,7 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
     now = next;
   };
   const move = (gesture) => {
-    const found = recording.states[now.state].moves[moveKey(gesture)];
+    const found = recording.states[now.state].moves[moveKey(recording.fields[gesture.verb], gesture)];
     if (found === void 0) return refuse(gesture);
     if (found.refusal !== void 0) now.refusal = read(found.refusal);
     else go({ ...now, state: found.to, shown: found.shown, why: "", checked: false });
@@ -65,7 +55,7 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
     now.refusal = { zone: gesture.target ?? gesture.zone ?? gesture.axis ?? "tools", message: OUTSIDE, ways_out: ways };
   };
   const answers = {
-    ...Object.fromEntries(Object.keys(FIELDS).map((verb) => [verb, move])),
+    ...Object.fromEntries(Object.keys(recording.fields).map((verb) => [verb, move])),
     undo: () => {
       const last = before.pop();
       if (last) undone.push(now);

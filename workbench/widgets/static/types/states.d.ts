@@ -169,6 +169,8 @@ export interface FilesState {
   path: string;
   /** Whether Save is offered. */
   saves: boolean;
+  /** Whether plans go in and out: as files, links and former plans. */
+  exchanges: boolean;
   word: string;
   /** With `base64`, bytes of that media type instead of the text. */
   download: { name: string; text: string; view: string; seq: number; base64?: string; media?: string } | null;
@@ -203,6 +205,7 @@ export interface Tools {
   open: boolean;
   path: string;
   saves: boolean;
+  exchanges: boolean;
   sheet: string;
 }
 

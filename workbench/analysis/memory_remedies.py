@@ -1,0 +1,92 @@
+"""Edits with which a plan may fit a device's memory: only those whose arguments, which are alive throughout, leave room for the rest.
+
+Candidates: to keep less for the backward pass, the largest replicated dimensions split, the optimiser's state on the host, and the first
+stage of ZeRO (Rajbhandari et al. 2020, section 5) with which it may fit. Nothing is planned: whether one is enough is seen once it is made.
+"""
+
+from collections.abc import Iterator
+
+from workbench.core.offload import Offload
+from workbench.core.remat import Remat
+from workbench.core.tensor import Role
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit, EditGroup, SetLayout, SetOffload, SetRemat, ShardDim
+from workbench.plan.layout_legality import illegality_text
+from workbench.plan.plan import Plan
+from workbench.propagation import Propagated
+from workbench.reports.placement import Placement
+from workbench.reports.report import Report
+
+_MOST_SPLITS = 3
+_ZERO = ("zero_1", "zero_3")  # the second splits what the first does and gradients, which are no arguments
+
+
+def memory_remedies(report: Report, partitioned: Propagated) -> tuple[Edit, ...]:
+    """The edits, the simplest first."""
+    found: list[Edit] = [*_suggest_remat(report, partitioned), *_suggest_splits(report)]
+    possible = [edit for edit in found if _least_bytes(report.plan, edit) <= report.memory.capacity]
+    return (*possible, *_suggest_offload(report), *_suggest_zero(report))
+
+
+def largest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
+    """The largest dimensions that may be split over the axis."""
+    plan = report.plan
+    free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
+    legal = (dim for dim in free if illegality_text(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
+    return tuple(ShardDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))
+
+
+def _least_bytes(plan: Plan, edit: Edit) -> int:
+    """Bytes of one device's arguments after an edit: at no moment it holds less."""
+    after = plan.apply(edit)
+    shardings = after.layout.shardings(after.program.arguments)
+    placed = zip(after.program.arguments, shardings, strict=True)
+    return sum(Placement(tensor, sharding, after.mesh).local_bytes for tensor, sharding in placed)
+
+
+def _suggest_remat(report: Report, partitioned: Propagated) -> Iterator[SetRemat]:
+    """Keep less for the backward pass, if activations take the most memory and scanned layers can be traced with remat."""
+    program, by_role = report.plan.program, report.memory.by_role
+    most = max(by_role, key=lambda role: by_role[role])
+    has_layers = bool(program.carried and partitioned.structure.body_of)
+    if program.retrace is not None and has_layers and most is Role.ACTIVATION and program.remat.policy != "full":
+        yield SetRemat(Remat("full"))
+
+
+def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
+    """Split the largest replicated dimensions, over the largest axis where that is legal."""
+    axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
+    found: dict[str, ShardDim] = {}
+    for axis in axes:
+        for edit in largest_dims(report, axis) if len(found) < _MOST_SPLITS - 1 else ():
+            found.setdefault(edit.dim, edit)
+    return tuple(found.values())[:_MOST_SPLITS]
+
+
+def _suggest_offload(report: Report) -> Iterator[SetOffload]:
+    """The host's memory for the optimiser's state, if the rest then fits and the host has room for it."""
+    plan, memory = report.plan, report.memory
+    program, state = plan.program, memory.by_role.get(Role.OPTIMIZER_STATE, 0)
+    room = report.hardware.chip.host_memory if report.hardware else 0
+    can_offload = program.retrace is not None and program.step.training is not None and plan.pipeline is None
+    fits = memory.peak - state <= memory.capacity and state + memory.host <= room
+    if can_offload and fits and state and not program.on_host:
+        yield SetOffload(Offload(optimizer_state=True))
+
+
+def _suggest_zero(report: Report) -> Iterator[EditGroup]:
+    """The first stage of ZeRO whose shards of the arguments leave room; the first stage of all must also be enough by itself, as it
+    changes nothing but the arguments."""
+    plan, memory = report.plan, report.memory
+    if plan.program.step.training is None:
+        return
+    for name in _ZERO:
+        try:
+            edit = EditGroup(name, (SetLayout(plan.recipe(name).layout),))
+        except WorkbenchError:  # no axis of the examples, or it is so already
+            continue
+        least = _least_bytes(plan, edit)
+        working = memory.peak - memory.argument_bytes if name == "zero_1" else 0
+        if least + working <= memory.capacity:
+            yield edit
+            return
