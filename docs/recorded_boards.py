@@ -8,8 +8,9 @@ from workbench.widgets.front_end import recorded_script
 SCRIPT = "workbench_board.js"
 
 
-def _write_script(app: Any, _error: Exception | None) -> None:
-    (Path(app.outdir) / "_static" / SCRIPT).write_text(recorded_script(), encoding="utf-8")
+def _write_script(app: Any, error: Exception | None) -> None:
+    if error is None:
+        (Path(app.outdir) / "_static" / SCRIPT).write_text(recorded_script(), encoding="utf-8")
 
 
 def _add_script(app: Any, _pagename: str, _template: str, context: dict[str, Any], _tree: Any) -> None:

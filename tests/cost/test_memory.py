@@ -146,6 +146,22 @@ def test_what_is_offered_leaves_room_for_what_is_held_throughout():
     assert found == {}
 
 
+def test_of_a_pipelined_plan_no_split_over_the_axis_of_the_stages_is_offered():
+    program = build("gpt", preset="gpt2-small", batch=16)
+    hardware = parse_hardware("8 H100")
+
+    def edits(memory):
+        chip = replace(hardware.chip, memory=memory)
+        plan = Plan(program, "data:2 stage:4", "batch:data", hardware=replace(hardware, chip=chip), pipeline="stages:4 micro_batches:4")
+        report = plan.report()
+        assert report.memory.peak > memory
+        return [str(each.apply(plan).layout) for note in report.diagnostics if note.kind == "does not fit" for each in note.edits]
+
+    found = [text for share in (1, 2, 4) for text in edits(sum(each.bytes for each in program.arguments) / share)]
+    assert found
+    assert not any("stage" in text for text in found)
+
+
 def test_what_fits_is_not_told():
     report = Plan(build("gpt"), "data:4 model:2", "batch:data", hardware="TPU v5e 2x4").report()
     assert report.memory.fits

@@ -4,6 +4,7 @@ Candidates: to keep less for the backward pass, the largest replicated dimension
 stage of ZeRO (Rajbhandari et al. 2020, section 5) with which it may fit. Nothing is planned: whether one is enough is seen once it is made.
 """
 
+import math
 from collections.abc import Iterator
 
 from workbench.core.offload import Offload
@@ -23,9 +24,8 @@ _ZERO = ("zero_1", "zero_3")  # the second splits what the first does and gradie
 
 def memory_remedies(report: Report, partitioned: Propagated) -> tuple[Edit, ...]:
     """The edits, the simplest first."""
-    found: list[Edit] = [*_suggest_remat(report, partitioned), *_suggest_splits(report)]
-    possible = [edit for edit in found if _least_bytes(report.plan, edit) <= report.memory.capacity]
-    return (*possible, *_suggest_offload(report), *_suggest_zero(report))
+    splits = (edit for edit in _suggest_splits(report) if _least_bytes(report.plan, edit) <= report.memory.capacity)
+    return (*_suggest_remat(report, partitioned), *splits, *_suggest_offload(report), *_suggest_zero(report))
 
 
 def largest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
@@ -36,9 +36,12 @@ def largest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
     return tuple(ShardDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))
 
 
-def _least_bytes(plan: Plan, edit: Edit) -> int:
-    """Bytes of one device's arguments after an edit: at no moment it holds less."""
-    after = plan.apply(edit)
+def _least_bytes(plan: Plan, edit: Edit) -> float:
+    """Bytes of one device's arguments after an edit of the layout: at no moment it holds less. Infinite for one that is illegal."""
+    try:
+        after = plan.apply(edit)
+    except WorkbenchError:
+        return math.inf
     shardings = after.layout.shardings(after.program.arguments)
     placed = zip(after.program.arguments, shardings, strict=True)
     return sum(Placement(tensor, sharding, after.mesh).local_bytes for tensor, sharding in placed)
@@ -49,13 +52,15 @@ def _suggest_remat(report: Report, partitioned: Propagated) -> Iterator[SetRemat
     program, by_role = report.plan.program, report.memory.by_role
     most = max(by_role, key=lambda role: by_role[role])
     has_layers = bool(program.carried and partitioned.structure.body_of)
-    if program.retrace is not None and has_layers and most is Role.ACTIVATION and program.remat.policy != "full":
+    can_retrace = program.retrace is not None and has_layers and program.remat.policy != "full"
+    if can_retrace and most is Role.ACTIVATION and report.memory.argument_bytes <= report.memory.capacity:
         yield SetRemat(Remat("full"))
 
 
 def _suggest_splits(report: Report) -> tuple[ShardDim, ...]:
     """Split the largest replicated dimensions, over the largest axis where that is legal."""
-    axes = sorted((name for name, size in report.mesh.axes if size > 1), key=lambda name: -report.mesh[name])
+    stages = report.plan.pipeline.axis if report.plan.pipeline else None
+    axes = sorted((name for name, size in report.mesh.axes if size > 1 and name != stages), key=lambda name: -report.mesh[name])
     found: dict[str, ShardDim] = {}
     for axis in axes:
         for edit in largest_dims(report, axis) if len(found) < _MOST_SPLITS - 1 else ():
