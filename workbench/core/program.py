@@ -106,6 +106,7 @@ class Program:
     - `former_dims` maps dimension names of earlier versions of the model to those of the trace, so that layouts and documents written
       with them can be read.
     - Two programs are equal if their StableHLO, names, remat, precision and offload are; `step` is not compared.
+    - `named_values` are the names of `checkpoint_name` in the function of a training step, which remat can speak of.
     - `retrace` makes the same program under another remat policy, precision and offload, each once; pickling drops it.
     """
 
@@ -124,6 +125,7 @@ class Program:
     remat: Remat = AS_TRACED
     precision: Precision = AS_WRITTEN
     offload: Offload = ALL_ON_DEVICE
+    named_values: tuple[str, ...] = ()
     retrace: "Callable[[Remat, Precision, Offload], Program] | None" = None
     list_removed: Callable[[], tuple[RemovedValue, ...]] = field(default=tuple, repr=False)
 

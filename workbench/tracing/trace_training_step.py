@@ -139,7 +139,7 @@ class _TrainingTracer:
 
     def program(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
         params = replace(self.params, specs=cast(self.params.specs, precision.params))
-        loss = self._loss(params, remat, precision)
+        loss, named = self._loss(params, remat, precision)
         state_specs = guard_tracing(
             lambda: jax.eval_shape(lambda each: self.optimizer.init(cast(each, precision.moments)), params.tree()), "optimizer.init"
         )
@@ -160,7 +160,7 @@ class _TrainingTracer:
         )
         roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths) + [Role.MODEL_STATE] * len(kept.paths)
         paths = params.paths + state.paths + kept.paths
-        return build_program(
+        program = build_program(
             self.title,
             step,
             paths + self.batch.paths,
@@ -171,6 +171,7 @@ class _TrainingTracer:
             self.dims,
             self.reference,
         )
+        return replace(program, named_values=named)
 
     @property
     def _loss_input(self) -> Leaves:
@@ -181,9 +182,9 @@ class _TrainingTracer:
         structure = jax.tree.structure(WithState(state.tree(), batch.tree()))
         return Leaves(state.paths + batch.paths, state.examples + batch.examples, state.specs + batch.specs, structure)
 
-    def _loss(self, params: Leaves, remat: Remat, precision: Precision) -> Callable[..., Any]:
-        """The loss with the given remat policy and precision, a scalar function, or one of `(scalar, new state)`; raises `TraceError` if it
-        is none."""
+    def _loss(self, params: Leaves, remat: Remat, precision: Precision) -> tuple[Callable[..., Any], tuple[str, ...]]:
+        """The loss with the given remat policy and precision, a scalar function, or one of `(scalar, new state)`, and the names of values
+        in it; raises `TraceError` if it is none."""
         trace = jax.make_jaxpr(partial(self.loss), return_shape=True)  # JAX caches by function, and this one does not live long
         closed, result = guard_tracing(lambda: trace(params.tree(), self._loss_input.tree()), self.title)
         if self.model_state.paths:
@@ -196,7 +197,7 @@ class _TrainingTracer:
         verify_remat(remat, layers, self.title)
         loss = compute_in(scalar, precision.compute, value)
         traced = (closed, result) if loss is self.loss else None
-        return Rematerialized(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss
+        return Rematerialized(loss, remat, traced) if layers.marked or remat != AS_TRACED else loss, tuple(layers.names)
 
     def _given(self, before: int) -> dict[int, Any]:
         """The arrays that were given of the state, by the number of their argument; `before` arguments stand before the model's state."""

@@ -6,6 +6,8 @@ from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_page import drag, figure, settled
 from tests.support.scripted import ScriptedRunner
+from workbench.models import build
+from workbench.plan.plan import Plan
 
 
 def choose(page: Page, chip: str) -> None:
@@ -108,3 +110,22 @@ def test_a_compilation_is_cancelled_or_fails_in_words(board, stage):
     stage.runner = ScriptedRunner(message="The compiler gave up.")
     board.get_by_role("button", name="Compile", exact=True).click()
     expect(board.locator(".compile .message")).to_have_text("The compiler gave up.")
+
+
+def test_how_the_program_is_traced_is_chosen_under_the_layout_from_a_menu_or_as_text(guarded, server, stage):
+    stage.make = lambda: Plan(build("gpt", layers=2), "data:4", "batch:data")
+    guarded.goto(server[0])
+    guarded.locator(".wb .chip").first.wait_for()
+    remat = guarded.locator("[data-focus=traced-remat]")
+    expect(remat).to_have_text("as traced ▾")
+    remat.click()
+    guarded.get_by_role("menuitem").filter(has_text="keeps inputs of layers").click()
+    expect(remat).to_have_text("full ▾")
+    expect(figure(guarded, "memory").locator(".delta")).to_contain_text("−")
+    expect(guarded.locator("[data-verb=undo]")).to_have_attribute("title", "Undo remat full")
+    remat.press("Enter")
+    guarded.get_by_role("menuitem", name="Other…").press("Enter")
+    guarded.locator(".menu input").fill("save:everything")
+    guarded.keyboard.press("Enter")
+    expect(guarded.locator(".program").get_by_role("alert")).to_contain_text("There is no named value everything")
+    expect(remat).to_have_text("full ▾")

@@ -72,3 +72,10 @@ def test_what_was_not_recorded_says_so_and_where_it_is(recorded):
 def test_everybody_can_use_it(recorded):
     drop(recorded, "I")
     assert findings_in_both(recorded) == {}
+
+
+def test_what_a_recording_cannot_do_is_not_offered(recorded):
+    for name in ("Save", "Open…", "Export", "Link", "Find"):
+        expect(recorded.get_by_role("button", name=name, exact=True)).to_have_count(0)
+    expect(recorded.locator('[role=tab][data-tab="find"]')).to_have_count(0)
+    expect(recorded.locator("[data-verb=undo]")).to_be_visible()

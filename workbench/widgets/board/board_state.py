@@ -21,10 +21,11 @@ from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.drop_legality import brief_reason, illegal_drops, one_of_each_kind
 from workbench.widgets.board.figure_record import Figure
-from workbench.widgets.board.hardware_picker import hardware_state
 from workbench.widgets.board.key_figures import figure_states, figures
 from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name
 from workbench.widgets.board.tier_marks import settling_record
+from workbench.widgets.pickers.hardware_picker import hardware_state
+from workbench.widgets.pickers.traced_as_picker import traced_as_state
 from workbench.widgets.shared_states import SharedList, SharedStates
 
 COLOURS = 6  # the palette of style.css; axes take it in order
@@ -101,6 +102,7 @@ def board_state(
         "layout": str(plan.layout) or "everything replicated",
         "undo": f"Undo {session.undoable}" if session.can_undo else None,
         "redo": f"Redo {session.undone}" if session.can_redo else None,
+        "program": shared.get(plan, "program", lambda: traced_as_state(plan.program)),
         "hardware": shared.get(plan, ("hardware", asked), lambda: hardware_state(plan, asked)),
         "figures": figure_states(figures(report) if now is None else now, before),
         "standing": settling_record(settling_state, report),

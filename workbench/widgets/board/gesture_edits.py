@@ -5,14 +5,25 @@ from itertools import chain
 
 from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
 from workbench.hardware.axis_assignment_text import parse_axis_assignment
-from workbench.plan.edits import Constrain, Edit, Override, RenameDim, SetAxisAssignment, SetHardware, SetPipeline, ShardDim
+from workbench.plan.edits import (
+    Constrain,
+    Edit,
+    Override,
+    RenameDim,
+    SetAxisAssignment,
+    SetHardware,
+    SetOffload,
+    SetPipeline,
+    SetPrecision,
+    SetRemat,
+    ShardDim,
+)
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import Prioritize
 from workbench.reports.report import Report
 from workbench.widgets.board.annotation_edits import ANNOTATION_EDITS
 from workbench.widgets.board.drop_legality import dropped_axes
-from workbench.widgets.board.hardware_picker import hardware_of
 from workbench.widgets.board.recipes_panel import recipe_edit
 from workbench.widgets.board.tensor_edits import TENSOR_EDITS
 from workbench.widgets.gestures.dimensions import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
@@ -29,6 +40,9 @@ from workbench.widgets.gestures.mesh_axes import (
     ShiftAxisGesture,
 )
 from workbench.widgets.gestures.suggestions import MendGesture, RecipeGesture
+from workbench.widgets.gestures.traced_as import TracedAsGesture
+from workbench.widgets.pickers.hardware_picker import hardware_of
+from workbench.widgets.pickers.traced_as_picker import traced_as_edit
 from workbench.widgets.pipeline.stage_edits import STAGE_EDITS
 from workbench.widgets.tabs.resharding import list_tried_edits
 
@@ -55,6 +69,8 @@ def changes_nothing(edit: Edit, plan: Plan) -> bool:
             return edit.axis_assignment == plan.axis_assignment
         case SetPipeline():
             return edit.pipeline == plan.pipeline
+        case SetRemat() | SetPrecision() | SetOffload():
+            return edit.apply(plan).program is plan.program
         case Override() | Constrain():
             return edit.apply(plan).layout == plan.layout
     return False
@@ -132,6 +148,7 @@ EDITS: dict[Kind, EditMaker] = {
             means(HardwareGesture, _hardware),
             means(AxisAssignmentGesture, _axis_assignment),
             means(MendGesture, _mend),
+            means(TracedAsGesture, traced_as_edit),
             means(RecipeGesture, lambda gesture, plan, _report: recipe_edit(gesture, plan)),
         ]
     ),

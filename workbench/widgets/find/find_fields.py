@@ -13,10 +13,10 @@ from workbench.search.search_space import ZEROS
 from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
 from workbench.units import format_bytes
-from workbench.widgets.board.hardware_picker import NONE
 from workbench.widgets.find.find_form import ALL_LAYOUTS, ANY, BETWEEN
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.gestures.finding import FindGesture
+from workbench.widgets.pickers.hardware_picker import NONE
 
 Field = dict[str, Any]
 

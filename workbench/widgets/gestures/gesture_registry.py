@@ -14,6 +14,7 @@ from workbench.widgets.gestures import (
     running,
     stage_changes,
     suggestions,
+    traced_as,
     view_changes,
 )
 from workbench.widgets.gestures.gesture import Gesture
@@ -37,7 +38,7 @@ EDIT_GESTURES: tuple[type[Gesture], ...] = (
     *(stage_changes.MicroBatchesGesture, stage_changes.ChunksGesture, stage_changes.ScheduleGesture),
     *(stage_changes.StageRematGesture, stage_changes.EngineGesture, stage_changes.StageAxisGesture, stage_changes.BoundaryGesture),
     *(stage_changes.BalanceTimeGesture, stage_changes.BalanceMemoryGesture, stage_changes.BucketsGesture),
-    suggestions.RecipeGesture,
+    *(suggestions.RecipeGesture, traced_as.TracedAsGesture),
 )
 """Gestures that ask for another plan."""
 BOARD_GESTURES: tuple[type[Gesture], ...] = (

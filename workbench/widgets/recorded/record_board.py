@@ -3,12 +3,14 @@
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from workbench.core.program import Program
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, PlanQuestion
+from workbench.plan.edits import Edit, SetOffload, SetPrecision, SetRemat
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
@@ -117,6 +119,7 @@ class _Recorder:
         self._offered: list[list[Gesture]] = []
         self._dropped: list[str] = []
         self._numbers: dict[Plan, int] = {}
+        self._traced: dict[tuple[Any, ...], Program] = {}
 
     def promise(self, number: int) -> tuple[int, float]:
         """The order in which states are gone on from: those that miss the fewest goals, then those with the shortest step."""
@@ -163,7 +166,7 @@ class _Recorder:
         board = self._boards[number]
         try:
             edit = edit_of(read_gesture(gesture), board.session.plan, board.session.report)
-            plan = board.session.plan.apply(edit)
+            plan = self._after(board.session.plan, edit)
             if plan not in self._numbers:
                 if not is_new or len(self.made.states) >= MOST_STATES or self.made.size > MOST_PACKED:
                     return None
@@ -173,6 +176,16 @@ class _Recorder:
         there = self._numbers[plan]
         shown = {"said": str(edit), "deltas": self._boards[there].deltas_since(board)}
         return {"to": there, "shown": self.made.keep_part(shown)}
+
+    def _after(self, plan: Plan, edit: Edit) -> Plan:
+        """The plan after an edit. How a program is traced is asked of every state and takes long: each way is traced once."""
+        if not isinstance(edit, SetRemat | SetPrecision | SetOffload):
+            return plan.apply(edit)
+        given = {name: getattr(plan.program, name) for name in ("remat", "precision", "offload")}
+        way = tuple({**given, **{each.name: getattr(edit, each.name) for each in fields(edit)}}.values())
+        if way not in self._traced:
+            self._traced[way] = plan.apply(edit).program
+        return plan.updated(program=self._traced[way])
 
     def draw(self) -> None:
         """The pictures, of the beginning first, then of the others as they were recorded."""

@@ -18,6 +18,7 @@ MOVE_FIELDS: Mapping[str, tuple[str, ...]] = {
     "shift_axis": ("axis", "by"),
     "resize": ("axis", "size"),
     "pipeline": ("change", "value"),
+    "traced_as": ("option", "name"),
 }
 """What a move is known by, by its verb."""
 _STAGE_CONTROLS = ("micro_batches", "schedule", "chunks", "remat")
@@ -40,6 +41,9 @@ def moves_of(
         moves += _mesh_moves(board)
     if "pipeline" in what and stages:
         moves += _stage_moves(stages)
+    moves += [
+        each["gesture"] for option in board["program"]["options"] if option["key"] in what for each in option["menu"] if not each["ask"]
+    ]
     if "layout" in what:
         moves += [*_recipe_moves(recipes), *_layout_moves(board, has_rounds="mesh" not in what)]
     return moves

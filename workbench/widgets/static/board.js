@@ -225,5 +225,5 @@ export function boardSection(wb) {
     }, wb.wanted)
   );
   wb.board = section;
-  return { section, paint, paintRecipes: recipes.paint };
+  return { section, paint, paintRecipes: recipes.paint, find };
 }

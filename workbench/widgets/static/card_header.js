@@ -4,6 +4,7 @@
 import { h } from "./dom.js";
 import { headTools } from "./files.js";
 import { drawHardware } from "./hardware.js";
+import { drawTracedAs } from "./traced_as.js";
 import { helpTools } from "./help.js";
 /** @import { HeadState, Wb } from "./types/board_context.d.ts" */
 
@@ -68,6 +69,7 @@ export function drawHead(wb, parent, state) {
         h("span", { class: "muted" }, state.devices),
       ),
       ...drawLayout(wb, state.layout),
+      drawTracedAs(wb, state.program, state.refusal?.zone === state.program.zone ? state.refusal : null),
     ),
     h(
       "div",
@@ -77,6 +79,6 @@ export function drawHead(wb, parent, state) {
       ...headTools(wb, state.tools),
       ...helpTools(wb),
     ),
-    drawHardware(wb, state.hardware, state.refusal),
+    drawHardware(wb, state.hardware, state.refusal?.zone === state.hardware.zone ? state.refusal : null),
   );
 }

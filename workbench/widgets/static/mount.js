@@ -81,9 +81,9 @@ export function mount(model, el) {
       return;
     } // a repaint would end the pointer's capture; the drag paints when it ends
     const state = model.get("board");
-    const { name, mesh, devices, count, layout, undo, redo, hardware, zones, spare, refusal } = state;
+    const { name, mesh, devices, count, layout, undo, redo, program, hardware, zones, spare, refusal } = state;
     const seq = refusal ? state.answer.seq : 0;
-    const inHead = refusal?.zone === hardware.zone ? refusal : null;
+    const inHead = refusal && [hardware.zone, program.zone].includes(refusal.zone) ? refusal : null;
     paintHead({
       name,
       mesh,
@@ -91,6 +91,7 @@ export function mount(model, el) {
       layout,
       undo,
       redo,
+      program,
       hardware,
       tools: {
         count: state.history.count,
@@ -123,6 +124,7 @@ export function mount(model, el) {
       seq: refusal?.zone === "tables" ? seq : 0,
     });
     tables.paintTabs(state.tabs);
+    board.find.hidden = !state.tabs.some(({ key }) => key === "find");
     const { seq: charted, why: because, recipes, source, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
     tables.paintStages(stages ?? null);

@@ -6007,7 +6007,8 @@ function boardSection(wb) {
   return {
     section,
     paint,
-    paintRecipes: recipes.paint
+    paintRecipes: recipes.paint,
+    find
   };
 }
 
@@ -7318,6 +7319,37 @@ function drawWiring(wb, state) {
   }, ...lines, change);
 }
 
+// workbench/widgets/static/traced_as.js
+function drawTracedAs(wb, state, refusal) {
+  if (!state.options.length) return null;
+  const drawn = state.options.map(({ key, label, value, title, menu }) => {
+    const button = h("button", {
+      class: "btn small",
+      type: "button",
+      title,
+      ariaLabel: `${label}: ${value}`,
+      ariaHasPopup: "menu",
+      data: {
+        focus: `traced-${key}`
+      },
+      onclick: () => openMenu(wb, button, menu)
+    }, `${value} \u25BE`);
+    return h("span", {
+      class: "tracedas",
+      data: {
+        option: key
+      }
+    }, h("span", {
+      class: "muted"
+    }, label), button);
+  });
+  return h("div", {
+    class: "program",
+    role: "group",
+    ariaLabel: "Program"
+  }, ...drawn, refusal ? drawRefusal(wb, refusal) : null);
+}
+
 // workbench/widgets/static/card_header.js
 var LONG_LAYOUT = 320;
 function drawLayout(wb, layout) {
@@ -7372,9 +7404,9 @@ function drawHead(wb, parent, state) {
     class: "mono mesh"
   }, `${state.mesh}`), h("span", {
     class: "muted"
-  }, state.devices)), ...drawLayout(wb, state.layout)), h("div", {
+  }, state.devices)), ...drawLayout(wb, state.layout), drawTracedAs(wb, state.program, state.refusal?.zone === state.program.zone ? state.refusal : null)), h("div", {
     class: "tools"
-  }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, state.refusal));
+  }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, state.refusal?.zone === state.hardware.zone ? state.refusal : null));
 }
 
 // workbench/widgets/static/colleagues.js
@@ -7507,9 +7539,12 @@ function mount(model, el) {
       return;
     }
     const state = model.get("board");
-    const { name, mesh, devices, count, layout, undo, redo, hardware, zones, spare, refusal } = state;
+    const { name, mesh, devices, count, layout, undo, redo, program, hardware, zones, spare, refusal } = state;
     const seq = refusal ? state.answer.seq : 0;
-    const inHead = refusal?.zone === hardware.zone ? refusal : null;
+    const inHead = refusal && [
+      hardware.zone,
+      program.zone
+    ].includes(refusal.zone) ? refusal : null;
     paintHead({
       name,
       mesh,
@@ -7517,6 +7552,7 @@ function mount(model, el) {
       layout,
       undo,
       redo,
+      program,
       hardware,
       tools: {
         count: state.history.count,
@@ -7564,6 +7600,7 @@ function mount(model, el) {
       seq: refusal?.zone === "tables" ? seq : 0
     });
     tables.paintTabs(state.tabs);
+    board.find.hidden = !state.tabs.some(({ key }) => key === "find");
     const { seq: charted, why: because, recipes, source, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
     tables.paintStages(stages ?? null);

@@ -1,6 +1,6 @@
 /** What the parts of a drawn board share, and what they are handed. Nothing here comes from Python; that is in the other files. */
 
-import type { BoardState, Chip, Hardware, LiveState, Reasons, Refusal, TableState, Tools } from "./states.d.ts";
+import type { BoardState, Chip, Hardware, LiveState, Reasons, Refusal, TableState, Tools, TracedAs } from "./states.d.ts";
 import type { FleetBoard, FleetLive, FleetTable } from "./fleet.d.ts";
 
 /** What is sent to Python: a verb and what it is about. */
@@ -216,6 +216,7 @@ export interface HeadState {
   layout: string;
   undo: string | null;
   redo: string | null;
+  program: TracedAs;
   hardware: Hardware;
   tools: Tools;
   refusal: Refusal | null;

@@ -96,6 +96,11 @@ export interface Alarm {
   message: string;
   edits: string[];
 }
+/** How the program is traced. */
+export interface TracedAs {
+  zone: string;
+  options: { key: string; label: string; value: string; title: string; menu: MenuItem[] }[];
+}
 export interface Hardware {
   zone: string;
   name: string;
@@ -219,6 +224,7 @@ export interface BoardState {
   layout: string;
   undo: string | null;
   redo: string | null;
+  program: TracedAs;
   hardware: Hardware;
   figures: Figure[];
   standing: Standing;

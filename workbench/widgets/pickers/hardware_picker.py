@@ -22,9 +22,9 @@ from workbench.hardware.interconnect import Node
 from workbench.hardware.link_change import split_options
 from workbench.plan.plan import Plan
 from workbench.units import divisors, format_bytes, format_count, format_seconds
-from workbench.widgets.board.axis_assignment_picker import axis_assignment_menu, axis_assignment_state
 from workbench.widgets.board.menus import item
 from workbench.widgets.gestures.hardware_choice import HARDWARE_ZONE, HardwareGesture
+from workbench.widgets.pickers.axis_assignment_picker import axis_assignment_menu, axis_assignment_state
 
 NONE = "no hardware"
 MOST_SHAPES = 8
