@@ -80,6 +80,7 @@ CASES = [
         "batch:data; d_model:model",
     ),
     (EditGroup("both", (ShardDim("d_ff"), ResizeAxis("data", 3))), "both (2 edits)", None, None),
+    (EditGroup("one", (ShardDim("d_ff"), ShardDim("nowhere", ("data",)))), "one (2 edits)", None, None),
     (SetLayout(Layout()), "layout replicated", "data:4 model:2", ""),
     (SetMesh(Mesh("model:8")), "mesh model:8", "model:8", "d_ff:model"),
     (ResizeAxis("model", 4), "model:4", "data:4 model:4", LAYOUT),

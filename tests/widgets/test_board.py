@@ -1,12 +1,15 @@
 """A board answers gestures over a real session, without a browser."""
 
+import threading
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
 
 from tests.support.machines import flat
 from tests.support.scripted import HeldRunner, measurement
-from workbench.plan.edits import ShardDim
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.edits import SetHardware, ShardDim
 from workbench.reports.run_events import Cancelled, RunDone, StepDone
 from workbench.widgets.board.board import Board
 
@@ -245,3 +248,24 @@ def test_a_page_that_misses_a_table_is_told_all_anew(session):
     screen.board.answer({"verb": "refresh", "view": "a", "seq": 8})
     assert all(screen.shown[part] != before[part] for part in ("board", "table", "live"))
     assert screen.shown["board"]["answer"] == {"view": "a", "seq": 8}
+
+
+def test_what_would_fix_an_alarm_comes_later_where_it_takes_long_to_find(session, monkeypatch):
+    may_answer, seen = threading.Event(), threading.Event()
+
+    def find(_report, _partitioned):
+        may_answer.wait(20)
+        return (ShardDim("hidden", ("model",)),)
+
+    monkeypatch.setattr("workbench.analysis.diagnose.memory_remedies", find)
+    screen = Screen(session)
+    chip = parse_hardware("8 H100").chip
+    session.apply(SetHardware(replace(parse_hardware("8 H100"), chip=replace(chip, memory=1000))))
+    (alarm,) = screen.shown["board"]["alarms"]
+    assert (alarm["kind"], alarm["edits"]) == ("does not fit", [])
+    publish = screen.publish
+    monkeypatch.setattr(screen.board._publisher, "_publish", lambda part, state: (publish(part, state), seen.set()))
+    may_answer.set()
+    assert seen.wait(20)
+    assert screen.shown["board"]["alarms"] == [{**alarm, "edits": ["hidden → model"]}]
+    assert screen.send("mend", edit="hidden → model")["layout"] == "batch:data; hidden:model"

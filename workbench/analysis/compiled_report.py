@@ -55,4 +55,4 @@ def _settle_memory_diagnostic(prediction: Report, memory: Memory, no_room: str) 
         return others
     known = next((each for each in prediction.diagnostics if each.kind == DOES_NOT_FIT), None)
     message = f"One device holds {over_capacity_text(memory, 'at the peak as compiled')}" if not memory.fits else f"The compiler: {no_room}"
-    return (Diagnostic(DOES_NOT_FIT, "memory", message, known.edits if known else ()), *others)
+    return (replace(known, message=message) if known else Diagnostic(DOES_NOT_FIT, "memory", message), *others)

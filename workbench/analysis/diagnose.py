@@ -72,7 +72,7 @@ def _diagnose_memory(report: Report, partitioned: Propagated) -> list[Diagnostic
         return []
     largest = ", ".join(f"{each.path} {format_bytes(each.bytes)}" for each in report.alive[:_MOST_NAMED])
     message = f"One device would hold {over_capacity_text(memory, 'at the peak')} The largest then: {largest}."
-    return [Diagnostic(DOES_NOT_FIT, "memory", message, memory_remedies(report, partitioned))]
+    return [Diagnostic(DOES_NOT_FIT, "memory", message, find=partial(memory_remedies, report, partitioned))]
 
 
 def _diagnose_host_memory(report: Report) -> list[Diagnostic]:

@@ -19,7 +19,7 @@ from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 
 _MOST_SPLITS = 3
-_ZERO = ("zero_1", "zero_3")  # the second splits what the first does and gradients, which are no arguments
+_ZERO = ("zero_1", "zero_3")
 
 
 def memory_remedies(report: Report, partitioned: Propagated) -> tuple[Edit, ...]:
@@ -80,8 +80,8 @@ def _suggest_offload(report: Report) -> Iterator[SetOffload]:
 
 
 def _suggest_zero(report: Report) -> Iterator[EditGroup]:
-    """The first stage of ZeRO whose shards of the arguments leave room; the first stage of all must also be enough by itself, as it
-    changes nothing but the arguments."""
+    """The first stage of ZeRO with which it may fit. Stage 1 changes the arguments alone, and the rest of the peak stays; stage 3 splits
+    gradients, too, and its arguments must leave room."""
     plan, memory = report.plan, report.memory
     if plan.program.step.training is None:
         return

@@ -1,5 +1,6 @@
 """Edits: what a gesture, a command line flag or a search step does to a plan. Frozen, named, printable; undo is the plan before."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,7 +39,11 @@ class ShardDim:
     def apply(self, plan: Plan) -> Plan:
         if self.dim not in plan.program.dims:
             raise LayoutError(*unknown_name("dimension", self.dim, plan.program.dims))
-        return plan.updated(layout=plan.layout.with_rule(self.dim, self.axes))
+        return plan.updated(layout=self.layout_after(plan.layout))
+
+    def layout_after(self, layout: Layout) -> Layout:
+        """The layout with this statement, whether it is legal or not."""
+        return layout.with_rule(self.dim, self.axes)
 
     def __str__(self) -> str:
         return f"{self.dim} → {'+'.join(self.axes) or 'whole'}"
@@ -53,7 +58,11 @@ class Override:
     sharding: Sharding | None
 
     def apply(self, plan: Plan) -> Plan:
-        return plan.updated(layout=plan.layout.with_override(self.pattern, self.sharding))
+        return plan.updated(layout=self.layout_after(plan.layout))
+
+    def layout_after(self, layout: Layout) -> Layout:
+        """The layout with this statement, whether it is legal or not."""
+        return layout.with_override(self.pattern, self.sharding)
 
     def __str__(self) -> str:
         return f"{self.pattern} → {self.sharding or 'by the rules'}"
@@ -67,10 +76,18 @@ class Constrain:
     sharding: Sharding | None
 
     def apply(self, plan: Plan) -> Plan:
-        return plan.updated(layout=plan.layout.with_constraint(self.pattern, self.sharding))
+        return plan.updated(layout=self.layout_after(plan.layout))
+
+    def layout_after(self, layout: Layout) -> Layout:
+        """The layout with this statement, whether it is legal or not."""
+        return layout.with_constraint(self.pattern, self.sharding)
 
     def __str__(self) -> str:
         return f"@{self.pattern} → {self.sharding or 'free'}"
+
+
+LayoutEdit = ShardDim | Override | Constrain
+"""An edit that states one thing in the layout; several of them make one layout, which is judged once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +214,16 @@ class SetPipeline:
         return self.about or f"pipeline {self.pipeline or 'none'}"
 
 
+def apply_layout_edits(plan: Plan, edits: Iterable[Edit]) -> Plan:
+    """The plan with these statements made at once. Raises a `WorkbenchError` if it would be illegal, `TypeError` for other edits."""
+    layout = plan.layout
+    for edit in edits:
+        if not isinstance(edit, LayoutEdit):
+            raise TypeError(edit)
+        layout = edit.layout_after(layout)
+    return plan if layout == plan.layout else plan.updated(layout=layout)
+
+
 @dataclass(frozen=True, slots=True)
 class EditGroup:
     """Several edits as one step of the history; `name` is for people: a recipe, say. All of them are made, or none."""
@@ -205,6 +232,8 @@ class EditGroup:
     edits: tuple[Edit, ...]
 
     def apply(self, plan: Plan) -> Plan:
+        if all(isinstance(edit, LayoutEdit) for edit in self.edits):
+            return apply_layout_edits(plan, self.edits)
         for edit in self.edits:
             plan = edit.apply(plan)
         return plan

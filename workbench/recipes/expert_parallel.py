@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 from workbench.core.program import Program
 from workbench.errors import RecipeError
-from workbench.plan.edits import Edit
+from workbench.plan.edits import Edit, apply_layout_edits
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.recipes.choose_axis import choose_axis, verify_divides, verify_unused
 from workbench.recipes.choose_dims import batch_dim, expert_dims
 from workbench.recipes.data_parallel import batch_of
-from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
+from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, place_dim
 from workbench.recipes.traced_dots import TracedDot, find_weight_dots
 from workbench.recipes.zero_common import place_examples
@@ -57,10 +57,9 @@ class ExpertParallel(Recipe):
         for dim in experts:
             if axis not in plan.layout.rule(dim):
                 verify_divides(plan, dim, (*plan.layout.rule(dim), axis), self.title)
-                batch_edits += place_dim(apply_edits(plan, batch_edits), dim, (*plan.layout.rule(dim), axis))
-        return RecipeDraft(
-            drop_redundant_edits(plan, (*batch_edits, *_constrain_tokens(apply_edits(plan, batch_edits), batch, experts))), axes=(axis,)
-        )
+                batch_edits += place_dim(apply_layout_edits(plan, batch_edits), dim, (*plan.layout.rule(dim), axis))
+        tokens = _constrain_tokens(apply_layout_edits(plan, batch_edits), batch, experts)
+        return RecipeDraft(drop_redundant_edits(plan, (*batch_edits, *tokens)), axes=(axis,))
 
 
 def _constrain_tokens(plan: Plan, batch: str, experts: tuple[str, ...]) -> Iterator[Edit]:

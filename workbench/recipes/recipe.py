@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from workbench.core.layout import Layout
 from workbench.errors import RecipeError
-from workbench.plan.edits import Constrain, Edit, EditGroup, Override, ShardDim
+from workbench.plan.edits import Constrain, Edit, EditGroup, LayoutEdit, Override, ShardDim
 from workbench.plan.layout_legality import verify_layout
 from workbench.plan.plan import Plan
 
@@ -82,27 +82,21 @@ class Recipe(ABC):
         return f"{self.name} on {'+'.join(self.axes)}" if self.axes else self.name
 
 
-def apply_edits(plan: Plan, edits: Iterable[Edit]) -> Plan:
-    """The plan with these edits of its layout made at once. Raises `WorkbenchError` if it would be illegal."""
-    layout = plan.layout
-    for edit in edits:
-        layout = _layout_after(edit, layout)
-    return plan if layout == plan.layout else plan.updated(layout=layout)
-
-
 def drop_redundant_edits(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits that change something. Raises `WorkbenchError` if the plan would be illegal with them."""
     layout, needed = plan.layout, []
     for edit in edits:
+        if not isinstance(edit, LayoutEdit):
+            raise TypeError(edit)
         if not _is_stated(edit, layout):
             needed.append(edit)
-            layout = _layout_after(edit, layout)
+            layout = edit.layout_after(layout)
     if needed:
         verify_layout(plan.program, plan.mesh, layout)
     return tuple(needed)
 
 
-def _is_stated(edit: Edit, layout: Layout) -> bool:
+def _is_stated(edit: LayoutEdit, layout: Layout) -> bool:
     """Whether the layout has this statement already. Among statements of one kind the order counts, so a repeated one would change it."""
     match edit:
         case ShardDim(dim, axes):
@@ -111,15 +105,3 @@ def _is_stated(edit: Edit, layout: Layout) -> bool:
             return (pattern, sharding) in layout.overrides
         case Constrain(pattern, sharding):
             return (pattern, sharding) in layout.constraints
-    raise TypeError(edit)
-
-
-def _layout_after(edit: Edit, layout: Layout) -> Layout:
-    match edit:
-        case ShardDim(dim, axes):
-            return layout.with_rule(dim, axes)
-        case Override(pattern, sharding):
-            return layout.with_override(pattern, sharding)
-        case Constrain(pattern, sharding):
-            return layout.with_constraint(pattern, sharding)
-    raise TypeError(edit)

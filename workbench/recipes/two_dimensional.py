@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from workbench.core.sharding import Sharding
 from workbench.errors import RecipeError
-from workbench.plan.edits import Edit
+from workbench.plan.edits import Edit, apply_layout_edits
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
 from workbench.recipes.choose_dims import stacked_dims, width_dims
-from workbench.recipes.recipe import Recipe, RecipeDraft, apply_edits, drop_redundant_edits
+from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS, residual_sums
 from workbench.recipes.tensor_parallel import tensor_parallel
@@ -52,9 +52,9 @@ class TwoDimensional(Recipe):
         for axis in (outer, inner):
             verify_divides(plan, width, (axis,), self.title)
         batch_edits = tuple(place_examples(plan, outer, self.title))
-        split = tensor_parallel(apply_edits(plan, batch_edits), inner, self.title)
+        split = tensor_parallel(apply_layout_edits(plan, batch_edits), inner, self.title)
         rule_edits = (*batch_edits, *split.edits)
-        placed_plan = apply_edits(plan, rule_edits)
+        placed_plan = apply_layout_edits(plan, rule_edits)
         weights = tuple(override_arguments(placed_plan, _shard_widths(placed_plan, width, outer, inner)))
         return RecipeDraft(
             drop_redundant_edits(plan, (*rule_edits, *weights, *_constrain_activations(placed_plan, width, inner))),

@@ -9,11 +9,10 @@ from itertools import combinations
 
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
-from workbench.plan.edits import ShardDim
+from workbench.plan.edits import ShardDim, apply_layout_edits
 from workbench.plan.plan import Plan
 from workbench.recipes import find_recipe
 from workbench.recipes.choose_dims import batch_dim, stacked_dims
-from workbench.recipes.recipe import apply_edits
 from workbench.search.per_operation.choose_layout import choose_layout
 from workbench.search.per_operation.program_problem import splits_by_hand
 from workbench.search.per_stage.choose_stages import is_written_out
@@ -42,7 +41,7 @@ class RecipeMove:
 
     def apply(self, plan: Plan) -> Plan:
         """Raises `WorkbenchError` where it does not apply; a plan that is sharded so already stays."""
-        return apply_edits(plan, find_recipe(self.recipe, self.axes).draft_within_axes(plan).edits)
+        return apply_layout_edits(plan, find_recipe(self.recipe, self.axes).draft_within_axes(plan).edits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class DimsMove:
 
     def apply(self, plan: Plan) -> Plan:
         """Raises `LayoutError` where that is illegal."""
-        return apply_edits(plan, [ShardDim(dim, (*plan.layout.rule(dim), self.axis)) for dim in self.dims])
+        return apply_layout_edits(plan, [ShardDim(dim, (*plan.layout.rule(dim), self.axis)) for dim in self.dims])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from workbench.models import build
 from workbench.pipeline.estimate_stage_costs import block_costs, partition_costs
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.staged_program import StagedProgram, staged_program
+from workbench.plan.edits import apply_layout_edits
 from workbench.plan.plan import Plan
-from workbench.recipes.recipe import apply_edits
 from workbench.recipes.recipe_edits import override_arguments
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.evaluator import Evaluator
@@ -63,7 +63,7 @@ def test_overrides_that_say_what_a_rule_says_cost_what_it_costs(name, arguments)
         placed = zip(base.program.arguments, ruled.argument_shardings, base.argument_shardings, strict=True)
         shardings = {tensor.path: sharding for tensor, sharding, before in placed if sharding != before}
         start = base.updated(layout=base.layout.updated(constraints=ruled.layout.constraints))
-        overridden = apply_edits(start, override_arguments(start, shardings))
+        overridden = apply_layout_edits(start, override_arguments(start, shardings))
         assert overridden.layout.rules == base.layout.rules
         one, other = pipeline_report(ruled), pipeline_report(overridden)
         assert [each.cost for each in one.virtual_stages] == [each.cost for each in other.virtual_stages], choice.name

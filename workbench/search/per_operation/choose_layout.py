@@ -11,10 +11,10 @@ from workbench.core.layout import Layout
 from workbench.core.program import STATE
 from workbench.core.sharding import Sharding
 from workbench.cost.estimate import estimate
+from workbench.plan.edits import apply_layout_edits
 from workbench.plan.plan import Plan
 from workbench.propagation import Dims, Propagated, structure_of
 from workbench.propagation.structure.program_structure import Structure
-from workbench.recipes.recipe import apply_edits
 from workbench.recipes.recipe_edits import constrain_values, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS
 from workbench.recipes.zero_common import SHARD_PRIORITY
@@ -50,7 +50,7 @@ def choose_layout(plan: Plan, axis: str) -> Layout:
     tried = []
     for priority in (0, SHARD_PRIORITY):  # weights that are stored in parts alone must not be followed by what they are multiplied with
         shardings = _argument_shardings(plan, made, chosen, axis, priority)
-        tried.append(_constrain(apply_edits(plan, override_arguments(plan, shardings)), results, axis))
+        tried.append(_constrain(apply_layout_edits(plan, override_arguments(plan, shardings)), results, axis))
     return min(tried, key=lambda each: each[0])[1].layout
 
 
@@ -114,7 +114,7 @@ def _constrain(plan: Plan, wanted: dict[int, Sharding], axis: str) -> tuple[floa
         if not missed:
             break
         constrained.update(missed)
-        plan = apply_edits(plan, constrain_values(plan, missed, wanted))
+        plan = apply_layout_edits(plan, constrain_values(plan, missed, wanted))
     return min(tried, key=lambda each: each[0])
 
 

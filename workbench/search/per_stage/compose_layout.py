@@ -14,9 +14,8 @@ from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.pipeline.block_layouts import tasks_of
-from workbench.plan.edits import Override
+from workbench.plan.edits import Override, apply_layout_edits
 from workbench.plan.plan import Plan
-from workbench.recipes.recipe import apply_edits
 from workbench.recipes.recipe_edits import override_arguments
 from workbench.tracing.stage_partition.network_blocks import Network
 
@@ -37,7 +36,7 @@ def compose_layout(plans: Sequence[Plan], network: Network, starts: Sequence[int
         wanted = plans[stage_of.get(number, 0)].argument_shardings[number]
         if wanted != present:
             shardings[tensor.path] = wanted
-    composed = apply_edits(base, _list_overrides(base, shardings)).layout
+    composed = apply_layout_edits(base, _list_overrides(base, shardings)).layout
     own = tuple(each for plan, (a, b) in zip(plans, bounds, strict=True) for each in _list_constraints(plan, composed, network.paths[a:b]))
     return composed.updated(constraints=(*composed.constraints, *own)) if own else composed
 

@@ -73,6 +73,7 @@ class Board:
         self._sight, self._figures, self._answers = Sight(session), FigureHistory(), Answers()
         self._refusal: Refusal | None = None
         self._background = BackgroundQueries(self._later, lambda: self._show("table"))
+        self._remedies = BackgroundQueries(self._later, lambda: self._show("board"))
         self._taken: dict[str, Any] | None = None
         self._lock, self._defer = threading.RLock(), defer
         self._jobs = Jobs(runner, self._later, self._working)
@@ -210,7 +211,7 @@ class Board:
             comparison_state=self._figures.comparison_state,
             settling_state=self._settler.settling_state if self._settler else None,
             found=self._find.badge if self._host.searches else None,
-            remedies=not self._exercise.is_asking,
+            remedies=None if self._exercise.is_asking else self._remedies,
             shared=self._shared,
         )
         about = {

@@ -18,6 +18,7 @@ from workbench.session.figure_tiers import SettlingState
 from workbench.text.tables import count_text
 from workbench.widgets.board.annotation_marks import priority_mark
 from workbench.widgets.board.annotation_menu import rule_items
+from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.drop_legality import brief_reason, illegal_drops, one_of_each_kind
 from workbench.widgets.board.figure_record import Figure
@@ -28,6 +29,7 @@ from workbench.widgets.pickers.hardware_picker import hardware_state
 from workbench.widgets.pickers.traced_as_picker import traced_as_state
 from workbench.widgets.shared_states import SharedList, SharedStates
 
+_PATIENCE = 0.02  # seconds that an alarm waits for what would fix it
 COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (
     ("tensors", "Tensors"),
@@ -87,11 +89,12 @@ def board_state(
     comparison_state: ComparisonState | None = None,
     settling_state: SettlingState | None = None,
     found: str | None = "",
-    remedies: bool = True,
+    remedies: BackgroundQueries | None = None,
     shared: SharedStates | None = None,
 ) -> dict[str, Any]:
     """Key figures, zones and tabs of a session; JSON only, no infinities. `found` is the badge of the search, `None` where it is not
-    offered, `remedies` whether alarms are shown with what would fix them, `shared` what other boards of the session have made."""
+    offered; `remedies` is where it is found what would fix an alarm, if that is shown; `shared` is what other boards of the session have
+    made."""
     plan, report, shared = session.plan, session.report, shared or SharedStates()
     asked = refusal.asked if refusal else None
     return {
@@ -106,7 +109,7 @@ def board_state(
         "hardware": shared.get(plan, ("hardware", asked), lambda: hardware_state(plan, asked)),
         "figures": figure_states(figures(report) if now is None else now, before),
         "standing": settling_record(settling_state, report),
-        "alarms": [_alarm(note, remedies=remedies) for note in report.notes if note.kind in ALARM_KINDS],
+        "alarms": [_alarm(report, note, remedies) for note in report.notes if note.kind in ALARM_KINDS],
         "zones": shared.get(plan, "zones", lambda: SharedList(list(_zones(plan)))),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
@@ -193,12 +196,15 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
     }
 
 
-def _alarm(note: Diagnostic, *, remedies: bool) -> dict[str, Any]:
+def _alarm(report: Report, note: Diagnostic, remedies: BackgroundQueries | None) -> dict[str, Any]:
+    """What would fix it comes later where that takes long to find."""
+    key = f"{note.kind} {note.subject} {note.message}"
+    edits = remedies.ask(report, key, lambda: note.edits, patience=_PATIENCE) if remedies else None
     return {
-        "key": f"{note.kind} {note.subject} {note.message}",
+        "key": key,
         "kind": note.kind,
         "message": note.message,
-        "edits": list(map(str, note.edits)) if remedies else [],
+        "edits": list(map(str, edits or ())),
     }
 
 
