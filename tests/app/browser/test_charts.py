@@ -34,6 +34,15 @@ def is_still(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
+def move_over(page: Page, plot: Locator) -> tuple[float, float]:
+    """Bring a plot into view, and the mouse over it; where that is."""
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 3
+    page.mouse.move(x, y)
+    return x, y
+
+
 def longest(chart: Locator) -> int:
     """The widest block of a timeline."""
     widths = [right - left for left, right in zip(charts.column(chart, "left"), charts.column(chart, "right"), strict=True)]
@@ -90,13 +99,11 @@ def test_a_line_of_the_source_marks_all_that_it_makes(explored):
 def test_a_timeline_is_zoomed_by_wheel_keys_and_box_and_stays_there_after_an_edit(explored):
     chart = charts.drawn(open_tab(explored, "timeline"))
     plot, whole = chart.locator(".plot"), charts.seen(chart)
-    box = plot.bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 3
-    explored.mouse.move(x, y)
+    move_over(explored, plot)
     explored.mouse.wheel(0, 200)
     is_still(explored)
     assert charts.seen(chart) == whole, "without the control key the page is scrolled"
-    explored.mouse.wheel(0, -200)
+    move_over(explored, plot)
     explored.keyboard.down("Control")
     explored.mouse.wheel(0, -400)
     explored.keyboard.up("Control")
@@ -109,7 +116,7 @@ def test_a_timeline_is_zoomed_by_wheel_keys_and_box_and_stays_there_after_an_edi
     explored.keyboard.press("0")
     assert charts.seen(chart) == whole
     explored.keyboard.down("Shift")
-    explored.mouse.move(x, y)
+    x, y = move_over(explored, plot)
     explored.mouse.down()
     explored.mouse.move(x + 100, y, steps=4)
     explored.mouse.up()

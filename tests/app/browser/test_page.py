@@ -30,7 +30,9 @@ def centre(locator) -> tuple[float, float]:
 
 
 def lift(page: Page, dim: str, axis: str, source: str = "") -> None:
-    """Drag a chip over a zone and hold it there."""
+    """Drag a chip over a zone and hold it there. Both are brought into view first."""
+    for each in (zone(page, axis), grip(page, dim, source)):
+        each.scroll_into_view_if_needed()
     page.mouse.move(*centre(grip(page, dim, source)))
     page.mouse.down()
     x, y = centre(zone(page, axis))

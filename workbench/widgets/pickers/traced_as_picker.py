@@ -27,7 +27,7 @@ _POLICIES = {
     "dots_no_batch": "keeps products with weights",
     OFFLOAD_DOTS: "keeps these on the host",
 }
-_LABELS = {"remat": "remat", "precision": "precision", "offload": "on the host"}
+_LABELS = {"remat": "remat", "precision": "precision", "offload": "host"}
 _ABOUT = {
     "remat": "What layers keep for the backward pass; the rest is computed again",
     "precision": "The types in which the step computes and keeps its state",

@@ -57,6 +57,8 @@ export function drawHead(wb, parent, state) {
       data: { verb, focus: verb },
       onclick: () => wb.send({ verb }),
     }, sign);
+  /** @param {{ zone: string }} choice */
+  const refused = ({ zone }) => (state.refusal?.zone === zone ? state.refusal : null);
   parent.replaceChildren(
     h(
       "div",
@@ -68,8 +70,7 @@ export function drawHead(wb, parent, state) {
         h("span", { class: "mono mesh" }, `${state.mesh}`),
         h("span", { class: "muted" }, state.devices),
       ),
-      ...drawLayout(wb, state.layout),
-      drawTracedAs(wb, state.program, state.refusal?.zone === state.program.zone ? state.refusal : null),
+      h("div", { class: "line" }, ...drawLayout(wb, state.layout), drawTracedAs(wb, state.program, refused(state.program))),
     ),
     h(
       "div",
@@ -79,6 +80,6 @@ export function drawHead(wb, parent, state) {
       ...headTools(wb, state.tools),
       ...helpTools(wb),
     ),
-    drawHardware(wb, state.hardware, state.refusal?.zone === state.hardware.zone ? state.refusal : null),
+    drawHardware(wb, state.hardware, refused(state.hardware)),
   );
 }

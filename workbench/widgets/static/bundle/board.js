@@ -7396,6 +7396,7 @@ function drawHead(wb, parent, state) {
       verb
     })
   }, sign);
+  const refused = ({ zone }) => state.refusal?.zone === zone ? state.refusal : null;
   parent.replaceChildren(h("div", {
     class: "names"
   }, h("div", {
@@ -7404,9 +7405,11 @@ function drawHead(wb, parent, state) {
     class: "mono mesh"
   }, `${state.mesh}`), h("span", {
     class: "muted"
-  }, state.devices)), ...drawLayout(wb, state.layout), drawTracedAs(wb, state.program, state.refusal?.zone === state.program.zone ? state.refusal : null)), h("div", {
+  }, state.devices)), h("div", {
+    class: "line"
+  }, ...drawLayout(wb, state.layout), drawTracedAs(wb, state.program, refused(state.program)))), h("div", {
     class: "tools"
-  }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, state.refusal?.zone === state.hardware.zone ? state.refusal : null));
+  }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, refused(state.hardware)));
 }
 
 // workbench/widgets/static/colleagues.js
