@@ -69,10 +69,14 @@ def changes_nothing(edit: Edit, plan: Plan) -> bool:
             return edit.axis_assignment == plan.axis_assignment
         case SetPipeline():
             return edit.pipeline == plan.pipeline
-        case SetRemat() | SetPrecision() | SetOffload():
-            return edit.apply(plan).program is plan.program
+        case SetRemat():
+            return edit.remat == plan.program.remat
+        case SetPrecision():
+            return edit.precision == plan.program.precision
+        case SetOffload():
+            return edit.offload == plan.program.offload
         case Override() | Constrain():
-            return edit.apply(plan).layout == plan.layout
+            return edit.layout_after(plan.layout) == plan.layout
     return False
 
 
