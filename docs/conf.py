@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ["WORKBENCH_RECORD_MOVES"] = "2"  # boards of cells are alive on the site, without a kernel
+os.environ.setdefault("WORKBENCH_RECORD_MOVES", "2")  # boards of cells are alive on the site, without a kernel
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))  # the kernels that run the lessons
 
 from generated_pages import write_pages
@@ -36,7 +36,9 @@ exclude_patterns = ["deploy", "**/answers.json", "Thumbs.db"]
 # Notebooks: lessons run; what has outputs is shown with them.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "build" / "jupyter_cache")
-nb_execution_excludepatterns = ["notebooks/*"]
+LESSONS = sorted(each.name for each in (ROOT / "lessons").iterdir() if each.is_dir())
+EXECUTED = os.environ.get("WORKBENCH_DOCS_LESSONS", " ".join(LESSONS)).split()  # the tests execute a share of them
+nb_execution_excludepatterns = ["notebooks/*", *(f"lessons/{each}/*" for each in LESSONS if each not in EXECUTED)]
 nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True

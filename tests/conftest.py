@@ -3,7 +3,9 @@
 import os
 import secrets
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +18,25 @@ import pytest
 from hypothesis import settings
 
 from tests.install_browsers import system_chromium
-from tests.support.choosing import draw_thirds, leave_to_the_nights
-from tests.support.compiling import KeptPrograms
+from tests.support.choosing import draw_shares, leave_to_the_nights
+from tests.support.compiling import CompiledFolder, compile_cheaply
+from tests.support.run_times import RunTimes
+from tests.support.traced_models import trace_each_once
 from tests.support.warm_worker import WarmGroup
-from workbench.engine.fleet import partitioned_model
 from workbench.engine.worker import worker_process
 from workbench.engine.worker.process_group import ProcessGroup
 
+sys.dont_write_bytecode = False  # else each of the hundreds of processes that tests start would compile the package for itself
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+compile_cheaply()
 jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_disable_most_optimizations", True)
+trace_each_once()
 settings.register_profile("workbench", deadline=None, database=None)
 settings.load_profile("workbench")
 
 GOLDEN = Path(__file__).parent / "golden"
-KEPT = pytest.StashKey[KeptPrograms]()
+COMPILED = pytest.StashKey[CompiledFolder]()
 NO_BROWSER = "There is no Chromium to drive the page with: run `python tests/install_browsers.py`, or install one and put it on PATH."
 
 
@@ -41,7 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """The same examples in all processes of a run: a worker of xdist has its seed from who started it."""
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = getattr(config, "workerinput", {}).get("hypothesis_seed") or _seed_of_tree()
-    config.stash[KEPT] = KeptPrograms(getattr(config, "workerinput", {}).get("compiled"))
+    config.stash[COMPILED] = CompiledFolder(getattr(config, "workerinput", {}).get("compiled"))
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(RunTimes())
 
 
 def _seed_of_tree() -> int:
@@ -51,7 +61,7 @@ def _seed_of_tree() -> int:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    config.stash[KEPT].close()
+    config.stash[COMPILED].close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,22 +71,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if any("libtpu" in mark.kwargs.get("reason", "") for mark in each.iter_markers("skipif")):
             each.add_marker("tpu")
             each.add_marker("compile")
-    draw_thirds(config, items)
+    draw_shares(config, items)
     leave_to_the_nights(config, items)
     items.sort(key=_place(items))
 
 
-def _place(items: list[pytest.Item]) -> Callable[[pytest.Item], int]:
-    """Long files first, so that with `--dist loadfile` two processes end together; those with a browser last: Playwright leaves its event
-    loop running in the process, and a test that runs one of its own could not follow."""
-    marked = {name: {each.path for each in items if each.get_closest_marker(name)} for name in ("compile", "browser")}
-    return lambda each: 2 if each.path in marked["browser"] else 0 if each.path in marked["compile"] else 1
+def _place(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[int, int]]:
+    """Long files first, so that with `--dist loadfile` two processes end together: the site and the notebooks, then what compiles, and of
+    each kind the files with most tests. Files with a browser come last: Playwright leaves its event loop running in the process, and a test
+    that runs one of its own could not follow."""
+    marked = {name: {each.path for each in items if each.get_closest_marker(name)} for name in ("notebook", "compile", "browser")}
+    tests = Counter(each.path for each in items)
+
+    def place(item: pytest.Item) -> tuple[int, int]:
+        path = item.path
+        kind = 3 if path in marked["browser"] else 0 if path in marked["notebook"] else 1 if path in marked["compile"] else 2
+        return kind, -tests[path]
+
+    return place
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist
 def pytest_configure_node(node: Any) -> None:
     node.workerinput["hypothesis_seed"] = node.config.getoption("--hypothesis-seed")
-    node.workerinput["compiled"] = node.config.stash[KEPT].folder
+    node.workerinput["compiled"] = node.config.stash[COMPILED].folder
 
 
 @pytest.hookimpl(tryfirst=True)  # before a fixture starts one
@@ -96,31 +114,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _seed_line(config: pytest.Config) -> str:
     seed = config.getoption("--hypothesis-seed")
-    return f"property tests, and the third of the pairs: those of --hypothesis-seed={seed}, which gives the same ones again"
+    return f"property tests, and the drawn share of cases: those of --hypothesis-seed={seed}, which gives the same ones again"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Boards that the tests open are kept where nobody finds them; also for the processes that tests start."""
     os.environ["WORKBENCH_STATE"] = str(tmp_path_factory.mktemp("state"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def code_generation(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Files that hold other processes against this one have them compile alike: how a sum is rounded is up to LLVM. What was compiled
-    is forgotten at each change: JAX and the fleet keep it in memory under keys that do not have the option, and a file would have both."""
-    if request.node.get_closest_marker("worker") is None:
-        yield
-        return
-    _compile_with_most_optimizations(True)
-    yield
-    _compile_with_most_optimizations(False)
-
-
-def _compile_with_most_optimizations(enabled: bool) -> None:
-    jax.config.update("jax_disable_most_optimizations", not enabled)
-    jax.clear_caches()
-    partitioned_model._compile_cached.cache_clear()
 
 
 @pytest.fixture

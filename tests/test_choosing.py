@@ -13,9 +13,14 @@ CASES = [(model, recipe) for model in "abcde" for recipe in range(6)]
 FILE = """
 import pytest
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("case", range(9))
 def test_many(case):
+    pass
+
+@pytest.mark.share(4)
+@pytest.mark.parametrize("case", range(9))
+def test_more(case):
     pass
 
 @pytest.mark.nightly
@@ -55,7 +60,9 @@ def collected(folder: Path, *options: str) -> list[str]:
 def test_a_run_and_the_night_behind_it_have_every_test_once(tmp_path):
     (tmp_path / "test_these.py").write_text(FILE)
     run, night = (collected(tmp_path, "--hypothesis-seed=7", *options) for options in ((), ("-m", "nightly")))
-    assert len(run) == 4
+    assert len(run) == 3 + 3 + 1
     assert "test_short" in run
     assert "test_long" in night
-    assert sorted(run + night) == sorted(["test_short", "test_long", *(f"test_many[{case}]" for case in range(9))])
+    assert sorted(run + night) == sorted(
+        ["test_short", "test_long", *(f"test_{name}[{case}]" for name in ("many", "more") for case in range(9))]
+    )

@@ -85,6 +85,7 @@ STAYS = {"state/drop/rngs/key", "opt_state/learning_rate"}
 """What these models carry and do not change: a key that is folded with a count, the learning rate of Keras."""
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_step_changes_what_the_model_carries(name):
     before, after = steps_of(program_of(name), 3)[::3]
@@ -96,7 +97,7 @@ def text_of(array):
 
 
 @pytest.mark.worker
-@pytest.mark.third
+@pytest.mark.share(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_sharded_run_equals_the_unsharded_one_and_has_the_values_of_this_process(name):
     program = program_of(name)

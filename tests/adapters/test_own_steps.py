@@ -178,7 +178,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_rare_optimisers_are_planned_and_run_through_an_adapter(name):
     optimizer = OPTIMIZERS[name]()

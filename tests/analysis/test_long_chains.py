@@ -31,6 +31,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("hardware", ["2 H100", "TPU v5p 1x1x2"])
 @pytest.mark.parametrize("chain", CHAINS)
 def test_a_long_chain_is_reported(chain, hardware):

@@ -1,6 +1,7 @@
 """The third-party programs of `benchmarks/accuracy.py`: what needs none of their packages, and a tenth of the answers compiled anew."""
 
 import json
+import random
 import re
 import tomllib
 from hashlib import sha256
@@ -170,16 +171,25 @@ def test_recorded_answers_are_small():
     assert sum(file.stat().st_size for file in FOLDER.glob("*.json")) < 1_000_000
 
 
-def recorded_tenth():
-    """One case in ten of those recorded, by the digest of its name."""
-    names = [(each, layout) for each in PROGRAMS if (found := read_answers(each.name)) for layout in found.layouts]
-    return [(each, layout) for each, layout in names if sha256(f"{each.name}/{layout}".encode()).digest()[0] % 10 == 0]
+QUICK = 12.0
+"""Seconds, as recorded: answers that take libtpu longer are compiled anew in nightly runs only."""
 
 
-@pytest.mark.third
+def pytest_generate_tests(metafunc):
+    """One in ten of the recorded answers, by the digest of its name, and in every run two of those that are compiled quickly."""
+    if "recorded" not in metafunc.fixturenames:
+        return
+    answers = [(each, layout, found.layouts[layout]) for each in PROGRAMS if (found := read_answers(each.name)) for layout in found.layouts]
+    quick = [(each, layout) for each, layout, answer in answers if 0 < answer.compile_seconds < QUICK and not each.missing]
+    drawn = random.Random(metafunc.config.getoption("--hypothesis-seed")).sample(quick, min(2, len(quick)))
+    tenth = [(each, layout) for each, layout, _ in answers if sha256(f"{each.name}/{layout}".encode()).digest()[0] % 10 == 0]
+    cases = [*drawn, *(pytest.param(case, marks=pytest.mark.nightly) for case in tenth if case not in drawn)]
+    metafunc.parametrize("recorded", cases, ids=lambda case: f"{case[0].name}-{case[1]}")
+
+
 @pytest.mark.filterwarnings("default")  # the packages warn of each other
-@pytest.mark.parametrize(("program", "layout"), recorded_tenth(), ids=lambda given: getattr(given, "name", given))
-def test_a_tenth_of_the_answers_is_compiled_anew(program, layout):
+def test_an_answer_compiled_anew_is_the_recorded_one(recorded):
+    program, layout = recorded
     if program.missing:
         pytest.skip(f"{', '.join(program.missing)} not installed (pip install 'sharding-workbench[corpus]')")
     answers = read_answers(program.name)

@@ -208,6 +208,7 @@ def split_llama(*, scan: bool, recompute: str = "full", batch: int = 8):
 FSDP = "batch:data; d_model:data; norm/scale=[-]; @embedding/stream/reduce_precision=[data, ?, ?]"
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("recompute", ["kernels", "full"])
 def test_weights_are_gathered_ahead_forward_and_backward_however_layers_are_written(scan, recompute):

@@ -43,7 +43,7 @@ def compiled_peak(plan):
     return memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("arguments", "layout"), CASES)
 def test_the_peak_is_within_a_tenth_of_xlas(arguments, layout):
     plan = Plan(build("gpt", **arguments), "data:4 model:2", layout)

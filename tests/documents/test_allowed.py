@@ -137,6 +137,7 @@ def test_the_command_line_says_what_it_does_not_import(module, tmp_path, monkeyp
 SHADOWS = ("panel", "bokeh", "jax", "numpy", "json", "jsonschema", "optax", "cloudpickle", "ml_dtypes", "random", "argparse")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("start", [["-m", "workbench.cli"], ["-m", "workbench"], ["script"]], ids=["room", "package", "script"])
 def test_what_lies_beside_a_downloaded_plan_does_not_run(start, tmp_path):
     """Nor in the worker process; and `mine.py` there is found all the same. What an environment's own `.pth` files import is imported

@@ -49,7 +49,7 @@ def unsharded_losses(program: Program, steps: int) -> list[float]:
     return losses
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("reference", "mesh", "layout"),
     [

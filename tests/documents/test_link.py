@@ -34,6 +34,7 @@ def test_a_link_is_the_plan(plan):
     assert set(text) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("model", ALL_MODELS, ids=lambda each: each.name)
 def test_a_link_to_a_model_of_the_zoo_is_short(model):
     mesh, layout = model.layouts[-1]

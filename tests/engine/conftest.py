@@ -6,6 +6,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from tests.support.recorded import Record
+
 MOST_MAPS = 20_000
 
 
@@ -17,3 +19,9 @@ def few_memory_maps() -> Iterator[None]:
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def record(request: pytest.FixtureRequest) -> Record:
+    """What libtpu compiles, of which most is recorded."""
+    return Record(request.config.getoption("--hypothesis-seed"), request.config.getoption("--update-golden"))

@@ -244,10 +244,9 @@ def test_cancelling_ends_a_compilation():
     assert events[-1] == Cancelled()
 
 
-@pytest.mark.cold
 def test_a_time_limit_ends_a_compilation_and_says_where_it_was():
-    error = refused(plan(loss=slow), time_limit=8)
-    assert error.message == "The compilation of mlp passed its time limit of 8.00 s while lowering."
+    error = refused(plan(loss=slow), time_limit=5)
+    assert error.message == "The compilation of mlp passed its time limit of 5.00 s while lowering."
     assert "scan the layers: one is compiled then" in error.ways_out
 
 
@@ -322,6 +321,7 @@ def multiply(x, w):
 
 
 @needs_libtpu
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("layout", "groups"),
     [
@@ -354,6 +354,7 @@ SLICES = (
 )
 
 
+@pytest.mark.share(2)
 @needs_libtpu
 @pytest.mark.parametrize("name", SLICES)
 def test_every_slice_of_the_catalogue_is_one_the_compiler_knows(name):

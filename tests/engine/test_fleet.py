@@ -48,7 +48,7 @@ def is_as_alone(run: FleetRun, name: str, losses) -> None:
         np.testing.assert_allclose(found[path], array, rtol=1e-4, atol=1e-6, err_msg=f"{name} {path}")
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("devices", [1, 2, 4])
 def test_losses_and_parameters_are_bit_for_bit_those_of_each_model_alone(devices):
     run = FleetRun(fleet(devices=devices))
@@ -260,7 +260,7 @@ FleetRun(fleet("sgd", "adam", mini_batches=20, devices=2, folder=folder), tell).
 """
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("moment", [1, 2])
 def test_a_killed_run_loses_no_unit_that_was_told_and_ends_with_the_same_parameters(tmp_path, moment):
     draw = random.Random(moment)

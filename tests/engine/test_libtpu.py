@@ -174,11 +174,6 @@ def gpt(**changes):
     return Plan(build("gpt", scan=False, **changes), "data:4 model:2", layout, hardware=V5E)
 
 
-@pytest.fixture(scope="session")
-def record(request):
-    return Record(request.config.getoption("--hypothesis-seed"), request.config.getoption("--update-golden"))
-
-
 @pytest.fixture(scope="module")
 def warm():
     warm = WarmWorker()
@@ -186,6 +181,7 @@ def warm():
     warm.close()
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("fn", "shapes", "mesh", "layout"), PROGRAMS, ids=lambda each: getattr(each, "__name__", ""))
 def test_what_is_sent_and_held_is_what_libtpu_compiles(fn, shapes, mesh, layout, record):
     """Programs of which it sends other than XLA's partitioner says in general."""
@@ -197,13 +193,13 @@ def test_what_is_sent_and_held_is_what_libtpu_compiles(fn, shapes, mesh, layout,
 
 def test_a_recorded_answer_is_compiled_anew_where_it_is_drawn_or_of_other_versions(tmp_path, monkeypatch):
     plan, said = plan_of(*PROGRAMS[3]), Answer({"m/gather": 8}, dict.fromkeys(MEMORY_PARTS, 1))
-    monkeypatch.setattr(recorded, "compiled_answer", lambda _: said)
+    monkeypatch.setattr(recorded, "compiled_answer", lambda *_: said)
     file = tmp_path / "libtpu.json"
     Record(0, update=True, file=file).answer(plan)
     runs = [Record(seed, file=file) for seed in range(100)]
     assert {run.answer(plan) == said for run in runs} == {True}
     assert 2 <= sum(bool(run.compiled) for run in runs) <= 25
-    monkeypatch.setattr(recorded, "compiled_answer", lambda _: said._replace(sent={}))
+    monkeypatch.setattr(recorded, "compiled_answer", lambda *_: said._replace(sent={}))
     drawn = next(run.seed for run in runs if run.compiled)
     with pytest.raises(AssertionError, match="otherwise than is recorded"):
         Record(drawn, file=file).answer(plan)
@@ -304,8 +300,8 @@ def compiling(warm):
 
 def under_way(warm):
     """A question that a warm process is at, the process that asks libtpu, and the child that compiles in it."""
-    warm.ask(gpt(layers=2), V5E).result(60)
-    asked = warm.ask(gpt(layers=2), V5E)
+    warm.ask(gpt(layers=1), V5E).result(60)
+    asked = warm.ask(gpt(layers=1), V5E)
     return asked, *compiling(warm)
 
 
@@ -314,7 +310,7 @@ def test_a_compiler_that_dies_is_a_message_and_the_next_question_is_answered(war
     os.kill(child, signal.SIGKILL)
     with pytest.raises(PartitionError, match="XLA:TPU ended by SIGKILL while it compiled"):
         asked.result(60)
-    assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None
+    assert warm.ask(gpt(layers=1), V5E).result(60).scheduled is not None
 
 
 def test_a_process_that_dies_is_a_message_and_another_one_answers(warm):
@@ -323,7 +319,7 @@ def test_a_process_that_dies_is_a_message_and_another_one_answers(warm):
     with pytest.raises(PartitionError, match="The process that runs libtpu ended by SIGKILL"):
         asked.result(60)
     assert within(lambda: not is_there(child))
-    assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None
+    assert warm.ask(gpt(layers=1), V5E).result(60).scheduled is not None
 
 
 def test_a_cancelled_question_ends_with_its_fork_alone(warm):
@@ -333,7 +329,7 @@ def test_a_cancelled_question_ends_with_its_fork_alone(warm):
     with pytest.raises(PartitionError, match="cancelled"):
         asked.result(0)  # at once: nobody waits for the fork
     assert within(lambda: not is_there(child))
-    assert warm.ask(gpt(layers=2), V5E).result(60).scheduled is not None
+    assert warm.ask(gpt(layers=1), V5E).result(60).scheduled is not None
     assert (warm.pid, children(pid)) == (pid, [asks])
 
 
@@ -344,7 +340,7 @@ def test_with_the_process_its_fork_and_what_it_wrote_are_gone(warm):
     with pytest.raises(PartitionError):
         asked.result(60)
     assert within(lambda: not any(map(is_there, processes)))
-    warm.ask(gpt(layers=2), V5E).result(60)
+    warm.ask(gpt(layers=1), V5E).result(60)
     assert not [each for each in Path("/dev/shm").glob("workbench-programs-*") if each.name.split("-")[2] in map(str, processes)]
 
 

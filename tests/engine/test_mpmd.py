@@ -67,7 +67,7 @@ CASES = [
 ]
 
 
-@pytest.mark.third
+@pytest.mark.share(5)
 @pytest.mark.parametrize(("network", "pipeline"), CASES)
 def test_loss_and_updated_state_are_those_of_the_unpipelined_step(network, pipeline):
     assert largest_error(pipelined(pipelines.ALL[network](), pipeline)) < TOLERANCE
@@ -131,7 +131,7 @@ def test_stages_are_sharded_on_their_own_devices_and_pipelines_are_data_parallel
     assert array.addressable_shards[0].data.shape[0] * 2 == array.shape[0]
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("network", pipelines.ALL)
 def test_pipelines_side_by_side_add_up_their_gradients_once_a_step(network):
     step = pipelined(pipelines.ALL[network](), "stages:2 micro_batches:2", "stage:2 data:2", "batch:data")
@@ -148,7 +148,7 @@ def test_pipelines_side_by_side_add_up_their_gradients_once_a_step(network):
     assert all("all-reduce" in sums.as_text() for sums in step.stages.compiled_sums.values())
 
 
-@pytest.mark.third
+@pytest.mark.share(6)
 @pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
 @pytest.mark.parametrize("remat", ["never", "always"])
 @pytest.mark.parametrize("layers", ["dots_no_batch", "full", "full layers:1/2"])
@@ -188,7 +188,7 @@ def test_every_task_of_the_schedule_is_timed_once_and_none_overlap_on_a_device(s
         assert all(a.end <= b.start + 1e-9 for a, b in pairwise(own))
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble", "zb_v chunks:2"])
 @pytest.mark.parametrize("remat", ["always", "never"])
 def test_the_peak_of_each_stage_is_predicted_within_a_tenth_of_what_is_compiled(remat, schedule):
@@ -227,7 +227,7 @@ CLIPPED = [
 ]
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("network", "pipeline", "optimizer"), CLIPPED, ids=[case[0] for case in CLIPPED])
 def test_gradients_are_clipped_by_the_norm_of_all_stages_together(network, pipeline, optimizer):
     program = pipelines.ALL[network](clipped(optimizer))

@@ -8,14 +8,20 @@ import pytest
 
 import workbench as wb
 from tests.engine.test_compile import needs_libtpu
+from tests.support.recorded import HOST_MEMORY
 from workbench.core.offload import Offload
 from workbench.core.remat import Remat
 from workbench.documents import export_script
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.models import build
 from workbench.plan.plan import Plan
+from workbench.reports.compiled import CompiledMemory
 
 HOST = Offload(optimizer_state=True)
+
+
+def compiled_memory(record, plan):
+    return CompiledMemory(**record.answer(plan, HOST_MEMORY).memory)
 
 
 def losses(plan, steps=4):
@@ -25,6 +31,7 @@ def losses(plan, steps=4):
     return found, [array.sharding.memory_kind for array in arguments]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("layout", ["batch:data", "batch:data; d_ff:model; vocab:model"])
 def test_a_sharded_step_has_the_same_losses_and_its_state_on_the_host(layout):
     program = build("gpt", layers=2)
@@ -36,6 +43,7 @@ def test_a_sharded_step_has_the_same_losses_and_its_state_on_the_host(layout):
     assert [kind == "pinned_host" for kind in hosted] == [i in on_host for i in range(len(hosted))]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("scan", [True, False])
 def test_a_sharded_step_has_the_same_losses_with_activations_on_the_host(scan):
     program = build("gpt", layers=2, scan=scan)
@@ -60,7 +68,7 @@ def test_the_script_keeps_the_state_there_too(capsys):
 
 @needs_libtpu
 @pytest.mark.compile
-def test_libtpu_has_the_state_on_the_host_and_as_much_less_on_the_device():
+def test_libtpu_has_the_state_on_the_host_and_as_much_less_on_the_device(record):
     def loss(params, batch):
         for weight in params:
             batch = jnp.tanh(batch @ weight)
@@ -70,7 +78,7 @@ def test_libtpu_has_the_state_on_the_host_and_as_much_less_on_the_device():
     batch = jax.ShapeDtypeStruct((65536, 2048), jnp.float32)
     program = wb.trace_training(loss, weights, batch, optimizer=optax.adam(1e-3), dims={"batch": "batch in"})
     plans = [Plan(each, "data:8", "batch:data", hardware="TPU v5e 2x4") for each in (program, program.variant(offload=HOST))]
-    (here, there), (planned, moved) = [each.compile().memory for each in plans], [each.report().memory for each in plans]
+    (here, there), (planned, moved) = [compiled_memory(record, each) for each in plans], [each.report().memory for each in plans]
     moments = 2 * 8 * 2048 * 2048 * 4
     assert (here.host, there.host, planned.host, moved.host) == (0, moments, 0, moments)
     assert here.arguments - there.arguments == moments
@@ -81,7 +89,7 @@ def test_libtpu_has_the_state_on_the_host_and_as_much_less_on_the_device():
 
 @needs_libtpu
 @pytest.mark.compile
-def test_libtpu_has_the_activations_of_scanned_layers_on_the_host():
+def test_libtpu_has_the_activations_of_scanned_layers_on_the_host(record):
     @wb.layer
     def layer(x, weights):
         return x + jnp.tanh(x @ weights[0]) @ weights[1]
@@ -95,7 +103,7 @@ def test_libtpu_has_the_activations_of_scanned_layers_on_the_host():
     program = wb.trace_training(loss, weights, batch, optimizer=optax.sgd(1e-3), dims={"batch": "batch in"})
     names = ("dots_no_batch", "offload_dots_no_batch")
     plans = [Plan(program.variant(remat=Remat(each)), "data:8", "batch:data", hardware="TPU v5e 2x4") for each in names]
-    (here, there), (planned, moved) = [each.compile().memory for each in plans], [each.report().memory for each in plans]
+    (here, there), (planned, moved) = [compiled_memory(record, each) for each in plans], [each.report().memory for each in plans]
     assert there.host == moved.host > 0 == here.host == planned.host
     for compiled, plan in (
         (here, planned),

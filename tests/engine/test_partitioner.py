@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from benchmarks.partitioner_kills import kills
+from benchmarks.partitioner_kills import Rounds
 from workbench.core.mesh import Mesh
 from workbench.engine import partitioner
 from workbench.engine.partitioner import WarmWorker, partition_plan, partitioner_client, plan_partitioning, shared_worker, start_partition
@@ -207,7 +207,7 @@ def test_the_one_worker_of_this_process_answers_for_plans(plan):
 
 @pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.nightly)])
 def test_no_edit_is_lost_and_no_answer_is_wrong_when_the_process_is_killed_while_a_session_is_edited(count):
-    found = kills(count, seed=secrets.randbelow(1 << 32))
+    found = Rounds(secrets.randbelow(1 << 32)).run(count)
     assert {name: found[name] for name in ("kills", "lost", "wrong", "silent", "left")} == {
         "kills": count,
         "lost": 0,

@@ -1,7 +1,7 @@
 """What a recipe promises is what happens: sharded steps equal unsharded ones, and the compiler sends what the partitioner answers.
 
 Every recipe that applies to a model of the zoo, by itself on the mesh that has an axis for it (so that the other axis splits nothing, as
-a rule), and some of them together; a third of the pairs in every run, with each program and each recipe among them. Where the compiler
+a rule), and some of them together; an eighth of the pairs in every run, with each program and each recipe among them. Where the compiler
 computes what is wrong the report says so, once the partitioner has answered.
 """
 
@@ -80,8 +80,12 @@ def differences(report, found):
     return [row for row in compare_collectives(report, payload_by_axis_and_kind(found)) if not row.agrees]
 
 
+def name_of(case):
+    return f"{case[0]} {case[2]} {'+'.join(case[3])}"
+
+
 def pytest_generate_tests(metafunc):
-    parametrize_drawn(metafunc, "case", CASES, lambda case: [case[0], *case[3]], lambda case: f"{case[0]} {case[2]} {'+'.join(case[3])}")
+    parametrize_drawn(metafunc, "case", CASES, lambda case: [case[0], *case[3]], name_of, share=8)
 
 
 def test_the_step_is_the_unsharded_one_and_sends_what_the_partitioner_answers(case):

@@ -26,6 +26,7 @@ def program(text: str) -> Program:
     return zoo_program("gpt", ()).variant(remat=Remat.parse(text))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("mesh", "layout"), LAYOUTS, ids=[f"{mesh} | {layout}" for mesh, layout in LAYOUTS])
 def test_the_partitioned_program_sends_the_bytes_the_plan_says(mesh, layout):
     plan = Plan(program("full layers:1/2"), mesh, layout)

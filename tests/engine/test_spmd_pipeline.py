@@ -69,7 +69,7 @@ CASES = [
 ]
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("pipeline", "mesh", "layout", "stacked"), CASES, ids=[case[0] for case in CASES])
 def test_loss_and_updated_state_are_those_of_the_unpipelined_step(pipeline, mesh, layout, stacked):
     program = network(stacked=stacked)

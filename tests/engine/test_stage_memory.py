@@ -27,7 +27,7 @@ CASES = [  # model, layers, mesh, layout, pipeline
 ]
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("model", "layers", "mesh", "layout", "pipeline"), CASES, ids=[f"{case[0]} {case[4]}" for case in CASES])
 def test_peaks_are_predicted_within_a_tenth_of_what_is_compiled(model, layers, mesh, layout, pipeline):
     """The order of the instructions does not tell that a stage far slower than the next, as the U-Net's first is, has the next gradient on
@@ -40,7 +40,7 @@ def test_peaks_are_predicted_within_a_tenth_of_what_is_compiled(model, layers, m
         assert 0.9 * compiled <= predicted <= max(1.1 * compiled, compiled + arriving)
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
 def test_stages_that_recompute_are_compiled_as_where_all_do_and_the_others_as_where_none_does(schedule):
     program, peaks = build("gpt", layers=4, seq=32, batch=8), {}

@@ -1,5 +1,6 @@
 """Every lesson's exercise accepts its right answers, and refuses wrong ones with what helps: `lessons/NAME/answers.json` has both."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -17,6 +18,7 @@ ANSWERS = {name: json.loads((LESSONS / name / "answers.json").read_text(encoding
 PAIRS = [pytest.param(name, question, id=f"{name}-{question}") for name in NAMES for question in ANSWERS[name]]
 
 
+@functools.cache
 def load(name: str) -> Exercise:
     return Exercise.load(LESSONS / name / "exercise.json")
 

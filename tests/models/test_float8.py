@@ -1,6 +1,7 @@
 """Products in float8 with dynamic scales: what they compute, what the workbench counts of them, and what is sent."""
 
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,9 @@ TINY = replace(PRESETS["tiny"], compute="bfloat16")
 BATCH = {"tokens": np.arange(16 * 64).reshape(16, 64) % 256, "targets": (np.arange(16 * 64).reshape(16, 64) * 7) % 256}
 E4M3_STEP = 2**-4
 """Half the distance between neighbours in float8_e4m3, relative: what rounding an operand may change."""
+
+
+training_step = cache(decoder.training_step)
 
 
 def random(*shape, seed=0):
@@ -87,7 +91,7 @@ def test_a_decoder_trains_as_in_bfloat16():
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_the_layers_products_are_counted_at_the_rate_of_eight_bits(scaling):
     config = replace(TINY, float8=scaling)
-    plan = Plan(decoder.training_step(config), "data:8", "batch:data", hardware="8 H100")
+    plan = Plan(training_step(config), "data:8", "batch:data", hardware="8 H100")
     flops = count_dot_flops(estimate(plan).partitioned)
     weights = config.d_model * (config.kv_heads * config.d_head * (config.qkv + config.q_per_kv) + 3 * config.d_ff)
     eight = {dtype: each.unique for dtype, each in flops.items() if dtype.startswith("float8")}
@@ -101,7 +105,7 @@ def test_the_layers_products_are_counted_at_the_rate_of_eight_bits(scaling):
 def test_large_products_take_half_the_time(hardware):
     large = replace(TINY, layers=1, d_model=4096, d_head=128, kv_heads=8, q_per_kv=4, d_ff=14336, seq=2048, batch=8)
     found = [
-        estimate(Plan(decoder.training_step(replace(large, float8=each), scan=False), "data:8", "batch:data", hardware=hardware))
+        estimate(Plan(training_step(replace(large, float8=each), scan=False), "data:8", "batch:data", hardware=hardware))
         for each in ("", *SCALINGS)
     ]
     plain, *scaled = ((each.times.dots.sum(), each.traffic, each.step_time.total) for each in found)
@@ -115,7 +119,7 @@ def test_weights_split_over_replicas_are_gathered_in_eight_bits():
     """They are cast where they lie; so are they sent, by Shardy and by XLA's own partitioner."""
     fsdp = LAYOUTS[2]
     config = replace(TINY, vocab=512, float8="tensorwise")
-    plan = Plan(decoder.training_step(config), *fsdp, hardware="8 H100")
+    plan = Plan(training_step(config), *fsdp, hardware="8 H100")
     weight = config.d_model * config.gate_up * config.d_ff
     asked = ask_partitioner(plan, "cuda").collectives
     for sent in (plan.report().collectives, asked):
@@ -127,7 +131,7 @@ def test_weights_split_over_replicas_are_gathered_in_eight_bits():
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_what_xlas_cpu_sends_is_what_the_plan_says(scaling, mesh, layout):
     """It has no arithmetic of eight bits, and sends two bytes for one."""
-    plan = Plan(decoder.training_step(replace(TINY, float8=scaling)), mesh, layout, hardware="8 CPU")
+    plan = Plan(training_step(replace(TINY, float8=scaling)), mesh, layout, hardware="8 CPU")
     assert [row for row in compare_collectives(plan.report(), ask_partitioner(plan, "cpu").by_axis_and_kind) if not row.agrees] == []
 
 
@@ -144,7 +148,7 @@ def test_a_sharded_product_is_the_unsharded_one(scaling):
 
 def test_a_layer_that_keeps_every_other_product_counts_those_in_eight_bits():
     memory = [
-        Plan(decoder.training_step(replace(TINY, float8="rowwise", recompute=each)), "data:8", "batch:data").report().memory.peak
+        Plan(training_step(replace(TINY, float8="rowwise", recompute=each)), "data:8", "batch:data").report().memory.peak
         for each in ("none", "alternate", "full")
     ]
     assert memory == sorted(memory, reverse=True)

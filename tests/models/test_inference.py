@@ -87,6 +87,7 @@ DECODERS = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("changes", "scan", "bound"), DECODERS, ids=[f"{each[0]}" for each in DECODERS])
 def test_a_decoder_reads_a_prompt_and_goes_on_as_it_reads_the_whole(changes, scan, bound):
     config = choose_config("decoder_decode", **SIZES, **changes)
@@ -104,6 +105,7 @@ MIXTURES = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("preset", "changes", "scan", "bound"), MIXTURES, ids=[f"{each[0]}-{each[1]}" for each in MIXTURES])
 def test_a_mixture_reads_a_prompt_and_goes_on_as_it_reads_the_whole(preset, changes, scan, bound):
     """In latent attention no key or value is made of what is cached."""

@@ -107,7 +107,7 @@ def test_and_so_are_its_gradients(config):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * float(jnp.abs(b).max())), ours, expected)
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("preset", "recompute"), [("tiny", "kernels"), ("tiny-top2", "full")])
 def test_a_scanned_mixture_has_the_loss_and_gradients_of_one_that_recomputes(preset, recompute):
     config = replace(PRESETS[preset], batch=2, seq=16)

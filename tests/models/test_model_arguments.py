@@ -132,7 +132,7 @@ def test_the_formula_counts_the_parameters_of_any_widths(sizes, even, choices):
 WORDS = [(model, name, word) for model in ALL_MODELS for name in model.arguments for word in argument_words(model.config, name)]
 
 
-@pytest.mark.third
+@pytest.mark.share(6)
 @pytest.mark.parametrize(("model", "name", "word"), [pytest.param(*each, id=f"{each[0].name}-{each[1]}-{each[2]}") for each in WORDS])
 def test_every_word_that_a_choice_may_be_makes_a_program(model, name, word):
     program = build(model.name, **{name: word})

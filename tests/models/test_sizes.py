@@ -37,6 +37,7 @@ def in_layers(config: GPTConfig) -> int:
     return count([leaf for leaf in jax.tree.leaves(specs(config)["layers"]) if leaf.ndim > 2])
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("scan", [True, False])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_formula_counts_the_parameters_that_are_made(preset, scan):
@@ -104,6 +105,7 @@ def test_every_weight_has_a_name_for_each_dimension_and_the_size_of_that_name(pr
         assert leaf.shape == tuple(getattr(config, name) for name in names)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("scan", [True, False])
 @pytest.mark.parametrize("preset", decoder_config.PRESETS)
 def test_the_formula_counts_the_decoders_parameters_too(preset, scan):

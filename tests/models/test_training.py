@@ -61,7 +61,7 @@ def gradients(*, scan: bool, remat: bool):
     return value, gradient
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("scan", "remat"), [(False, False), (True, True), (False, True)])
 def test_every_form_has_the_loss_and_gradients_of_the_scanned_one(scan, remat):
     expected, found = gradients(scan=True, remat=False), gradients(scan=scan, remat=remat)

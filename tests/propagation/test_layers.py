@@ -61,6 +61,7 @@ def until_inserted(passes):
     return list(passes[: passes.index(propagate._INSERT_RESHARDS)])
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("layout", ALIKE)
 def test_few_layers_tell_where_all_values_of_all_layers_lie(unrolled, layout, monkeypatch):
     plan = wb.Plan(unrolled, "data:4 model:2", layout)

@@ -26,6 +26,7 @@ def _replicas(count: int) -> Run:
     return Run("1B", count // 8, count, 1, 1, 0, 1, 256 // count, 1.0, 1.0)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("count", DATA)
 def test_data_parallelism_over_32_nodes(count):
     """A loss of 61 % in all: of one micro-batch a device the backward pass does not hide the sum over 256 devices."""
@@ -40,6 +41,7 @@ def test_memory_of_replicas_stays():
     assert found[0] / 36.66 == pytest.approx(1.12, abs=0.01)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("devices", TENSOR)
 def test_tensor_parallelism_over_four_nodes(devices):
     """In a node within 15 %. Over 2 and 4 nodes the plan has 0.72 and 0.44 of the measured throughput: gathers over nodes are fitted on the

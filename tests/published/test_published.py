@@ -5,6 +5,7 @@ Sources stand in `step_times.json` and `benchmarks/published.py`.
 What is fitted, and on which half of the rows: `benchmarks/fit_efficiency.py`.
 """
 
+import random
 from functools import cache
 
 import pytest
@@ -29,7 +30,15 @@ OTHERS = [
     ("deepseekv2_tp1_ep4_pp2_dp4_l4_mbc4_cef", 282.1, 44.70),
     ("deepseekv3_l4_tp1_ep4_pp2_dp4_mbc4_cef", 452.2, 114.00),
 ]
-EACH_TABLE = [pytest.param(table, marks=pytest.mark.nightly if table in ("megatron", "sc21") else ()) for table in TABLES]
+QUICK = ("b200", "maxtext")
+
+
+def pytest_generate_tests(metafunc):
+    """A quarter of a minute for one of the quick tables, of which each run has one; all of them are `nightly`."""
+    drawn = random.Random(metafunc.config.getoption("--hypothesis-seed")).choice(QUICK)
+    for name, tables in (("table", TABLES), ("b200", QUICK[:1]), ("maxtext", QUICK[1:])):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, [pytest.param(each, marks=() if each == drawn else pytest.mark.nightly) for each in tables])
 
 
 @cache
@@ -37,12 +46,10 @@ def predicted(table: str) -> list[Prediction]:
     return predictions([table])
 
 
-@pytest.mark.parametrize("table", EACH_TABLE)
 def test_the_step_times_of_a_table_are_predicted(table):
     assert published_errors(predicted(table))[table] <= LIMITS[table][0]
 
 
-@pytest.mark.parametrize("table", EACH_TABLE)
 def test_the_rows_that_nothing_was_fitted_on_are_predicted_as_well(table):
     fitted = [row for hardware in CLASSES for row in halves(hardware)[0]]
     held_out = [each for each in predicted(table) if each.row not in fitted]
@@ -50,19 +57,20 @@ def test_the_rows_that_nothing_was_fitted_on_are_predicted_as_well(table):
     assert published_errors(held_out)[table] <= LIMITS[table][1]
 
 
-def test_memory_on_b200_is_predicted_within_its_goal():
+def test_memory_on_b200_is_predicted_within_its_goal(b200):
     """SimuMax's own model is within 1.4 %; nothing of memory is fitted."""
-    errors = {each.row.name: each.memory_error for each in predicted("b200")}
+    errors = {each.row.name: each.memory_error for each in predicted(b200)}
     assert {name: error for name, error in errors.items() if abs(error) > 0.014} == {}
-    assert published_errors(predicted("b200"))["b200_memory"] <= 0.007
+    assert published_errors(predicted(b200))["b200_memory"] <= 0.007
 
 
-def test_every_row_on_b200_is_built_dense_or_mixture():
-    rows = [each.row for each in predicted("b200")]
+def test_every_row_on_b200_is_built_dense_or_mixture(b200):
+    rows = [each.row for each in predicted(b200)]
     assert len(rows) == 22
     assert sum(isinstance(row.config, MixtureConfig) for row in rows) == 6
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("published", OTHERS, ids=lambda each: each[0])
 def test_runs_on_b200_that_are_not_in_the_table_are_predicted_as_well(published):
     found = predict(b200_row(*published))
@@ -70,9 +78,9 @@ def test_runs_on_b200_that_are_not_in_the_table_are_predicted_as_well(published)
     assert abs(found.time_error) <= 0.08
 
 
-def test_memory_of_maxtext_fits_its_chip():
+def test_memory_of_maxtext_fits_its_chip(maxtext):
     """They ran: what does not fit could not have."""
-    assert all(each.memory < default_catalogue()["TPU v5e"].chip.memory for each in predicted("maxtext"))
+    assert all(each.memory < default_catalogue()["TPU v5e"].chip.memory for each in predicted(maxtext))
 
 
 @pytest.mark.parametrize("hardware", CLASSES)

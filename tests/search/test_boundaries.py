@@ -51,7 +51,7 @@ def enumerated() -> tuple[SearchSpace, Evaluator, dict[PlanCandidate, Figures]]:
 
 
 @pytest.mark.parametrize(("name", "hardware"), [("gpt", "8 H100"), ("mixture", "TPU v5e 2x4")])
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_bounds_hold_whatever_the_boundaries(name, hardware, data):
     _, evaluator, candidates = space_of(name, hardware)

@@ -33,15 +33,16 @@ def parametrize_drawn(
     metafunc.parametrize(name, each, ids=ids)
 
 
-def draw_thirds(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of each test marked `third`, mark the cases that the seed of this run does not draw `nightly`."""
+def draw_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of each test marked `share(n)`, mark the cases that the seed of this run does not draw `nightly`."""
     cases: dict[str, list[pytest.Item]] = {}
     for each in items:
-        if each.get_closest_marker("third"):
+        if each.get_closest_marker("share"):
             cases.setdefault(each.nodeid.partition("[")[0], []).append(each)
     for name, of_test in cases.items():
-        numbers = random.Random(f"{config.getoption('--hypothesis-seed')} {name}").sample(range(len(of_test)), len(of_test) * 2 // 3)
-        for number in numbers:
+        kept = -(-len(of_test) // of_test[0].get_closest_marker("share").args[0])
+        left_out = random.Random(f"{config.getoption('--hypothesis-seed')} {name}").sample(range(len(of_test)), len(of_test) - kept)
+        for number in left_out:
             of_test[number].add_marker("nightly")
 
 

@@ -7,6 +7,7 @@ is what was recorded. `--update-golden` compiles all and writes the record.
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
@@ -20,14 +21,16 @@ from workbench.reports.collective import collective_class
 
 FILE = Path(__file__).parents[1] / "golden" / "libtpu.json"
 MEMORY = ("arguments", "outputs", "aliased", "temporary", "packed")
+HOST_MEMORY = ("arguments", "outputs", "aliased", "temporary", "host", "stated_peak")
 SHARE = 10
 
 
 class Answer(NamedTuple):
-    """Bytes a device sends, by `axes/class`, and what lies on it."""
+    """Bytes a device sends, by `axes/class`; fields of `CompiledMemory`; of a pipeline the peak of each stage."""
 
     sent: dict[str, int]
     memory: dict[str, int]
+    stage_peaks: tuple[int, ...] = ()
 
 
 def sent_by_class(volumes) -> dict[str, int]:
@@ -37,9 +40,10 @@ def sent_by_class(volumes) -> dict[str, int]:
     return dict(+totals)
 
 
-def compiled_answer(plan: Plan) -> Answer:
+def compiled_answer(plan: Plan, parts: Sequence[str] = MEMORY) -> Answer:
     compiled = plan.compile(keep=False)
-    return Answer(sent_by_class(compiled.by_axis_and_kind), {name: getattr(compiled.memory, name) for name in MEMORY})
+    memory = {name: getattr(compiled.memory, name) for name in parts}
+    return Answer(sent_by_class(compiled.by_axis_and_kind), memory, tuple(stage.memory.peak for stage in compiled.stages))
 
 
 def key_of(plan: Plan) -> str:
@@ -59,12 +63,14 @@ class Record:
     file: Path = FILE
     compiled: list[str] = field(default_factory=list)
 
-    def answer(self, plan: Plan) -> Answer:
-        """Raises `AssertionError` where the compiler says other than it did, and where these versions' answer is missing."""
+    def answer(self, plan: Plan, parts: Sequence[str] = MEMORY) -> Answer:
+        """What libtpu compiles of a plan, with these parts of its memory.
+
+        Raises `AssertionError` where the compiler says other than it did, and where these versions' answer is missing."""
         key, known = key_of(plan), self._known()
         if not self.update and key in known and random.Random(f"{self.seed} {key}").randrange(SHARE):
             return known[key]
-        found = compiled_answer(plan)
+        found = compiled_answer(plan, parts)
         self.compiled.append(key)
         if self.update:
             self._write({**known, key: found})
@@ -80,9 +86,12 @@ class Record:
         if not self._is_of_today():
             return {}
         answers = json.loads(self.file.read_text(encoding="utf-8"))["answers"]
-        return {key: Answer(**each) for key, each in answers.items()}
+        return {key: Answer(each["sent"], each["memory"], tuple(each.get("stage_peaks", ()))) for key, each in answers.items()}
 
     def _write(self, answers: dict[str, Answer]) -> None:
-        lines = [f'  "{key}": {json.dumps(each._asdict())}' for key, each in sorted(answers.items())]
+        lines = [
+            f'  "{key}": {json.dumps({name: value for name, value in each._asdict().items() if value != ()})}'
+            for key, each in sorted(answers.items())
+        ]
         text = f'{{"versions": {json.dumps(versions())}, "answers": {{\n' + ",\n".join(lines) + "\n}}\n"
         self.file.write_text(text, encoding="utf-8")

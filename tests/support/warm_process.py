@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from tests.support import compiling
 from workbench.engine.worker import worker_main
 
 
@@ -93,6 +94,8 @@ def _work(told: Told, own: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(told.environment)
     jax.config.update("jax_num_cpu_devices", int(told.environment["JAX_NUM_CPU_DEVICES"]))
+    if folder := told.environment.get(compiling.FOLDER):
+        compiling.share_compiled(folder)
     worker_main.main(pipe, told.kind)
 
 

@@ -168,7 +168,7 @@ def test_memory_and_arithmetic_lie_between_those_of_none_and_of_full(scan):
     assert report.flops.model == arithmetic[0]
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "arguments"), [("gpt", {"layers": 2, "scan": True}), ("gpt", {"layers": 2}), ("decoder", {})])
 def test_a_model_of_the_zoo_trains_the_same(name, arguments):
     program = build(name, **arguments)

@@ -74,12 +74,14 @@ def variant(program: Program, remat: str = "", precision: str = "") -> Program:
     return program.variant(remat=Remat.parse(remat), precision=Precision.parse(precision))
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_changes_no_result(policy):
     for kept, again in zip(results_as_traced(stack), results_of(variant(stack(), policy)), strict=True):
         np.testing.assert_allclose(again, kept, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("scan", [True, False])
 @pytest.mark.parametrize("policy", GPT_POLICIES)
 def test_a_policy_of_a_transformer_keeps_less_for_more_arithmetic(policy, scan):
@@ -92,7 +94,7 @@ def test_a_policy_of_a_transformer_keeps_less_for_more_arithmetic(policy, scan):
     assert flops(changed) > flops(program) or policy == "dots"
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("policy", "scan"),
     [

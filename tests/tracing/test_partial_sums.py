@@ -62,7 +62,7 @@ def values_of(specs):
             yield np.zeros(spec.shape, spec.dtype)
 
 
-@pytest.mark.third
+@pytest.mark.share(5)
 @pytest.mark.parametrize("name", MODELS)
 def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
     stage = whole(network_of(MODELS[name](), 2))
@@ -89,7 +89,7 @@ def checkpoints_in(jaxpr, depth=0):
             yield from checkpoints_in(inner, depth + is_checkpoint)
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("recompute", [True, False])
 @pytest.mark.parametrize("name", ["checkpointed", *CHECKPOINTED])
 def test_what_is_computed_again_still_is(name, recompute):
@@ -107,7 +107,7 @@ def test_what_is_computed_again_still_is(name, recompute):
     assert split.specs == task.specs
 
 
-@pytest.mark.third
+@pytest.mark.share(5)
 @pytest.mark.parametrize("recompute", [True, False])
 @pytest.mark.parametrize("name", ["skips", "masked", "checkpointed", *CHECKPOINTED])
 def test_halves_of_a_backward_pass_hand_over_partial_sums(name, recompute):

@@ -55,7 +55,7 @@ def agree(found, expected):
 SHAPES = [(1, 3, 2), (2, 3, 2), (3, 2, 2), (4, 8, 1)]
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("stages", "micro_batches", "repeats"), SHAPES)
 def test_loss_and_gradients_are_those_of_the_stages_one_after_the_other(stages, micro_batches, repeats):
     arguments = case(stages, micro_batches, repeats)

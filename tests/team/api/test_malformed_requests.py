@@ -145,7 +145,7 @@ def test_paths_that_lead_nowhere(action, client, world):
     assert world.dump() == before
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("action", [each for each in ALL_ACTIONS if each.method == "GET"], ids=lambda each: each.name)
 def test_queries_that_mean_nothing(action, client, world):
     before, known = world.dump(), query_of(action, world)
@@ -245,7 +245,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("action", [each for each in ALL_ACTIONS if each.body is not None], ids=lambda each: each.name)
 def test_bodies_drawn_at_random_are_answered(action, client, world):
     keys = st.sampled_from([*action.body["properties"], "id", "admin", "project_id"])

@@ -138,7 +138,7 @@ SOURCES = [
 ]
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("files", "target", "problem"), SOURCES)
 def test_what_cannot_be_built_is_said_when_it_is_fetched(registry: ProgramRegistry, files: dict, target: str, problem: str):
     program = fetched_wheel(registry, wheel(files), target)
@@ -191,7 +191,7 @@ def test_a_repository_that_git_knows_as_hostile_is_refused(registry: ProgramRegi
 LINKS = [("->/etc/passwd", False), ("->../../../etc/passwd", False), ("->mine.py", True), ("->nowhere", True), ("->link.py", False)]
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("link", "is_good"), LINKS)
 def test_links_stay_within_the_program(registry: ProgramRegistry, commit: Commit, link: str, is_good: bool):
     program = fetched_git(registry, commit({**PROGRAM, "link.py": link}))
@@ -205,7 +205,7 @@ def test_links_through_links_stay_within_the_program(registry: ProgramRegistry, 
     assert "`a/b/out` is a link to `up/../x`, which is outside of the program." in program.problem
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "size", [{"big.bin": "x" * ((1 << 20) + 1)}, {f"f{n}": "x" for n in range(51)}, {f"f{n}": "x" * (1 << 20) for n in range(3)}]
 )

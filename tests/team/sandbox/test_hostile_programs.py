@@ -111,14 +111,14 @@ def test_a_sandbox_holds(program: HostileProgram, surroundings: Surroundings, wa
     verify_nothing_is_left()
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("program", HOSTILE, ids=lambda each: each.name)
 def test_a_sandbox_of_a_user_holds(program: HostileProgram, surroundings: Surroundings, walled_by_user: Sandbox):
     verify_contained(program, surroundings.run(walled_by_user, program), surroundings)
     verify_nothing_is_left()
 
 
-@pytest.mark.third
+@pytest.mark.share(3)
 @pytest.mark.parametrize("program", [each for each in HOSTILE if each.alone], ids=lambda each: each.name)
 def test_limits_and_the_filter_hold_without_bubblewrap(program: HostileProgram, surroundings: Surroundings, alone: Sandbox):
     verify_contained(program, surroundings.run(alone, program), surroundings)
