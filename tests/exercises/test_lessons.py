@@ -1,4 +1,6 @@
-"""Every lesson's exercise accepts its right answers, and refuses wrong ones with what helps: `lessons/NAME/answers.json` has both."""
+"""Every lesson's exercise accepts its right answers and refuses wrong ones with what helps: `lessons/NAME/answers.json` has both.
+
+A third of the questions is answered in every run."""
 
 import functools
 import json
@@ -40,6 +42,7 @@ def test_a_lesson_has_a_text_and_answers_to_each_of_its_questions(name):
     assert all(f'exercise["{each.name}"]' in text for each in exercise.questions)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_question_of_a_lesson_refuses_every_answer(name):
     verify_exercise(load(name))
@@ -52,6 +55,7 @@ def test_a_question_has_two_right_answers_and_three_wrong_ones(name, question):
     assert len(known["rejected"]) >= 3
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "question"), PAIRS)
 def test_right_answers_are_accepted(name, question):
     asked = load(name)[question]
@@ -60,6 +64,7 @@ def test_right_answers_are_accepted(name, question):
         assert verdict, f"{given}: {verdict}"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("name", "question"), PAIRS)
 def test_wrong_answers_are_refused_with_what_helps(name, question):
     asked = load(name)[question]
