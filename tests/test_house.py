@@ -173,6 +173,7 @@ def loaded_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.compile
 def test_imports_go_down_only():
     found = [each for each in imports() if each.module.split(".")[0] == "workbench" and each.module != "workbench.__version__"]
     assert len(found) > 1000
@@ -180,6 +181,7 @@ def test_imports_go_down_only():
     assert [str(each) for each, target in rooms if ROOMS.index(target) > ROOMS.index(each.room)] == []
 
 
+@pytest.mark.compile
 def test_no_two_modules_import_each_other():
     files = module_files()
     edges: dict[str, set[str]] = {name: set() for name in files}
@@ -192,6 +194,7 @@ def test_no_two_modules_import_each_other():
     assert set(circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == {"b", "c"}
 
 
+@pytest.mark.compile
 def test_the_exceptions_are_used():
     inside = [each for each in imports() if each.module.startswith("workbench.") and each.excepted]
     upward = [each for each in inside if ROOMS.index(each.module.split(".")[1]) > ROOMS.index(each.room)]
@@ -199,6 +202,7 @@ def test_the_exceptions_are_used():
     assert any(each.twin for each in upward)
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("room", ["visualize", "widgets"])
 def test_what_draws_never_runs(room):
     assert [str(each) for each in imports() if each.room == room and each.module.startswith("workbench.engine")] == []
@@ -216,6 +220,7 @@ def words_of(identifier: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", identifier)}
 
 
+@pytest.mark.compile
 def test_the_house_speaks_the_language_of_the_field():
     assert words_of("read_HLOText2") == {"read", "hlo", "text", "2"}
     found = []
@@ -230,6 +235,7 @@ def test_the_house_speaks_the_language_of_the_field():
     assert found == []
 
 
+@pytest.mark.compile
 def test_each_foreign_library_has_its_doors():
     foreign = [each for each in imports() if each.module.split(".")[0] not in {*sys.stdlib_module_names, "workbench"}]
     assert len(foreign) > 20
@@ -237,6 +243,7 @@ def test_each_foreign_library_has_its_doors():
     assert wrong == []
 
 
+@pytest.mark.compile
 def test_the_planner_and_the_cost_model_know_no_room_above_them():
     above = {f"workbench.{each}" for each in ROOMS[ROOMS.index("models") :]} - {"workbench.session"}
     assert not loaded_after("import workbench.analysis.analyze, workbench.session.plan_history") & above
@@ -259,6 +266,7 @@ def test_each_exported_name_has_its_module_twice_for_python_and_for_type_checker
         _ = package.load_plan
 
 
+@pytest.mark.compile
 def test_planning_saving_and_printing_load_no_user_interface():
     work = (
         "import workbench as wb; from workbench.documents import *; "
@@ -270,11 +278,13 @@ def test_planning_saving_and_printing_load_no_user_interface():
     assert not loaded & {*USER_INTERFACES, "workbench.engine"}
 
 
+@pytest.mark.compile
 def test_the_board_does_not_load_the_engine_or_the_page():
     loaded = loaded_after("import workbench.widgets.board.board")
     assert not {name for name in loaded if re.match(r"workbench\.(engine|app)\b", name)} | (loaded & {"panel", "anywidget"})
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("command", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=" ".join)
 def test_the_tools_find_nothing(command):
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
@@ -287,6 +297,7 @@ def test_continuous_integration_runs_the_readme_command_and_nothing_else():
     assert lines[0] in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.compile
 def test_the_first_plan_of_the_readme_runs(capsys):
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
@@ -307,6 +318,7 @@ def test_every_extra_of_the_readme_exists():
     assert asked <= set(extras)
 
 
+@pytest.mark.compile
 def test_a_class_name_occurs_once():
     found: dict[str, list[str]] = {}
     for file in HOUSE.rglob("*.py"):
@@ -316,6 +328,7 @@ def test_a_class_name_occurs_once():
     assert not {name: files for name, files in found.items() if len(files) > 1}
 
 
+@pytest.mark.compile
 def test_the_server_of_a_team_imports_neither_jax_nor_the_planner():
     loaded = loaded_after("import workbench.team.serve")
     assert "workbench.team.rooms.open_room" in loaded
@@ -327,6 +340,7 @@ def test_the_server_of_a_team_imports_neither_jax_nor_the_planner():
     }
 
 
+@pytest.mark.compile
 def test_nothing_that_the_server_of_a_team_ever_imports_brings_jax_or_runs_other_people_s_code():
     """Also what it imports later, in functions; `team/planning` is of the processes that it starts."""
     files = module_files()

@@ -46,6 +46,7 @@ def signed_in(served, tmp_path, monkeypatch, capsys):
     return server, world
 
 
+@pytest.mark.compile
 def test_a_class_from_the_command_line(signed_in, capsys):
     Path("exercise.json").write_text(exercise_document(), encoding="utf-8")
     Path("right.plan.json").write_text(document("batch:data", hardware="TPU v5e 2x2"), encoding="utf-8")
@@ -238,6 +239,7 @@ def test_a_folder_that_is_none_and_a_database_that_does_not_answer(tmp_path, cap
     assert "is no address of a database" in capsys.readouterr().err
 
 
+@pytest.mark.compile
 @pytest.mark.cold
 def test_the_served_team_answers_a_token_and_ends_with_sigterm(data, capsys):
     """The server as a process of its own, which has not imported JAX."""

@@ -9,6 +9,7 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 
 
+@pytest.mark.compile
 @given(layouts())
 def test_a_layout_prints_as_it_is_written(layout):
     assert Layout(str(layout)) == layout
@@ -57,6 +58,7 @@ def test_an_override_given_twice_counts_once_the_last_one():
     assert Layout("w=[data]; v=[-]; w=[model]") == Layout("v=[-]; w=[model]")
 
 
+@pytest.mark.compile
 @given(layouts(), st.sampled_from(DIMS), st.lists(st.sampled_from(AXES), unique=True, max_size=2).map(tuple))
 def test_with_rule_sets_that_rule_and_no_other(layout, dim, axes):
     changed = layout.with_rule(dim, axes)
@@ -69,6 +71,7 @@ def test_a_rule_that_moves_keeps_its_place():
     assert str(Layout("a:x; b:y; c:z").with_rule("b", ("w",))) == "a:x; b:w; c:z"
 
 
+@pytest.mark.compile
 @given(layouts(), patterns(), shardings())
 def test_an_override_and_a_constraint_can_be_set_and_taken_back(layout, pattern, sharding):
     assert layout.with_override(pattern, sharding).overrides[-1] == (pattern, sharding)
@@ -85,6 +88,7 @@ def test_renaming_axes_there_and_back_changes_nothing(layout):
     assert layout.map_axes(there).map_axes(back) == layout
 
 
+@pytest.mark.compile
 @given(layouts(), st.sampled_from(AXES))
 def test_a_dropped_axis_is_nowhere(layout, axis):
     dropped = layout.map_axes({axis: None})

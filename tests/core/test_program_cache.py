@@ -18,6 +18,7 @@ from workbench.core.derived_value_cache import ProgramCache
 from workbench.core.program import CACHE_ATTRIBUTE, Program
 from workbench.core.remat import Remat
 from workbench.models import build
+from workbench.models.gpt import gpt
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
@@ -167,8 +168,8 @@ def test_nothing_holds_a_program_that_nobody_has_any_more(pipeline):
 
 
 def unrolled(batch):
-    """A tiny GPT of another batch size, so another program each time."""
-    return build("gpt", scan=False, layers=2, batch=batch)
+    """A tiny GPT of another batch size, so another program each time; `models.build` would keep it for other tests."""
+    return gpt.build(scan=False, layers=2, batch=batch)
 
 
 def test_a_program_goes_with_its_last_reference_and_waits_for_no_collection():

@@ -153,6 +153,7 @@ def test_a_mesh_that_does_not_fit_has_a_time_all_the_same(kind):
     assert 0 < too_large < math.inf
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("kind", KINDS)
 @given(case=cases(), axes=AXES, payloads=st.tuples(st.integers(0, LARGE), st.integers(0, LARGE)))
 @settings(max_examples=60, deadline=None)

@@ -103,6 +103,7 @@ def test_flops_of_a_training_step_are_six_nd_and_attention():
     assert flops.model == flops.unique
 
 
+@pytest.mark.compile
 @pytest.mark.share(3)
 @pytest.mark.parametrize("factor", [1.0, 1.25])
 @pytest.mark.parametrize("options", [{}, {"scan": False}, {"dispatch": "product"}, {"recompute": "full"}], ids=str)

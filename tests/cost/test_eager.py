@@ -208,6 +208,7 @@ def split_llama(*, scan: bool, recompute: str = "full", batch: int = 8):
 FSDP = "batch:data; d_model:data; norm/scale=[-]; @embedding/stream/reduce_precision=[data, ?, ?]"
 
 
+@pytest.mark.compile
 @pytest.mark.share(2)
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("recompute", ["kernels", "full"])
@@ -223,6 +224,7 @@ def test_weights_are_gathered_ahead_forward_and_backward_however_layers_are_writ
     assert behind.total > ahead.total
 
 
+@pytest.mark.compile
 def test_layers_written_out_take_as_long_as_layers_in_a_loop():
     written, looped = (
         wb.Plan(split_llama(scan=scan, batch=256), "data:256", FSDP, hardware="32 nodes of 8 H100, eager").report().step_time.total

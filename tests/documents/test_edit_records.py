@@ -88,6 +88,7 @@ def outcome(edit: Edit) -> Plan | str:
         return str(error)
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("kind", ALL_EDITS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
 @settings(max_examples=30)
@@ -198,12 +199,14 @@ def verify_harmless(record):
     assert new <= {name.partition(".")[0] for name in before}
 
 
+@pytest.mark.compile
 @given(changed_records(RECORDS))
 @settings(max_examples=800)
 def test_a_changed_record_is_read_or_refused(record):
     verify_harmless(record)
 
 
+@pytest.mark.compile
 @given(unlikely_records(FIELDS))
 @settings(max_examples=700)
 def test_an_unlikely_record_is_read_or_refused(record):

@@ -97,6 +97,7 @@ def test_hardware_that_is_not_in_the_catalogue_is_a_document_error(tmp_path, mon
     assert parse_plan(text.replace("8 H100", "8 H1000")).hardware.size == 8
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(("remat", "precision"), [("full", ""), ("save:mixed+hidden", "bfloat16"), ("", "params=bfloat16,moments=float32")])
 def test_remat_and_precision_are_saved_as_text(remat, precision):
     program = program_from_reference(Reference("tests.support.layered:stack")).rename({"d_in": "width"})

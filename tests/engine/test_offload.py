@@ -31,6 +31,7 @@ def losses(plan, steps=4):
     return found, [array.sharding.memory_kind for array in arguments]
 
 
+@pytest.mark.compile
 @pytest.mark.share(2)
 @pytest.mark.parametrize("layout", ["batch:data", "batch:data; d_ff:model; vocab:model"])
 def test_a_sharded_step_has_the_same_losses_and_its_state_on_the_host(layout):
@@ -43,6 +44,7 @@ def test_a_sharded_step_has_the_same_losses_and_its_state_on_the_host(layout):
     assert [kind == "pinned_host" for kind in hosted] == [i in on_host for i in range(len(hosted))]
 
 
+@pytest.mark.compile
 @pytest.mark.share(2)
 @pytest.mark.parametrize("scan", [True, False])
 def test_a_sharded_step_has_the_same_losses_with_activations_on_the_host(scan):
@@ -54,6 +56,7 @@ def test_a_sharded_step_has_the_same_losses_with_activations_on_the_host(scan):
     np.testing.assert_allclose(kept, hosted, rtol=1e-5)
 
 
+@pytest.mark.compile
 def test_the_script_keeps_the_state_there_too(capsys):
     plan = Plan(build("gpt", layers=1).variant(offload=HOST), "data:4", "batch:data")
     script = export_script(plan, steps=2)

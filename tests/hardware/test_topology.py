@@ -37,6 +37,7 @@ def test_a_wiring_reads_back_from_its_text(routes):
     assert parse_axis_assignment(str(axis_assignment)) == axis_assignment
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("hardware", ALL_HARDWARE, ids=str)
 @given(data=st.data())
 @settings(max_examples=20, deadline=None)
@@ -53,6 +54,7 @@ def test_by_itself_a_mesh_as_large_as_the_hardware_takes_each_device_once(hardwa
     assert (device_order(mesh, hardware) == order).all()
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("hardware", ALL_HARDWARE, ids=str)
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4))
 @settings(max_examples=30, deadline=None)

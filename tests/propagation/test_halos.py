@@ -95,6 +95,7 @@ def convolutions(draw, size):
     return lambda x: lax.conv_general_dilated(x[None], kernel, (stride,), ((low, high),), dimension_numbers=numbers)
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("operators", [slices, pads, poolings, convolutions])
 def test_plain_windows_send_what_the_partitioner_answers(operators):
     @settings(max_examples=10, deadline=None)

@@ -77,6 +77,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_nothing_of_sequence_times_sequence_is_stored_or_moved(variant, chip):
@@ -97,6 +98,7 @@ def plain_working(variant, chip):
     return Plan(program(**VARIANTS[variant], layer=plain), "x:1", hardware=chip).report().memory.working
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize(
     ("variant", "kernels"),
@@ -200,6 +202,7 @@ def test_two_kernels_never_wait_for_each_other():
     assert_order_is_possible(structure_of(traced))
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_operation_stands_behind_what_it_reads_and_a_kernel_in_one_place(variant):
     assert_order_is_possible(structure_of(program(**VARIANTS[variant])))

@@ -61,6 +61,7 @@ def until_inserted(passes):
     return list(passes[: passes.index(propagate._INSERT_RESHARDS)])
 
 
+@pytest.mark.compile
 @pytest.mark.share(2)
 @pytest.mark.parametrize("layout", ALIKE)
 def test_few_layers_tell_where_all_values_of_all_layers_lie(unrolled, layout, monkeypatch):
@@ -118,6 +119,7 @@ def chain(width_of):
     return wb.trace_training(loss, params, jax.ShapeDtypeStruct((16, 8), jnp.float32), optimizer=optax.adam(1e-3))
 
 
+@pytest.mark.compile
 def test_a_chain_whose_widths_never_repeat_has_no_layers():
     assert shortened_program.shorten_program(chain(lambda i: 8 + 4 * i)) is None
 

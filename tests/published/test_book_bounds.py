@@ -222,6 +222,7 @@ def _attention_over_projections(T: int) -> float:
     return flops["core"] / (flops["query_key_value"] + flops["output"])
 
 
+@pytest.mark.compile
 def test_attention_costs_as_much_as_its_projections_at_twice_the_width():
     """Part 4, question 5: T = 2D, 8,192 for D = 4,096, exactly."""
     assert _attention_over_projections(8192) == 1

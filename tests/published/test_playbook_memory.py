@@ -66,6 +66,7 @@ def test_zero_1_holds_all_gradients_where_they_are_summed_over_micro_batches():
     assert held[0] == held[1]
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(
     ("mesh", "layout", "parameters"),
     [
@@ -89,6 +90,7 @@ def activations(width: int, seq: int, mesh: str = "model:1", layout: str = SPLIT
     return (kept[1] - kept[0] - (KEY if selective else 0)) * LAYERS[width] / GIB
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(
     ("width", "seq", "kept"),
     [(4096, 1024, 4.25), (4096, 2048, 8.5), (4096, 4096, 17), (4096, 8192, 34), (4096, 16384, 68), (8192, 1024, 21.25)],
@@ -98,12 +100,14 @@ def test_activations_with_selective_recomputation(width, seq, kept):
     assert activations(width, seq) == kept == 34 * seq * width * LAYERS[width] / GIB
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(("seq", "kept"), [(1024, 9.25), (2048, 28.5), (4096, 97), (8192, 354)])
 def test_activations_without_recomputation(seq, kept):
     """(34 s b h + 5 a s s b) L bytes, exactly."""
     assert activations(4096, seq, selective=False) == kept == (34 * seq * 4096 + 5 * 32 * seq**2) * 32 / GIB
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(("split", "kept", "sequence_parallel"), [(8, 8.125, 2.65625), (16, 7.1875, 1.328125)])
 def test_activations_of_70b_under_tensor_parallelism(split, kept, sequence_parallel):
     """(10 + 24 / t) s b h L bytes, and 34 / t with the sequence split where no product is made."""
@@ -116,6 +120,7 @@ def test_activations_of_8b_under_tensor_and_context_parallelism():
     assert activations(4096, 131_072, "context:4 model:2", f"seq:context; {SPLIT_HEADS}") == 88
 
 
+@pytest.mark.compile
 def test_a_pipeline_splits_parameters_and_no_activations():
     """8B on 8 stages at 1k: parameters 2.604 on the first, which has the embedding, instead of 15; activations 4.25, as without: the first
     stage keeps an eighth of the layers of eight micro-batches."""

@@ -41,7 +41,7 @@ def test_every_block_is_in_one_stage(stages):
 
 
 def test_a_sample_of_the_steady_rows_is_predicted():
-    chosen = [run for run in runs() if run.is_steady and run.model in ("1B", "3B") and run.micro_batch <= 2][::9]
+    chosen = [run for run in runs() if run.is_steady and run.model in ("1B", "3B") and run.micro_batch <= 2][::6]
     found = scores(predictions(chosen))
     assert found["mape"] <= 0.15
     assert found["spearman"] >= 0.85

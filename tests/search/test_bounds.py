@@ -85,6 +85,7 @@ def costs_of(blocks: BlockTotals, starts: tuple[int, ...], more: int) -> tuple[S
     return tuple(found)
 
 
+@pytest.mark.compile
 @every_schedule
 @settings(max_examples=60)
 @given(data=st.data())
@@ -165,6 +166,8 @@ def candidates_of(name: str) -> tuple:
     return tuple(space_of(name)[0].candidates())
 
 
+@pytest.mark.share(2)
+@pytest.mark.compile
 @pytest.mark.parametrize("name", SPACES)
 @settings(max_examples=5)
 @given(data=st.data())
@@ -190,6 +193,7 @@ def test_no_plan_is_better_than_the_bounds_of_its_candidate(name, data):
         assert group <= truth.seconds * EXACT
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("name", ["gpt", "gpt, switch"])
 def test_few_replicas_hold_and_are_sent_what_many_are(name):
     """What a block is sent and shares decides the memory bound where stages recompute: it was twice the truth with two replicas."""
@@ -204,6 +208,7 @@ def test_few_replicas_hold_and_are_sent_what_many_are(name):
         assert totals.received.tolist() == [each.input_activations - each.batch_inputs for each in stages], core
 
 
+@pytest.mark.compile
 @given(data=st.data())
 @settings(max_examples=10)
 def test_no_plan_whose_replicas_share_parameters_is_faster_than_its_largest_blocks(data):
@@ -216,6 +221,7 @@ def test_no_plan_whose_replicas_share_parameters_is_faster_than_its_largest_bloc
     assert work >= alone / EXACT
 
 
+@pytest.mark.compile
 def test_what_a_search_states_is_below_what_it_finds():
     space, evaluator = space_of("mnist")
     states = list(run_search(space, within=600, evaluator=evaluator))
@@ -240,6 +246,7 @@ LARGE_DOTS = {
 }
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("chip", ["TPU v5e 1x1", "1 H100", "1 A100", "1 V100", "1 P100"])
 @pytest.mark.parametrize("name", LARGE_DOTS)
 def test_no_large_dot_is_faster_than_the_rate_of_the_bounds(name, chip):

@@ -42,6 +42,7 @@ def enumerate_plainly(space):
     return found
 
 
+@pytest.mark.compile
 def test_the_search_finds_what_enumeration_finds(result):
     figures = enumerate_plainly(result.space)
     front = ParetoFront()
@@ -59,6 +60,7 @@ def test_the_search_finds_what_enumeration_finds(result):
     assert all(any(found.dominates(each, 0.005) for _, found in result.front) for _, each in front)
 
 
+@pytest.mark.compile
 def test_no_bound_is_above_the_truth(plan):
     space = make_space(plan, layouts=("megatron", "heads + d_ff"), axes=("data", "model"), remats=("none", "selective"))
     least = min(each.seconds for each in enumerate_plainly(space).values())
@@ -87,6 +89,7 @@ def test_a_limit_on_the_step_is_read_with_its_unit(plan):
     assert same == [same[0]] * 4
 
 
+@pytest.mark.compile
 def test_what_the_layout_states_stays(plan):
     stated = Plan(plan.program, "data:2 model:4", "d_ff:model", hardware=HARDWARE)
     kept = find_plans(stated, within=600, keep=True, **FEW, **SMALL)
@@ -100,6 +103,7 @@ def test_a_search_of_the_same_space_goes_on_from_the_last(plan, result):
     assert all(candidate.zero == "no ZeRO" for candidate, _ in again.front)
 
 
+@pytest.mark.compile
 def test_the_fewest_devices_for_a_step_time(plan):
     wanted = {"devices": (1, 2, 4, 8), "axes": ("data", "model"), "layouts": ("replicated", "megatron"), **SMALL}
     fastest = {size: find_plans(plan, within=600, **{**wanted, "devices": size}).state.best[1].seconds for size in wanted["devices"]}
@@ -121,6 +125,7 @@ def test_dollars_are_seconds_times_the_price(plan):
     assert best.dollars == pytest.approx(1000 * best.seconds / 3600 * 8 * 1.5)
 
 
+@pytest.mark.compile
 def test_it_can_be_cancelled_and_ends_after_so_many_evaluations(plan):
     seen = []
     result = find_plans(plan, within=600, on_progress=seen.append, is_cancelled=lambda: len(seen) >= 2, axes=("data", "model"))
@@ -216,6 +221,7 @@ def test_a_program_without_a_batch_has_no_replicas():
     assert find_plans(Plan(program, "", hardware=HARDWARE), within=60).state.is_complete
 
 
+@pytest.mark.compile
 def test_pins_that_contradict_each_other_are_known_before_anything_is_planned(plan):
     result = find_plans(plan, within=600, pins={"stage": 1, "schedule": "zero_bubble", "zero": "zero_1"})
     assert (result.state.evaluated, result.state.bounded, result.state.is_complete) == (0, 0, True)

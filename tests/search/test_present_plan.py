@@ -44,6 +44,7 @@ def legal() -> tuple[PlanCandidate, ...]:
     return tuple(kinds.values())
 
 
+@pytest.mark.compile
 @given(st.data())
 def test_the_plan_of_every_candidate_is_found_again_with_and_without_its_axes_of_one_device(data):
     candidate = data.draw(st.sampled_from(legal()))
@@ -102,6 +103,7 @@ def test_the_present_plan_is_the_first_candidate_where_the_pins_allow_it():
     assert [each for each, _ in first.front] == [present]
 
 
+@pytest.mark.compile
 def test_a_search_knows_its_present_plan_in_the_space_and_outside_it():
     inside = find_plans(gpt().updated(mesh="data:8"), within=60, **FEW)
     assert inside.present.figures == evaluate_plan(gpt().updated(mesh="data:8"))
@@ -112,6 +114,7 @@ def test_a_search_knows_its_present_plan_in_the_space_and_outside_it():
     assert outside.state.best == inside.state.best, "where one begins does not change what is best"
 
 
+@pytest.mark.compile
 def test_until_proved_ends_with_the_proof_and_finds_the_same_best():
     staged = {"layouts": ("replicated", "megatron"), "zeros": ("no ZeRO",), "remats": ("none", "full"), "schedules": ("1f1b",)}
     whole, proved = [], []

@@ -36,6 +36,8 @@ def candidates_of(space: str) -> dict[PlanCandidate, None]:
     return dict.fromkeys(vectors_of(space).space.candidates())
 
 
+@pytest.mark.share(3)
+@pytest.mark.compile
 @pytest.mark.parametrize("space", SPACES)
 @given(data=st.data())
 def test_every_vector_is_a_candidate_of_the_space(space, data):
@@ -46,6 +48,8 @@ def test_every_vector_is_a_candidate_of_the_space(space, data):
     assert candidate in candidates_of(space)
 
 
+@pytest.mark.share(3)
+@pytest.mark.compile
 @pytest.mark.parametrize("space", SPACES)
 @given(data=st.data())
 def test_every_candidate_has_a_vector(space, data):

@@ -258,6 +258,7 @@ def test_other_hardware_is_another_question(bench):
     assert bench.session.report.tier == "partitioned"
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [

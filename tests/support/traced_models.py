@@ -8,7 +8,7 @@ from functools import lru_cache, wraps
 from workbench.core.program import Program
 from workbench.models.registry import ALL_MODELS
 
-MOST_PROGRAMS = 24
+MOST_PROGRAMS = 8
 """Kept for each model, the least recently used dropped first."""
 
 

@@ -94,6 +94,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("scan", [True, False], ids=["scanned", "unrolled"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=list(OPTIMIZERS))
 def test_a_name_of_a_parameter_has_one_size_whatever_the_optimizer_keeps(optimizer, scan):
@@ -115,6 +116,7 @@ def zoo_program(model, scan):
     return trace_training(module.make_loss(config), params, batch, optimizer=optax.adafactor(1e-3), dims=names)
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("scan", [True, False], ids=["scanned", "unrolled"])
 @pytest.mark.parametrize("model", ["gpt", "decoder"])
 def test_every_recipe_of_a_transformer_takes_adafactor(model, scan):

@@ -43,6 +43,7 @@ def run_in_turn(partition, params, batch):
     return results[-1 if partition.network.flat.weight is None else -2]
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("name", pipelines.ALL)
 def test_segments_in_turn_are_the_loss_wherever_it_is_cut(name):
     program = pipelines.ALL[name]()
@@ -54,6 +55,7 @@ def test_segments_in_turn_are_the_loss_wherever_it_is_cut(name):
         np.testing.assert_allclose(run_in_turn(partition_network(network, starts), params, batch), whole, rtol=1e-6)
 
 
+@pytest.mark.compile
 def test_scanned_and_listed_layers_give_the_same_blocks():
     scanned, listed = (network_of(gpt.build(scan=scan), 2).blocks for scan in (True, False))
     assert [block.path for block in scanned] == ["embedding", *(f"layers/{i}" for i in range(4)), "norm", "head", "loss"]

@@ -58,6 +58,7 @@ def loops(program):
     return [each for each in program.operations if each.kind == "while" and each.path.endswith("from_host")]
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_step_computes_the_same_wherever_the_state_is(name):
     program = step(OPTIMIZERS[name])

@@ -335,6 +335,7 @@ def test_the_board_and_the_pictures_have_one_palette():
     assert len(palette.ROLES) == len(Role)
 
 
+@pytest.mark.compile
 def test_bokeh_is_loaded_when_a_figure_is_asked_for_and_not_before():
     code = "import sys, workbench.visualize, workbench.app.notebook.board_snapshot; print('bokeh' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

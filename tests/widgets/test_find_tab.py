@@ -92,6 +92,7 @@ def test_what_is_rarely_chosen_stands_apart_as_a_search_has_it_by_itself(board):
     assert {each["name"]: each for each in board.form["fields"]}["price"]["hint"] == "$/h"
 
 
+@pytest.mark.compile
 def test_precision_the_optimisers_state_and_a_price_are_in_what_is_found():
     plan = Plan(build("gpt", layers=2), "data:8", "batch:data", hardware=parse_hardware("TPU v5e 2x4"))
     board = Board(Session(plan), runner=ScriptedRunner())
@@ -109,6 +110,7 @@ def test_precision_the_optimisers_state_and_a_price_are_in_what_is_found():
     board.board.close()
 
 
+@pytest.mark.compile
 def test_activations_on_the_host_are_in_what_is_found():
     board = Board(Session(Plan(build("gpt", layers=2), "data:8", "batch:data", hardware="TPU v5e 2x4")), runner=ScriptedRunner())
     options = {each["name"]: each for each in board.form["fields"]}["remat"]["options"]
@@ -130,6 +132,7 @@ def test_what_a_program_cannot_have_is_said_under_the_form(board):
     assert board.form["ways_out"] == ["leave `offload` out", "choose an optimiser with moments, `optax.adamw(3e-4)`"]
 
 
+@pytest.mark.compile
 def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
     found.send("picture", name="front by memory")
     picture, table = found.block("picture")["picture"], found.block("The front")
@@ -145,6 +148,7 @@ def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
     found.wait_for(lambda: found.badge == str(len(table["rows"])))
 
 
+@pytest.mark.compile
 def test_a_plan_is_chosen_taken_as_one_step_and_taken_back(found):
     before, number = found.board.session.plan, numbers(found)[0]
     found.send("choose_found", plan=number)
@@ -169,6 +173,7 @@ def test_a_plan_is_chosen_taken_as_one_step_and_taken_back(found):
     assert found.form["phase"] == "done", "what was found stays"
 
 
+@pytest.mark.compile
 def test_why_this_one_is_a_ledger_that_adds_up_and_what_each_decision_does(found):
     front = numbers(found)
     found.send("explain_found", plan=front[-1], than=front[0] if len(front) > 1 else "0")
@@ -198,6 +203,7 @@ def test_the_compilers_are_asked_about_the_chosen_plan_beside_the_search(board):
     assert board.block("What the compilers say of it") is None
 
 
+@pytest.mark.compile
 def test_the_plan_before_stands_first_among_the_found_and_can_be_held_against(board):
     board.board.session.apply(SetLayout(Layout("batch:data")))
     board.send("find", devices="8", hardware="TPU v5e", within="20", until="proved")
@@ -216,6 +222,7 @@ def test_the_plan_before_stands_first_among_the_found_and_can_be_held_against(bo
         assert rows[0]["cells"][0]["text"] == f"from {found_text(progress.start)}"
 
 
+@pytest.mark.compile
 def test_contradictory_pins_are_said_with_what_would_have_to_give_way(board):
     board.send("find", devices="8", hardware="TPU v5e", stages="1", schedule="zero_bubble", within="20")
     board.wait_for(lambda: board.form["phase"] in ("done", "failed"))
@@ -229,6 +236,7 @@ def test_contradictory_pins_are_said_with_what_would_have_to_give_way(board):
     assert board.block("The front")["rows"]
 
 
+@pytest.mark.compile
 def test_a_clash_is_said_with_a_button_that_finds_a_plan(board):
     board.send("find", devices="8", hardware="TPU v5e", memory="1 KiB", within="20")
     board.wait_for(lambda: board.form["phase"] == "done")

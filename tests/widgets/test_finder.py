@@ -1,5 +1,6 @@
 """The search of one board, with a process that the test holds: what is asked of it, and what its events make of the state."""
 
+import queue
 import threading
 from dataclasses import replace
 
@@ -36,25 +37,30 @@ def state_of(*entries, elapsed=1.0, **fields):
 
 
 class Stage:
-    """A finder whose deferred work is done at once, on whichever thread it came."""
+    """A finder whose deferred work is done by the test's own thread, as a page's loop does it."""
 
     def __init__(self, runner=None):
-        self.runner, self.changes, self.searching = runner or HeldRunner(), 0, threading.Event()
+        self.runner, self.changes, self.deferred = runner or HeldRunner(), 0, queue.SimpleQueue()
         self.finder = Finder(self.runner, self._defer, self._changed)
 
     def _defer(self, work):
-        work()
+        if threading.current_thread() is threading.main_thread():
+            work()
+        else:
+            self.deferred.put(work)
 
     def _changed(self):
         self.changes += 1
-        if self.finder.progress.phase != "preparing":
-            self.searching.set()
 
     def find(self, plan, **typed):
-        self.searching.clear()
         self.finder.find(FindGesture("8", **typed), plan)
-        assert self.searching.wait(20)
+        self.prepare()
         return self.runner.searches[-1] if hasattr(self.runner, "searches") else None
+
+    def prepare(self):
+        """Do what the thread that prepares a search defers."""
+        while self.finder.progress.phase == "preparing":
+            self.deferred.get(timeout=60)()
 
     def update(self, process, *found, number=None, **fields):
         number = self.finder.progress.number if number is None else number
@@ -254,6 +260,7 @@ def test_the_process_and_the_traces_are_expected_once_the_form_is_seen(stage, se
     assert stage.runner.expected is session.plan
 
 
+@pytest.mark.compile
 def test_the_plan_taken_has_the_figures_that_were_found_whatever_was_chosen():
     plan = Plan(build("gpt", layers=2), "data:8", "batch:data", hardware=parse_hardware("TPU v5e 2x4"))
     finder, space = Finder(None, lambda work: work(), lambda: None), make_space(plan)

@@ -817,6 +817,7 @@ def test_the_cell_keeps_a_static_picture(fleet, times, runner):
     board.close()
 
 
+@pytest.mark.compile
 def test_it_is_planned_for_hardware_that_is_not_here(view, runner):
     before = view.seen.schedule.makespan
     board = ask(view, "fleet_hardware", "8 H100")

@@ -47,6 +47,7 @@ def test_the_static_picture_has_the_question_and_its_goals():
     assert "<div>1. <code>J</code>, which is summed over</div>" in chosen
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("tab", [key for key, _ in TABS])
 def test_a_notebook_with_a_board_stays_small_whatever_tab_is_open(gpt_bench, tab):
     """What nbconvert keeps of it: the state of the widget, and the outputs of the cell. JSON may take one byte in twelve more."""

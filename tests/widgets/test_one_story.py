@@ -30,12 +30,14 @@ CASES = [
     (model.name, recipe, pipeline)
     for model in ALL_MODELS
     for recipe in RECIPES
-    for pipeline in (PIPELINES[:1] if model.name in UNSTAGED else PIPELINES)
+    for pipeline in (PIPELINES[:1] if model.name in (*UNSTAGED, "amoebanet") else PIPELINES)
 ]
+SLOW = [("amoebanet", recipe, pipeline) for recipe in RECIPES for pipeline in PIPELINES[1:]]
+"""A minute for one of them."""
 
 
 def pytest_generate_tests(metafunc):
-    parametrize_drawn(metafunc, "case", CASES, lambda case: case, ids=lambda case: " ".join(filter(None, case)), share=28)
+    parametrize_drawn(metafunc, "drawn", CASES, lambda case: case, ids=lambda case: " ".join(filter(None, case)), share=28)
 
 
 @cache
@@ -59,8 +61,19 @@ def _plan(model: str, recipe: str, pipeline: str) -> Plan:
     return plan
 
 
-def test_no_two_figures_for_one_thing(case):
-    plan = _plan(*case)
+@pytest.mark.compile
+def test_no_two_figures_for_one_thing(drawn):
+    verify_figures(_plan(*drawn))
+
+
+@pytest.mark.compile
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", SLOW, ids=" ".join)
+def test_no_two_figures_for_one_thing_of_a_deep_network(case):
+    verify_figures(_plan(*case))
+
+
+def verify_figures(plan):
     if plan.pipeline is not None:
         try:
             _ = plan.report().stages

@@ -93,6 +93,7 @@ def test_of_idle_axes_the_one_named_after_stages_is_taken(program):
     assert start.spec.axis == "pp"
 
 
+@pytest.mark.compile
 def test_where_the_hardware_has_no_devices_to_spare_the_user_chooses_and_nothing_is_lost():
     plan = Plan(build("gpt", layers=3), "data:8", "batch:data", hardware=flat("flat", devices=8))
     screen = Screen(Session(plan))

@@ -153,6 +153,7 @@ def test_what_is_not_there_has_no_answer(of):
     assert why(of, mlp_report(), PAINT) is None
 
 
+@pytest.mark.compile
 def test_of_a_pipeline_work_done_twice_is_that_of_the_stage_that_does_most_of_it():
     """Of micro-batches of 4 examples over 8 devices, each device of a stage computes all."""
     plan = Plan(build("gpt", layers=4, batch=16), "stage:2 data:8", "batch:data", pipeline="stages:2 micro_batches:4 axis:stage")

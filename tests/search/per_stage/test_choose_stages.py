@@ -55,6 +55,7 @@ def costs_of(staged: StagedProgram, starts: tuple[int, ...]) -> tuple[StageCost,
     return partition_costs(staged, starts)
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(("name", "arguments"), [("unet", {}), ("gpt", {"scan": False}), ("mnist", {})])
 def test_overrides_that_say_what_a_rule_says_cost_what_it_costs(name, arguments):
     base = plan_of(name, **arguments)
@@ -80,6 +81,7 @@ def test_blocks_that_are_alike_but_laid_out_apart_cost_what_each_costs():
     assert changed[:2] == ["layers/1", "layers/2"], "the next layer is given what this one leaves split"
 
 
+@pytest.mark.compile
 @settings(max_examples=12)
 @given(name=st.sampled_from(["unet", "deep_unet"]), data=st.data())
 def test_a_stage_of_a_composed_plan_costs_what_it_costs_where_all_stages_have_its_layout(name, data):
@@ -143,6 +145,7 @@ def larger() -> Plan:
     return plan_of("deep_unet", **LARGER)
 
 
+@pytest.mark.compile
 def test_it_is_faster_than_every_layout_of_all_stages_and_the_planner_says_so():
     plan = larger()
     makers = [partial(each.apply, plan) for each in choices_of(plan)]
@@ -151,6 +154,7 @@ def test_it_is_faster_than_every_layout_of_all_stages_and_the_planner_says_so():
     assert evaluate_plan(found).seconds < min(evaluate_plan(make()).seconds for make in makers)
 
 
+@pytest.mark.compile
 @settings(max_examples=4)
 @given(data=st.data())
 def test_it_is_never_worse_than_the_best_layout_of_all_stages(data):
@@ -192,6 +196,7 @@ def test_layouts_that_are_illegal_are_left_out_and_none_at_all_is_an_error():
         choose_stages([refuse], 1e12)
 
 
+@pytest.mark.compile
 def test_layers_of_a_scan_have_one_layout_for_all_stages():
     assert not is_written_out(build("conformer"))
     assert is_written_out(build("conformer", scan=False))
@@ -226,6 +231,7 @@ def test_in_a_space_it_is_of_pipelines_of_one_chunk_a_device():
     assert len(list(space.candidates())) == space.size
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("layouts", ["all", PER_STAGE])
 def test_its_bounds_are_below_what_it_costs(layouts):
     space = small_space(layouts)

@@ -59,6 +59,7 @@ SEARCHES = [
 ]
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize(("query", "found"), SEARCHES, ids=lambda each: str(each)[:30])
 def test_the_gallery_is_searched(world, query, found):
     with world.store.write() as session:

@@ -110,6 +110,7 @@ def send(client, action, world, body=None, query=None, path=None, raw=None):
     return client.request(action.method, path or address_of(action, path_of(action, world)), params=query, content=content)
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("action", [each for each in ALL_ACTIONS if each.body is not None], ids=lambda each: each.name)
 def test_bodies_that_are_none_are_refused(action, client, world):
     before = world.dump()
@@ -121,6 +122,7 @@ def test_bodies_that_are_none_are_refused(action, client, world):
     assert accepts_nothing or world.dump() == before
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("action", [each for each in ALL_ACTIONS if each.parameters], ids=lambda each: each.name)
 def test_paths_that_lead_nowhere(action, client, world):
     before = world.dump()
@@ -145,6 +147,7 @@ def test_paths_that_lead_nowhere(action, client, world):
     assert world.dump() == before
 
 
+@pytest.mark.compile
 @pytest.mark.share(3)
 @pytest.mark.parametrize("action", [each for each in ALL_ACTIONS if each.method == "GET"], ids=lambda each: each.name)
 def test_queries_that_mean_nothing(action, client, world):
@@ -272,6 +275,7 @@ def right(world):
     return {each.name: (body_of(each, world), query_of(each, world), path_of(each, world)) for each in ALL_ACTIONS}
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("block", [pytest.param(block, marks=() if block == 0 else pytest.mark.nightly) for block in range(40)])
 def test_requests_that_are_wrong_in_one_place_are_answered(block, client, right, request):
     """250 in each block."""

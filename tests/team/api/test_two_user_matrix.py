@@ -62,6 +62,7 @@ def test_every_action_has_an_example():
     assert len({(each.method, each.path) for each in ALL_ACTIONS}) == len(ALL_ACTIONS) == len(EXAMPLES)
 
 
+@pytest.mark.compile
 @EACH_GUARDED
 def test_nobody_and_those_with_a_key_that_is_not_good_are_refused(action, client, world, bad_tokens):
     before = world.dump()
@@ -89,6 +90,7 @@ def scoped_tokens(world):
     return {scope: make_token(world, "root", tuple(each for each in SCOPES if each != scope)) for scope in SCOPES}
 
 
+@pytest.mark.compile
 @EACH_ACTION
 def test_a_page_of_another_site_changes_nothing(action, client, world):
     before = world.dump()
@@ -104,6 +106,7 @@ def test_a_page_of_another_site_changes_nothing(action, client, world):
     assert world.dump() == before
 
 
+@pytest.mark.compile
 @EACH_GUARDED
 def test_strangers_and_those_below_the_role_are_refused(action, client, world):
     before = world.dump()
@@ -187,6 +190,7 @@ def own(spare):
     copy.backup(file)
 
 
+@pytest.mark.compile
 @EACH_ACTION
 def test_who_may_is_answered_as_described_and_each_change_is_in_the_audit(action, own):
     client, world = own

@@ -88,6 +88,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_job_that_ends_badly_ends_with_a_sentence(fault, store, tmp_path):
     script, sentence = FAULTS[fault]
@@ -132,6 +133,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.compile
 def test_a_server_that_was_killed_leaves_its_jobs_to_the_next_one(store, tmp_path):
     first = dispatcher_of(store, tmp_path)  # not started: it only puts them into the queue
     ids = [first.put(tiny_spec(steps=150), "here", project_id="alpha", author_id=each) for each in ("ada", "bob")]
@@ -150,6 +152,7 @@ def test_a_server_that_was_killed_leaves_its_jobs_to_the_next_one(store, tmp_pat
     assert started == [1, 1]
 
 
+@pytest.mark.compile
 def test_what_a_killed_server_did_not_come_to_note_is_found_and_not_run_twice(store, tmp_path):
     """The server was killed when the engine had the job, and its row did not say so yet."""
     dispatcher = dispatcher_of(store, tmp_path)

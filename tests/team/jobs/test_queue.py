@@ -40,6 +40,7 @@ def end(store, job_id):
     assert finish(store, job_id, JobResult("done", {}))
 
 
+@pytest.mark.compile
 def test_five_people_are_served_in_turn_whoever_came_first_and_with_however_many(store):
     for each in PEOPLE:
         for _ in range(8):
@@ -84,6 +85,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("limit", LIMITS)
 def test_no_more_are_claimed_than_a_limit_says_until_one_has_ended(limit, store):
     limits, most = LIMITS[limit]
@@ -116,6 +118,7 @@ def test_an_engine_takes_none_of_anothers(store):
     assert claim(store, "slurm", WIDE) is not None
 
 
+@pytest.mark.compile
 def test_several_that_claim_at_once_get_each_job_once(store):
     ids = [put(store, PEOPLE[i % 5]) for i in range(30)]
     claimed = []
@@ -221,6 +224,7 @@ def verify_fair_share(store):
         assert all(running[job.author_id] <= running[other] for other in waiting - {job.author_id})
 
 
+@pytest.mark.compile
 def test_forty_jobs_of_five_people_over_a_killed_server(sqlite_store, tmp_path):
     verify_many_jobs(sqlite_store, tmp_path, 40)
 

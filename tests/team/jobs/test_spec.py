@@ -70,6 +70,7 @@ def test_a_search_says_what_is_fixed_and_ends_before_its_minutes():
     assert (options.pin, options.within, options.until, options.workers) == (["model=4", "stage=1"], 96.0, "proved", 1)
 
 
+@pytest.mark.compile
 @given(SPECS)
 def test_the_command_line_is_one_of_the_workbench(spec):
     command = command_line(spec, Path("/data/jobs/abc"), "python")

@@ -18,6 +18,7 @@ def clients(running, world):
         each.close()
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("name", [*READERS, "root"])
 def test_who_is_in_the_project_sees_all_of_its_pages(clients, world, name):
     for what, path in project_pages(world).items():

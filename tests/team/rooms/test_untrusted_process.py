@@ -143,6 +143,7 @@ def messages(team):
 NAMES = list(messages(type("Team", (), {"people": dict.fromkeys(("ada", "vic", "zoe"), "u")})))
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("name", NAMES)
 def test_a_process_that_says_what_no_process_says_is_ended_and_nothing_of_it_stands(room, planners, name):
     planners.says = [messages(room.team)[name], entry(room.team)]

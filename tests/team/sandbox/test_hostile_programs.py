@@ -105,6 +105,7 @@ def running() -> list[str]:
     return [args for parent, args in mine if args.endswith("-m hostile") or (parent == str(os.getpid()) and "bwrap" in args)]
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("program", HOSTILE, ids=lambda each: each.name)
 def test_a_sandbox_holds(program: HostileProgram, surroundings: Surroundings, walled: Sandbox):
     verify_contained(program, surroundings.run(walled, program), surroundings)
@@ -118,6 +119,7 @@ def test_a_sandbox_of_a_user_holds(program: HostileProgram, surroundings: Surrou
     verify_nothing_is_left()
 
 
+@pytest.mark.compile
 @pytest.mark.share(3)
 @pytest.mark.parametrize("program", [each for each in HOSTILE if each.alone], ids=lambda each: each.name)
 def test_limits_and_the_filter_hold_without_bubblewrap(program: HostileProgram, surroundings: Surroundings, alone: Sandbox):
