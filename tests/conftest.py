@@ -30,7 +30,6 @@ sys.dont_write_bytecode = False  # else each of the hundreds of processes that t
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 compile_cheaply()
 jax.config.update("jax_num_cpu_devices", 8)
-jax.config.update("jax_disable_most_optimizations", True)
 trace_each_once()
 settings.register_profile("workbench", deadline=None, database=None)
 settings.load_profile("workbench")

@@ -1,7 +1,6 @@
 """The documentation site is built without a warning, a share of the lessons executed; and what links point at is there."""
 
 import os
-import random
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ sys.path.append(str(Path(__file__).parents[1] / "docs"))
 
 from plain_docstrings import convert
 
+from tests.support.choosing import drawn
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
@@ -26,14 +26,14 @@ ROOT = Path(__file__).parents[1]
 
 LESSONS = sorted(each.parent.name for each in (ROOT / "lessons").glob("*/lesson.md"))
 SHARE = 6
-"""One lesson in so many is executed in every run, beside `one_product`; all of them at night."""
+"""One in so many lessons is executed in every run, in addition to `one_product`; nightly runs execute all."""
 
 
 def executed_lessons(config: pytest.Config) -> list[str]:
     if "nightly" in config.getoption("markexpr"):
         return LESSONS
-    drawn = random.Random(config.getoption("--hypothesis-seed")).sample(LESSONS, len(LESSONS) // SHARE)
-    return sorted({"one_product", *drawn})
+    numbers = drawn(LESSONS, config.getoption("--hypothesis-seed"), lambda _: (), SHARE)
+    return sorted({"one_product", *(LESSONS[number] for number in numbers)})
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def site(tmp_path_factory, request) -> Path:
     """The site, built in a process of its own as `CONTRIBUTING.md` says, with boards recorded for one drop instead of two."""
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(out)]
-    drawn = {"WORKBENCH_DOCS_LESSONS": " ".join(executed_lessons(request.config)), "WORKBENCH_RECORD_MOVES": "1"}
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **drawn}, capture_output=True, text=True, check=False)
+    share = {"WORKBENCH_DOCS_LESSONS": " ".join(executed_lessons(request.config)), "WORKBENCH_RECORD_MOVES": "1"}
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **share}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 

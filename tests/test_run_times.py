@@ -38,8 +38,8 @@ def test_a_package_is_named_from_half_again_of_its_budget_at_the_speed_of_the_ma
     monkeypatch.setattr(run_times, "FILE", file)
     assert over_budget({"core": 29, "engine": 300}, 1.0) == []
     assert over_budget({"core": 31, "engine": 300, "new": 1}, 1.0) == [
-        "tests of core took 31 s; their budget is 20 s on this machine (10 s x 2.00): see CONTRIBUTING, Tests",
-        "tests of new took 1 s; their budget is 0 s on this machine (0 s x 2.00): see CONTRIBUTING, Tests",
+        "tests of core took 31 s; their budget is 20 s on this machine (10 s x 2.00): see CONTRIBUTING, Add a test without adding a minute",
+        "tests of new took 1 s; their budget is 0 s on this machine (0 s x 2.00): see CONTRIBUTING, Add a test without adding a minute",
     ]
     assert len(over_budget({"core": 31, "engine": 301}, 0.5)) == 2
 

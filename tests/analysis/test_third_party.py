@@ -1,7 +1,6 @@
 """The third-party programs of `benchmarks/accuracy.py`: what needs none of their packages, and a tenth of the answers compiled anew."""
 
 import json
-import random
 import re
 import tomllib
 from hashlib import sha256
@@ -18,6 +17,7 @@ from benchmarks.corpus.layouts import DATA_PARALLEL, MEGATRON, MESHES, Draws, St
 from benchmarks.corpus.program import LAYOUTS, TARGET, ThirdPartyProgram
 from benchmarks.corpus.split import half_of
 from benchmarks.corpus.third_party import PROGRAMS
+from tests.support.choosing import parametrize_drawn
 from workbench.analysis.analyze import analyze
 from workbench.core.mesh import Mesh
 from workbench.engine import compile_plan
@@ -176,15 +176,25 @@ QUICK = 12.0
 
 
 def pytest_generate_tests(metafunc):
-    """`quick`: in every run one of the answers that are compiled quickly; `tenth`: at night one in ten, by the digest of its name."""
-    answers = [(each, layout, found.layouts[layout]) for each in PROGRAMS if (found := read_answers(each.name)) for layout in found.layouts]
+    """In every run one of the answers that are compiled quickly."""
     if "quick" in metafunc.fixturenames:
-        quick = [(each, layout) for each, layout, answer in answers if 0 < answer.compile_seconds < QUICK and not each.missing]
-        chosen = random.Random(metafunc.config.getoption("--hypothesis-seed")).sample(quick, min(1, len(quick)))
-        metafunc.parametrize("quick", chosen, ids=lambda case: f"{case[0].name}-{case[1]}")
-    if "tenth" in metafunc.fixturenames:
-        tenth = [(each, layout) for each, layout, _ in answers if sha256(f"{each.name}/{layout}".encode()).digest()[0] % 10 == 0]
-        metafunc.parametrize("tenth", tenth, ids=lambda case: f"{case[0].name}-{case[1]}")
+        quick = [(each, layout) for each, layout, answer in recorded_answers() if 0 < answer.compile_seconds < QUICK and not each.missing]
+        parametrize_drawn(metafunc, "quick", quick, lambda _: (), name_of, share=max(1, len(quick)))
+
+
+def recorded_answers():
+    """Each program with a layout and the answer that is recorded of it."""
+    return [(each, layout, answer) for each in PROGRAMS if (found := read_answers(each.name)) for layout, answer in found.layouts.items()]
+
+
+def recorded_tenth():
+    """One case in ten of those recorded, by the digest of its name."""
+    names = [(each, layout) for each, layout, _ in recorded_answers()]
+    return [(each, layout) for each, layout in names if sha256(f"{each.name}/{layout}".encode()).digest()[0] % 10 == 0]
+
+
+def name_of(case):
+    return f"{case[0].name}-{case[1]}"
 
 
 def known_and_found(program, layout):
@@ -215,6 +225,7 @@ def test_an_answer_that_is_compiled_quickly_is_the_recorded_one(quick):
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("tenth", recorded_tenth(), ids=name_of)
 def test_a_tenth_of_the_answers_is_compiled_anew(tenth):
     known, found = known_and_found(*tenth)
     verify_stated(known, found)

@@ -16,7 +16,7 @@ import workbench as wb
 from tests.recipes.test_recipes import APPLIES, mesh_for
 from tests.support.choosing import parametrize_drawn
 from tests.support.first_step import decided, moment_slack
-from tests.support.unsharded import reference_of, sharded_results, state_of, unsharded
+from tests.support.unsharded import BATCH, reference_of, sharded_results, state_of, unsharded
 from workbench.analysis.analyze import analyze
 from workbench.analysis.tier_comparison import compare_collectives
 from workbench.core.tensor import Role
@@ -31,10 +31,6 @@ from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.executable import module_of
 
 pytestmark = pytest.mark.compile
-
-BATCH = 1
-"""Number of the batch. That of number 0 has a tie in `mixture`: two tokens wish for the last place of an expert and their weights differ by
-one part in ten million, so that the order of a sum decides; in this one they differ by 8e-5 at least."""
 
 TOGETHER = [
     ("mnist", (), "data:4", ("zero_3",)),

@@ -5,7 +5,6 @@ Sources stand in `step_times.json` and `benchmarks/published.py`.
 What is fitted, and on which half of the rows: `benchmarks/fit_efficiency.py`.
 """
 
-import random
 from functools import cache
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from benchmarks.fit_efficiency import CLASSES, halves
 from benchmarks.published import Prediction, predict, predictions, published_errors
 from benchmarks.published_rows import TABLES, b200_row
+from tests.support.choosing import drawn
 from workbench.hardware.catalogue import default_catalogue
 from workbench.models.mixture.config import MixtureConfig
 
@@ -35,10 +35,10 @@ QUICK = ("b200", "maxtext")
 
 def pytest_generate_tests(metafunc):
     """A quarter of a minute for one of the quick tables, of which each run has one; all of them are `nightly`."""
-    drawn = random.Random(metafunc.config.getoption("--hypothesis-seed")).choice(QUICK)
+    (number,) = drawn(QUICK, metafunc.config.getoption("--hypothesis-seed"), lambda _: (), len(QUICK))
     for name, tables in (("table", TABLES), ("b200", QUICK[:1]), ("maxtext", QUICK[1:])):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, [pytest.param(each, marks=() if each == drawn else pytest.mark.nightly) for each in tables])
+            metafunc.parametrize(name, [pytest.param(each, marks=() if each == QUICK[number] else pytest.mark.nightly) for each in tables])
 
 
 @cache

@@ -23,7 +23,8 @@ FOLDER = "TESTS_COMPILED_FOLDER"
 
 
 def compile_cheaply() -> None:
-    """Set the environment of this process and its children. Call it before anything is compiled."""
+    """Set this process and the environment of its children. Call it before anything is compiled."""
+    jax.config.update("jax_disable_most_optimizations", True)
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     flags = os.environ.get("XLA_FLAGS", "")
     if NO_FUSION_EMITTERS not in flags and _is_known(NO_FUSION_EMITTERS):

@@ -22,11 +22,6 @@ def moment_slack(program: Program) -> float:
     return 1e-2 if kinds & {*_STEPS} else 1e-5
 
 
-def share_undecided(program: Program) -> float:
-    """The share of a tensor's elements that may be off altogether: those of tokens that two experts suit alike, and that go to either."""
-    return 5e-3 if any(choice in each.kind for each in program.operations for choice in _CHOICES) else 0.0
-
-
 def decided(program: Program, results: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
     """Path of a weight: which of its elements Adam's first update decides. That update is the gradient's sign times the rate, and where the
     gradient is within the error of a float32 sum the sign is that of how the sum was ordered: its first moment says whether it is right."""

@@ -31,7 +31,7 @@ class RunTimes:
         if not config.getoption("numprocesses", None):  # a few tests, which should begin at once
             return None
         self._controls.append(speed_control())
-        return f"speed control: {self._controls[-1]:.2f} s to compile a fixed program, {read_budgets()[0]:.2f} s where the budgets were set"
+        return f"speed control: {self._controls[-1]:.2f} s to compile a fixed program, {read_budgets()[0]:.2f} s on the reference machine"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[package_of(report.nodeid)] += report.duration
@@ -86,7 +86,7 @@ def over_budget(seconds: dict[str, float], control: float) -> list[str]:
     scale = control / reference
     return [
         f"tests of {package} took {took:.0f} s; their budget is {budgets.get(package, 0) * scale:.0f} s on this machine"
-        f" ({budgets.get(package, 0):.0f} s x {scale:.2f}): see CONTRIBUTING, Tests"
+        f" ({budgets.get(package, 0):.0f} s x {scale:.2f}): see CONTRIBUTING, Add a test without adding a minute"
         for package, took in sorted(seconds.items())
         if took > SLACK * budgets.get(package, 0) * scale
     ]
