@@ -15,7 +15,7 @@ Arguments = tuple[tuple[str, object], ...]
 
 
 BATCH = 1
-"""The batch to compare steps on. Batch 0 has a tie in `mixture`: two tokens compete for the last place of an expert and their weights differ
+"""The batch to compare steps on. Batch 0 has a tie in `mixture`: two tokens compete for an expert's last place and their weights differ
 by one part in ten million, so that the order of a sum decides; in this one they differ by 8e-5 at least."""
 
 
