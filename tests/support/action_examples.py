@@ -89,6 +89,7 @@ EXAMPLES: dict[str, ActionExample] = {
     "answers.hand_in": _sends({"question": "devices", "answer": "4"}),
     "answers.list": ActionExample(query={"everybody": "true"}),
     "programs.list": ActionExample(),
+    "programs.waiting": ActionExample(),
     "programs.add": _sends({"name": "theirs", "target": "theirs:build", "kind": "git", "locator": "https://git.example/x.git 1a2b3c"}),
     "programs.get": ActionExample(),
     "programs.approve": _sends({"digest": DIGEST}),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.team.sandbox.levels import SandboxAbility, SandboxLevel
+from workbench.team.sandbox.levels import SandboxAbility, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.sandbox import Sandbox
 
@@ -18,6 +18,12 @@ def ability_here() -> SandboxAbility:
 
 @functools.cache
 def ability_alone() -> SandboxAbility:
+    """As where there is no bubblewrap, and an administrator turned the sandbox off."""
+    return probe("/nonexistent/bwrap", SandboxPolicy(without_sandbox=True))
+
+
+@functools.cache
+def ability_refused() -> SandboxAbility:
     """As where there is no bubblewrap."""
     return probe("/nonexistent/bwrap")
 

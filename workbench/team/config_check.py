@@ -39,7 +39,9 @@ SCHEMA = _section(
         ray=_section(_TEXT),
         kubernetes=_section(mount=_TEXT, kubectl=_TEXT, options=_section(_TEXT)),
     ),
-    programs=_section(hosts=_TEXTS, folders=_TEXTS, proxy=_TEXT, credentials_file=_TEXT),
+    programs=_section(
+        hosts=_TEXTS, folders=_TEXTS, proxy=_TEXT, credentials_file=_TEXT, owners_approve=_TEXT, user=_TEXT, without_sandbox=_FLAG
+    ),
 )
 
 

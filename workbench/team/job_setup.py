@@ -41,7 +41,7 @@ def make_dispatcher(config: TeamConfig, store: Store, programs: ProgramRegistry)
         config.data.resolve() / "jobs",
         engines,
         limits=limits,
-        confine=_confine(programs.folder_of),
+        confine=_confine(programs),
         program_folder=programs.folder_of,
     )
 
@@ -66,7 +66,7 @@ def _read_limits(values: Mapping[str, Any]) -> JobLimits:
     return JobLimits(**values)
 
 
-def _confine(folder_of: Callable[[str], Path]) -> Callable[[JobSpec, Path, Sequence[str]], Sequence[str]]:
+def _confine(programs: ProgramRegistry) -> Callable[[JobSpec, Path, Sequence[str]], Sequence[str]]:
     """The command of a job of a registered program, in a sandbox; one of the zoo is left as it is."""
 
     def confine(spec: JobSpec, folder: Path, command: Sequence[str]) -> Sequence[str]:
@@ -74,7 +74,8 @@ def _confine(folder_of: Callable[[str], Path]) -> Callable[[JobSpec, Path, Seque
             return command
         if spec.hosts * spec.processes > 1:
             raise JobError("A program of the team's own has no network, so it runs in one process.", ["give hosts=1 and processes=1"])
-        walled = (str(folder), str(folder_of(spec.program)), f"{spec.minutes * 60:g}")
-        return [command[0] or sys.executable, "-P", "-m", _CONFINED, *walled, "--", *command]
+        allowed = programs.sandbox.ability.policy.arguments()
+        confined = (str(folder), str(programs.folder_of(spec.program)), f"{spec.minutes * 60:g}", *allowed)
+        return [command[0] or sys.executable, "-P", "-m", _CONFINED, *confined, "--", *command]
 
     return confine

@@ -1,6 +1,9 @@
-"""Where programs of the team may be fetched from, as a set-up says it.
+"""Where programs of the team may be fetched from, who approves them and how they are isolated, from the `[programs]` of a configuration.
 
 [programs]
+owners_approve = "shared"                 # the programs of which projects their owners may approve: "shared", "all", "none"
+user = "workbench-programs"               # where there is no sandbox: the system user that programs run as
+without_sandbox = false                   # true: run programs with the server's rights where there is neither
 hosts = ["github.com", "git.example.org"]
 folders = ["/srv/git"]
 credentials_file = "git_credentials.toml"   # "git.example.org" = "user:token"
@@ -14,8 +17,24 @@ from typing import Any
 from workbench.errors import WorkbenchError
 from workbench.team.config import FILE, TeamConfig
 from workbench.team.programs.fetch_policy import FetchPolicy
+from workbench.team.sandbox.levels import SandboxPolicy
 
-_KNOWN = ("hosts", "folders", "proxy", "credentials_file")
+_KNOWN = ("hosts", "folders", "proxy", "credentials_file", "owners_approve", "user", "without_sandbox")
+APPROVALS = ("shared", "all", "none")
+
+
+def owners_approve(config: TeamConfig) -> str:
+    """One of `APPROVALS`. Raises `WorkbenchError` for another word."""
+    found = str(config.programs.get("owners_approve", APPROVALS[0]))
+    if found not in APPROVALS:
+        raise WorkbenchError(f"`owners_approve` in {FILE} is `{found[:40]}`.", [f"write one of {', '.join(APPROVALS)}"])
+    return found
+
+
+def make_sandbox_policy(config: TeamConfig) -> SandboxPolicy:
+    """What the configuration allows where this machine has no sandbox."""
+    given = config.programs
+    return SandboxPolicy.of_machine(given.get("user", ""), config.data.resolve(), given.get("without_sandbox", False))
 
 
 def make_fetch_policy(config: TeamConfig) -> FetchPolicy:

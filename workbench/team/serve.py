@@ -20,7 +20,7 @@ from workbench.team.config import FILE, TeamConfig
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.pages.page_routes import page_routes
 from workbench.team.program_service import ProgramService
-from workbench.team.program_setup import make_fetch_policy
+from workbench.team.program_setup import make_fetch_policy, make_sandbox_policy, owners_approve
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub
@@ -61,10 +61,10 @@ class TeamServer:
         self._ending.callback(store.close)
         upgrade(store)
         secret_key = load_secret_key(config.data)
-        ability = probe()
+        ability = probe(policy=make_sandbox_policy(config))
         sandbox = Sandbox(ability)
         self._ending.callback(sandbox.close)
-        programs = ProgramRegistry(store, config.data / "programs", sandbox, make_fetch_policy(config))
+        programs = ProgramRegistry(store, config.data.resolve() / "programs", sandbox, make_fetch_policy(config))
         planners = Planners(programs, config.cluster)
         self._ending.callback(planners.close)
         self.hub = RoomHub(store, planners, config.public_address, idle_for=config.idle_seconds)
@@ -82,6 +82,7 @@ class TeamServer:
             jobs=self.dispatcher,
             programs=ProgramService(programs, self.hub.end_program),
             sandbox=ability,
+            owners_approve=owners_approve(config),
             sign_in=sign_in_ways(config, store, secret_key),
             origins=config.origins,
             open_metrics=config.open_metrics,

@@ -1,15 +1,18 @@
 """Rooms, comments, links, programs, jobs and hardware."""
 
 import base64
+from dataclasses import replace
 
 import pytest
+from sqlalchemy import select
 
-from tests.support.team_world import DIGEST, document, secret_of
+from tests.support.team_world import DIGEST, document, program_row, secret_of
 from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, ProjectRole
 from workbench.team.actions.held_roles import role_in_room
 from workbench.team.actions.input_errors import ConflictError, InputError, UnavailableError
+from workbench.team.actions.new_projects import make_personal_project
 from workbench.team.store.store import now
-from workbench.team.store.tables import RegisteredProgram, Share, StoredRoom, User
+from workbench.team.store.tables import Project, RegisteredProgram, Share, StoredRoom, User
 
 
 def held(world, name):
@@ -111,7 +114,7 @@ def test_comments_are_taken_away_by_who_wrote_them(world):
 
 def test_a_program_is_named_once_it_is_approved(world):
     text = document().replace('"two_layer"', '"mine:build"')
-    with pytest.raises(InputError, match="it runs once an owner has approved it"):
+    with pytest.raises(InputError, match="it runs only after it is approved"):
         world.do("plans.push", "ed", {"document": text}, project="vision")
     with pytest.raises(InputError, match="`theirs:build` is no program of this project"):
         world.do("plans.push", "ed", {"document": text.replace("mine", "theirs")}, project="vision")
@@ -123,6 +126,36 @@ def test_a_program_is_named_once_it_is_approved(world):
     finally:
         world.services.planner.__class__.describe_document = kept
     assert [each.target for each in seen] == ["mine:build"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "project", "person", "may"),
+    [
+        ("shared", "vision", "ada", True),
+        ("shared", "other", "sam", False),  # nobody but Sam is in it: it is as good as a personal project
+        ("shared", "sam", "sam", False),
+        ("shared", "sam", "root", True),
+        ("all", "sam", "sam", True),
+        ("none", "vision", "ada", False),
+        ("none", "vision", "root", True),
+    ],
+)
+def test_nobody_alone_lets_a_program_run(world, policy, project, person, may):
+    world.services = replace(world.services, owners_approve=policy)
+    with world.store.write() as session:
+        sam = session.get_one(User, world.people["sam"])
+        slug = make_personal_project(session, sam).slug if project == "sam" else project
+        found = session.scalars(select(Project).where(Project.slug == slug)).one()
+        program = program_row(found.id, sam.id, "new", "new:build")
+        session.add(program)
+    assert world.do("programs.list", person, project=slug)["owners_approve"] is (may and person != "root")
+    assert program.id in [each["id"] for each in world.do("programs.waiting", "root")["items"]]
+    if may:
+        assert world.do("programs.approve", person, {"digest": DIGEST}, program=program.id)["state"] == "approved"
+        return
+    with pytest.raises(ForbiddenError, match="An administrator has to approve the program `new`"):
+        world.do("programs.approve", person, {"digest": DIGEST}, program=program.id)
+    assert world.do("programs.get", person, program=program.id)["state"] == "fetched"
 
 
 def _describing(seen):

@@ -138,7 +138,7 @@ def test_the_server_of_the_compose_file_may_do_no_more_than_it_needs():
     server = compose()["services"]["server"]
     assert server["read_only"] is True
     assert server["cap_drop"] == ["ALL"]
-    assert server["security_opt"] == ["no-new-privileges:true"]
+    assert server["security_opt"] == ["no-new-privileges:true", *(f"{each}=unconfined" for each in ("seccomp", "apparmor", "systempaths"))]
     assert not server.get("privileged")
 
 
@@ -208,6 +208,19 @@ def test_there_is_one_server_and_no_more_rights_than_it_needs():
         == pod()["securityContext"]
     )
     assert manifest("ServiceAccount", "workbench-jobs")["automountServiceAccountToken"] is False
+
+
+def test_a_sandbox_can_be_made_in_the_pods_of_the_server_and_of_jobs_that_need_one():
+    (container,) = pod()["containers"]
+    spec = JobSpec("0" * 64, program="d" * 64, module="mine")
+    (job,) = kubernetes.render_job(spec, Path(DATA) / "jobs" / "abc", {"image": "i", "claim": "c"}, Path(DATA))
+    assert kubernetes_flaws(job) == []
+    theirs = job["spec"]["template"]["spec"]
+    for each, inner in ((pod(), container), (theirs, theirs["containers"][0])):
+        assert each["hostUsers"] is False
+        assert {each["securityContext"][name]["type"] for name in ("seccompProfile", "appArmorProfile")} == {"Unconfined"}
+        assert inner["securityContext"]["procMount"] == "Unmasked"
+    assert [each["mountPath"] for each in theirs["containers"][0]["volumeMounts"]] == [f"{DATA}/jobs/abc", f"{DATA}/programs/trees/{'d' * 64}"]
 
 
 def test_the_probes_ask_for_pages_that_the_server_has_under_a_name_that_it_knows():

@@ -18,8 +18,7 @@ from workbench.team.jobs.job_folder import INHERITED
 from workbench.team.jobs.spec import ENVIRONMENT
 from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.registry import ProgramRegistry
-from workbench.team.sandbox.confined_main import WITHOUT_WALLS
-from workbench.team.sandbox.levels import SandboxAbility, SandboxLevel
+from workbench.team.sandbox.levels import OVERRIDES, SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.store import Store
@@ -108,10 +107,10 @@ def test_the_documented_limits_of_an_engine_are_some(tmp_path, store):
     sandbox.close()
 
 
-def test_what_an_administrator_says_of_walls_reaches_the_jobs():
-    assert f"`{WITHOUT_WALLS}=1`" in PAGES[-1].read_text()
-    assert WITHOUT_WALLS in INHERITED
-    assert WITHOUT_WALLS not in ENVIRONMENT  # whoever submits a job does not say it
+def test_the_override_of_the_sandbox_reaches_jobs_and_is_not_for_those_who_submit_them():
+    assert f"`{OVERRIDES[0]}=1`" in PAGES[-1].read_text()
+    assert set(OVERRIDES) <= set(INHERITED)
+    assert not set(OVERRIDES) & set(ENVIRONMENT)
 
 
 def test_the_documented_addresses_are_of_actions():

@@ -39,7 +39,7 @@ def test_the_schema_finds_what_is_wrong():
 
 
 def test_a_pod_sees_the_folder_of_its_job_and_programs_where_it_has_one_and_nothing_else_of_the_server():
-    for program, seen in ((None, ["/data/jobs/abc"]), ("b" * 64, ["/data/jobs/abc", "/data/programs"])):
+    for program, seen in ((None, ["/data/jobs/abc"]), ("b" * 64, ["/data/jobs/abc", f"/data/programs/trees/{'b' * 64}"])):
         (job,) = render_job(tiny_spec(program=program), FOLDER, OPTIONS, Path("/data"))
         mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
         assert [each["mountPath"] for each in mounts] == seen

@@ -121,7 +121,7 @@ def test_a_job_is_started_and_cancelled(day):
 def test_programs_are_registered_approved_and_withdrawn(day):
     git = {"name": "New one", "target": "ours.new:build", "locator": "https://git.example.org/m.git 4f2a"}
     _, said = day.done("ada", "/p/{project}/programs/git", git, project="vision")
-    assert said == "New one is registered; an owner has to approve it."
+    assert said == "New one is registered and waits for approval."
     wheel = {"wheel": ("ours-2-py3-none-any.whl", b"PK\x03\x04", "application/zip")}
     day.done("ada", "/p/{project}/programs/wheel", {"name": "As a wheel", "target": "ours.two:build"}, files=wheel, project="vision")
     found = {each["name"]: each for each in day.world.do("programs.list", "ada", project="vision")["items"]}

@@ -148,8 +148,18 @@ def test_a_link_to_a_plan_is_read_by_anybody(clients, world):
 def test_the_level_of_the_sandbox_is_said_aloud(clients):
     assert "Programs of the team: separate process" in clients["vic"].get("/").text
     status = clients["root"].get("/admin/status").text
-    assert "Programs are not sandboxed" in status
-    assert "Why not better: there is no bubblewrap here." in status
+    assert "Why there is no sandbox: there is no bubblewrap here." in status
+
+
+@pytest.mark.parametrize("page", ["", "/limits", "/audit", "/status"])
+def test_every_page_of_an_administrator_warns_of_programs_with_the_rights_of_the_server(clients, page):
+    assert "Programs run without a sandbox" in clients["root"].get(f"/admin{page}").text
+
+
+def test_an_administrator_sees_which_programs_wait_for_approval(clients, world):
+    text = clients["root"].get("/admin/status").text
+    assert "Programs that wait for approval" in text
+    assert "/p/vision/programs" in text
 
 
 def test_files_of_the_pages_are_asked_for_again_and_are_no_pages(clients):

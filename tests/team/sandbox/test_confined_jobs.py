@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.support.team_sandbox import ability_here
-from workbench.team.sandbox.levels import SandboxLevel
+from workbench.team.sandbox.levels import OVERRIDES, SandboxLevel, SandboxPolicy
 
 JOB = """
 import json, pathlib, sys
@@ -39,8 +39,11 @@ def job(tmp_path):
     return folder, program, tmp_path / "outside"
 
 
+POLICY = SandboxPolicy().arguments()
+
+
 def confined(folder, program, *command):
-    arguments = [sys.executable, "-P", "-m", "workbench.team.sandbox.confined_main", str(folder), str(program), "60", "--", *command]
+    arguments = [sys.executable, "-P", "-m", "workbench.team.sandbox.confined_main", str(folder), str(program), "60", *POLICY, "--", *command]
     return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -67,10 +70,17 @@ def test_how_it_ended_is_said_after_what_it_wrote(job):
     assert "3" in done.stderr
 
 
-def test_without_a_sandbox_it_is_refused(job, monkeypatch):
+@pytest.mark.parametrize(("variable", "policy"), [("", ()), *((name, ()) for name in OVERRIDES), ("", ("1",))])
+def test_without_a_sandbox_it_is_refused_unless_an_administrator_said_otherwise(job, tmp_path, monkeypatch, variable, policy):
+    """The first case is refused; then an administrator of the machine says so in its environment, and one of the server in `team.toml`."""
     from workbench.team.sandbox import confined_main
-    from workbench.team.sandbox.levels import SandboxAbility
 
-    monkeypatch.setattr(confined_main, "probe", lambda: SandboxAbility(SandboxLevel.SEPARATE_PROCESS, "There is none."))
-    folder, program, _ = job
-    assert confined_main.main([str(folder), str(program), "60", "--", sys.executable, "-c", "pass"]) == confined_main.REFUSED
+    monkeypatch.setenv("PATH", str(tmp_path))  # where there is no bubblewrap
+    for name in OVERRIDES:
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    folder, program, outside = job
+    words = SandboxPolicy(without_sandbox=bool(policy)).arguments()
+    status = confined_main.main([str(folder), str(program), "60", *words, "--", "/bin/sh", "-c", f"echo ran > {outside}"])
+    assert (status, outside.exists()) == ((0, True) if variable or policy else (confined_main.REFUSED, False))

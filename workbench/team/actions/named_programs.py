@@ -23,7 +23,7 @@ _NOT_YET = {
     "added": "has not been fetched yet",
     "fetched": "is fetched and not approved yet",
     "failed": "could not be fetched",
-    "withdrawn": "is approved no more",
+    "withdrawn": "was withdrawn",
 }
 
 
@@ -37,7 +37,7 @@ def approved_program(session: DatabaseSession, project_id: str, target: str) -> 
     shown = target[:80].encode("utf-8", "backslashreplace").decode()
     if found:
         why = _NOT_YET[found[0].state]
-        raise InputError(f"`{shown}` {why}; it runs once an owner has approved it.", ["ask an owner of the project"])
+        raise InputError(f"`{shown}` {why}; it runs only after it is approved.", ["ask an owner of the project"])
     raise InputError(f"`{shown}` is no program of this project.", ["have an owner add it to the programs", "use a model of the zoo"])
 
 

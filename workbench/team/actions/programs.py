@@ -1,20 +1,21 @@
 """Programs of a project's own: added from a commit of a git repository or from a wheel, and run only once an owner has approved the files
 that were fetched, by their digest."""
 
+import asyncio
 import base64
 import binascii
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import ProjectRole
-from workbench.team.actions.action import Action, Call, member
+from workbench.team.access import ForbiddenError, ProjectRole
+from workbench.team.actions.action import ADMIN, Action, Call, member
 from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.people_records import people_by_id, project_slugs
-from workbench.team.actions.schemas import DIGEST, ID, NAME, PERSON, SLUG, TEXT, TIME, list_of, one_of, or_none, record, text
+from workbench.team.actions.schemas import DIGEST, FLAG, ID, NAME, PERSON, SLUG, TEXT, TIME, list_of, one_of, or_none, record, text
 from workbench.team.actions.server_parts import programs_of
-from workbench.team.store.tables import RegisteredProgram
+from workbench.team.store.tables import Member, Project, RegisteredProgram
 
 WHEEL = 12 << 20  # characters of a wheel in base64: 9 MiB
 _PROGRAM = record(
@@ -51,7 +52,24 @@ _NEW = record(
 def _list(call: Call) -> dict[str, Any]:
     wanted = select(RegisteredProgram).where(RegisteredProgram.project_id == call.project.id)
     found = call.session.scalars(wanted.order_by(RegisteredProgram.created.desc(), RegisteredProgram.id)).all()
-    return {"items": _records(call.session, list(found))}
+    return {
+        "items": _records(call.session, list(found)),
+        "owners_approve": _owners_approve(call.session, call.project, call.services.owners_approve),
+    }
+
+
+def _list_waiting(call: Call) -> dict[str, Any]:
+    wanted = select(RegisteredProgram).where(RegisteredProgram.state == "fetched").order_by(RegisteredProgram.created)
+    return {"items": _records(call.session, list(call.session.scalars(wanted)))}
+
+
+def _owners_approve(session: DatabaseSession, project: Project, policy: str) -> bool:
+    """Whether owners of a project approve its programs. A project of one person is as good as a personal one: nobody else looks at what
+    is approved there."""
+    if policy != "shared":
+        return policy == "all"
+    members = select(func.count()).select_from(Member).where(Member.project_id == project.id)
+    return project.personal_of is None and (session.scalar(members) or 0) > 1
 
 
 async def _ask_to_add(call: Call) -> str:
@@ -71,7 +89,21 @@ def _decoded(text_of_wheel: str) -> bytes:
 
 
 async def _ask_to_approve(call: Call) -> None:
+    await asyncio.to_thread(_verify_may_approve, call)
     await programs_of(call).approve(call.found.resource.id, call.person.user_id, call.body["digest"])
+
+
+def _verify_may_approve(call: Call) -> None:
+    """Raises `ForbiddenError` for an owner where an administrator has to approve."""
+    policy = call.services.owners_approve
+    with call.services.store.read() as session:
+        if call.person.admin or _owners_approve(session, call.project, policy):
+            return
+    reason = "it is the project of one person" if policy == "shared" else "administrators approve all programs of this server"
+    raise ForbiddenError(
+        f"An administrator has to approve the program `{call.found.resource.name}`: {reason}.",
+        ["ask an administrator", *(["register it in a project with other members"] if policy == "shared" else [])],
+    )
 
 
 async def _ask_to_withdraw(call: Call) -> None:
@@ -119,8 +151,18 @@ ACTIONS = (
         "List the programs of a project",
         member(ProjectRole.VIEWER),
         "read",
-        record({"items": list_of(_PROGRAM)}),
+        record({"items": list_of(_PROGRAM), "owners_approve": FLAG}),
         _list,
+    ),
+    Action(
+        "programs.waiting",
+        "GET",
+        "/programs",
+        "List the programs of all projects that wait for approval",
+        ADMIN,
+        "manage",
+        record({"items": list_of(_PROGRAM)}),
+        _list_waiting,
     ),
     Action(
         "programs.add",

@@ -25,7 +25,7 @@ from workbench.team.jobs.spec import JobSpec
 EVENTS, EXIT, STARTED, SPEC, PLAN = "events.jsonl", "exit", "started", "spec.json", "plan.json"
 INHERITED = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME"),
-    *("JAX_PLATFORMS", "WORKBENCH_HARDWARE", "WORKBENCH_WITHOUT_WALLS"),
+    *("JAX_PLATFORMS", "WORKBENCH_HARDWARE", "WORKBENCH_WITHOUT_SANDBOX", "WORKBENCH_WITHOUT_WALLS"),
 )
 """What a job has of the environment of whoever starts it; nothing else of it, for it may hold secrets."""
 

@@ -136,6 +136,10 @@ def as_yaml(manifests: Sequence[Mapping[str, Any]]) -> str:
     return str(yaml.safe_dump_all(manifests, sort_keys=False))
 
 
+_NESTED = {"seccompProfile": {"type": "Unconfined"}, "appArmorProfile": {"type": "Unconfined"}}
+"""What the sandbox within a pod needs besides user namespaces and an unmasked /proc; it has a filter of system calls of its own."""
+
+
 def _job(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: Path | None, first: str) -> dict[str, Any]:
     """The spec of an indexed Job: nothing is started twice, and all pods run or none does."""
     return {
@@ -163,6 +167,8 @@ def _pod(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: Path, c
     }
     if spec.hosts == 1:
         del pod["subdomain"]
+    if spec.program:
+        pod |= {"hostUsers": False, "securityContext": _NESTED}
     if "service_account" in options:
         pod["serviceAccountName"] = options["service_account"]
     if "node_selector" in options:
@@ -183,17 +189,22 @@ def _container(spec: JobSpec, folder: Path, options: Mapping[str, str], mount: P
         "command": supervisor_command(folder, Kubernetes.python),
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "resources": {"limits": limits, "requests": dict(limits)},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            **({"procMount": "Unmasked"} if spec.program else {}),
+        },
         "volumeMounts": _mounts(spec, folder, mount),
     }
 
 
 def _mounts(spec: JobSpec, folder: Path, mount: Path) -> list[dict[str, Any]]:
-    """Of the server's volume only what the job is of, at the paths that the server has: its folder, and programs, to read. The secret key,
-    and a database that is a file, are in that volume, too."""
+    """The job's folder, and the files of its program to read, at the paths that the server has. The rest of the server's volume, such as
+    the secret key, is not in the pod."""
     mounts: list[dict[str, Any]] = [{"name": "data", "mountPath": str(folder), "subPath": folder.relative_to(mount).as_posix()}]
     if spec.program:
-        mounts.append({"name": "data", "mountPath": str(mount / "programs"), "subPath": "programs", "readOnly": True})
+        tree = f"programs/trees/{spec.program}"
+        mounts.append({"name": "data", "mountPath": str(mount / tree), "subPath": tree, "readOnly": True})
     return mounts
 
 

@@ -19,6 +19,12 @@ class AdminPage(PageHandler):
         if not self._finished:
             self.require_admin()
 
+    def show(self, template: str, status: int = 200, **values: object) -> None:
+        """A page, with a warning where programs run with the server's rights."""
+        level = getattr(self.server.sandbox, "level", None)
+        warning = self.sandbox_text if level == SandboxLevel.SEPARATE_PROCESS else ""
+        super().show(template, status, **{"sandbox_warning": warning, **values})
+
     def argument(self, name: str) -> str:
         """A word of the address, without spaces around it."""
         return self.get_query_argument(name, "").strip()[:80]
@@ -96,4 +102,5 @@ class StatusPage(AdminPage):
             facts=facts,
             sandbox=self.sandbox_text,
             is_sandboxed=level == SandboxLevel.SANDBOXED,
+            waiting=(await self.ask("programs.waiting"))["items"],
         )

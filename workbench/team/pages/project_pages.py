@@ -76,5 +76,13 @@ class ProgramsPage(ProjectPageHandler):
     """The team's own programs."""
 
     async def get(self, project: str) -> None:
-        programs = (await self.ask("programs.list", project=project))["items"]
-        await self.show_in_project("programs.html", project, "programs", title="Programs", programs=programs, sandbox=self.sandbox_text)
+        found = await self.ask("programs.list", project=project)
+        await self.show_in_project(
+            "programs.html",
+            project,
+            "programs",
+            title="Programs",
+            programs=found["items"],
+            may_approve=found["owners_approve"] or self.require_principal().admin,
+            sandbox=self.sandbox_text,
+        )

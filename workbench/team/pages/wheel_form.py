@@ -9,7 +9,7 @@ from tornado.web import HTTPError
 from workbench.team.pages.form_handler import FormHandler, PageForm
 
 WHEEL_FORM = PageForm(
-    "/p/{project}/programs/wheel", "programs.add", "/p/{project}/programs", "{name} is registered; an owner has to approve it."
+    "/p/{project}/programs/wheel", "programs.add", "/p/{project}/programs", "{name} is registered and waits for approval."
 )
 MOST_BYTES = 9 << 20
 

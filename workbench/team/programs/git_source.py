@@ -84,7 +84,12 @@ class _Repository:
         tools = (Path(self.git), *(Path(each) for each in _EXEC_PATHS if Path(each).is_dir()))
         local = (network.folder, Path("/bin/sh")) if network and network.folder else ()  # git asks one of its own disk through a shell
         command = SandboxedCommand(
-            (self.git, "-C", str(self.folder), *arguments), limits, (*tools, *local), environment=environment, stdin=stdin
+            (self.git, "-C", str(self.folder), *arguments),
+            limits,
+            (*tools, *local),
+            environment=environment,
+            stdin=stdin,
+            our_code=True,  # git runs nothing of a bare repository
         )
         if network is None:
             return self.sandbox.run(replace(command, readable=(*command.readable, self.folder)))

@@ -157,7 +157,7 @@ class ProgramRegistry:
         """Raises `ProgramRegistryError` for what prevents the function from being built."""
         module, _, function = program.target.partition(":")
         run = self.sandbox.run(
-            SandboxedCommand.python(source_check.__file__, str(tree), module, function, limits=_CHECK).with_readable(tree)
+            SandboxedCommand.python(source_check.__file__, str(tree), module, function, limits=_CHECK, our_code=True).with_readable(tree)
         )
         try:
             answer = json.loads(run.printed)

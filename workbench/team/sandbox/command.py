@@ -27,6 +27,7 @@ class SandboxedCommand:
     - Paths are absolute, and the same inside as outside. What is neither `readable` nor `writable`, nor of Python, is not there.
     - The environment is only what stands here: nothing is inherited.
     - Of the descriptors of the server only `descriptors` are open inside, under the same numbers.
+    - It counts as other people's code unless whoever makes it says that it is `our_code`, which only reads what others wrote.
     """
 
     arguments: tuple[str, ...]
@@ -37,6 +38,7 @@ class SandboxedCommand:
     descriptors: tuple[int, ...] = ()
     network: bool = False
     stdin: bytes = b""
+    our_code: bool = False
 
     @classmethod
     def python(

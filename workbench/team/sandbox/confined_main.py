@@ -1,38 +1,36 @@
-"""Runs a job of a registered program in a sandbox: `python -m workbench.team.sandbox.confined_main FOLDER PROGRAM SECONDS -- COMMAND ...`.
+"""Runs a job of a registered program in a sandbox:
+`python -m workbench.team.sandbox.confined_main FOLDER PROGRAM SECONDS USER DATA WITHOUT_SANDBOX -- COMMAND ...`.
 
-The supervisor of a job starts it, here or on a machine of a cluster, so it finds out for itself what sandbox there is. The command may
-read the job's plan and write into its file of events, which exists, and nothing else of the folder: how it ended others write there. It has
-no network. SIGTERM ends it.
+The supervisor of a job starts it, here or on a machine of a cluster, so it finds out for itself what sandbox that machine has; the three
+words before the command are the `SandboxPolicy` of the server. The command may read the job's plan and write into its file of events, which
+exists, and nothing else of the folder. It has no network. SIGTERM ends it.
 """
 
-import os
 import signal
 import sys
 from pathlib import Path
 from types import FrameType
 
 from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.levels import SandboxLevel
+from workbench.team.sandbox.levels import SandboxError, SandboxPolicy
 from workbench.team.sandbox.limits import MIB, ResourceLimits
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.python_files import import_path
 from workbench.team.sandbox.sandbox import Sandbox
 
 REFUSED = 77
-"""Exit status where no sandbox can be had."""
-WITHOUT_WALLS = "WORKBENCH_WITHOUT_WALLS"
-"""Set to 1 by an administrator who trusts the authors of all programs: then a process of its own will do."""
+"""Exit status where the program may not run."""
 
 
 def main(arguments: list[str]) -> int:
     """The exit status of the command, or `REFUSED`."""
-    folder, program, seconds, _, *command = arguments
-    ability = probe()
-    if ability.level is not SandboxLevel.SANDBOXED and os.environ.get(WITHOUT_WALLS) != "1":
-        print(f"This machine has no sandbox for the program. {ability.reason}", file=sys.stderr)  # noqa: T201 - a job's output
+    folder, program, seconds, user, data, without_sandbox, _, *command = arguments
+    sandbox = Sandbox(probe(policy=SandboxPolicy.of_machine(user, Path(data), bool(without_sandbox))))
+    try:
+        process = sandbox.start(confined_command(Path(folder), Path(program), float(seconds), command))
+    except SandboxError as error:
+        print(error.message, file=sys.stderr)  # noqa: T201 - a job's output
         return REFUSED
-    sandbox = Sandbox(ability)
-    process = sandbox.start(confined_command(Path(folder), Path(program), float(seconds), command))
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         process.kill()

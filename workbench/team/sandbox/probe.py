@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel
+from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.limits import ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox
 
@@ -30,17 +30,24 @@ _SWITCHES = (  # files of the kernel, the value that forbids user namespaces, an
 )
 
 
-def probe(bubblewrap: str | None = None) -> SandboxAbility:
-    """Takes a tenth of a second. `bubblewrap` is the path of `bwrap` where it is not on PATH."""
-    path = bubblewrap or shutil.which("bwrap")
+def probe(bubblewrap: str | None = None, policy: SandboxPolicy | None = None) -> SandboxAbility:
+    """Find the strongest level of this machine, in a tenth of a second. `bubblewrap` is the path of `bwrap` where it is not on PATH."""
+    found = _probe_bubblewrap(bubblewrap or shutil.which("bwrap"))
+    if isinstance(found, SandboxAbility):
+        return found
+    return _without_bubblewrap(found, policy or SandboxPolicy())
+
+
+def _probe_bubblewrap(path: str | None) -> SandboxAbility | str:
+    """A sandbox that was tried, or why there is none."""
     if sys.platform != "linux":
-        return _separate("bubblewrap needs Linux.")
+        return "bubblewrap needs Linux."
     if path is None or not os.access(path, os.X_OK):
-        return _separate("bubblewrap is not installed: `apt-get install bubblewrap`, or `dnf install bubblewrap`.")
+        return "bubblewrap is not installed: `apt-get install bubblewrap`, or `dnf install bubblewrap`."
     options = _output_of([path, "--help"])
     if "--size" not in options:
         version = next(iter(_output_of([path, "--version"]).splitlines()), path)
-        return _separate(f"{version} is too old: it cannot limit the size of what is written.")
+        return f"{version} is too old: it cannot limit the size of what is written."
     full = SandboxAbility(SandboxLevel.SANDBOXED, bubblewrap=path, disables_namespaces="--disable-userns" in options)
     problems: list[str] = []
     for candidate in _candidates(full):
@@ -48,7 +55,7 @@ def probe(bubblewrap: str | None = None) -> SandboxAbility:
             scoped = replace(candidate, scope=_scope_command())
             return scoped if scoped.scope and problem_of(scoped) is None else candidate
         problems.append(problem)
-    return _separate(_explain(problems))
+    return _explain(problems)
 
 
 def _candidates(ability: SandboxAbility) -> Iterable[SandboxAbility]:
@@ -64,7 +71,7 @@ def problem_of(ability: SandboxAbility) -> str | None:
     """What a trial said where it failed."""
     sandbox = Sandbox(ability)
     try:
-        run = sandbox.run(SandboxedCommand((sys.executable, "-I", "-S", "-c", ""), ResourceLimits(deadline=_PATIENCE)))
+        run = sandbox.run(SandboxedCommand((sys.executable, "-I", "-S", "-c", ""), ResourceLimits(deadline=_PATIENCE), our_code=True))
     except SandboxError as error:
         return error.message
     finally:
@@ -72,10 +79,22 @@ def problem_of(ability: SandboxAbility) -> str | None:
     return None if run.ending.is_good else run.errors.strip().splitlines()[-1] if run.errors.strip() else run.ending.sentence
 
 
-def _separate(reason: str) -> SandboxAbility:
-    ability = SandboxAbility(SandboxLevel.SEPARATE_PROCESS, reason)
+def _without_bubblewrap(reason: str, policy: SandboxPolicy) -> SandboxAbility:
+    """Another user where one is named and can be had; else programs are refused, unless an administrator turned the sandbox off."""
+    level = SandboxLevel.SEPARATE_PROCESS if policy.without_sandbox else SandboxLevel.REFUSED
+    ability = SandboxAbility(level, reason, policy=policy)
+    if policy.user:
+        as_user = replace(ability, level=SandboxLevel.SEPARATE_USER)
+        if (problem := problem_of(as_user)) is None:
+            return _with_scope(as_user)
+        hint = "the server has to be root or to have CAP_SETUID and CAP_SETGID, and the user has to be able to read Python"
+        ability = replace(ability, reason=f"{reason} Programs cannot run as `{policy.user}` either: {problem} ({hint})")
     if os.geteuid() == 0 and problem_of(ability) is not None:
         ability = replace(ability, drops_root=False)
+    return _with_scope(ability)
+
+
+def _with_scope(ability: SandboxAbility) -> SandboxAbility:
     scope = _scope_command()
     return replace(ability, scope=scope) if scope and problem_of(replace(ability, scope=scope)) is None else ability
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -18,11 +17,9 @@ from workbench.team.sandbox.command import HOME, SandboxedCommand
 from workbench.team.sandbox.ending import SandboxEnding
 from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel
 from workbench.team.sandbox.process_usage import tasks_of_user
+from workbench.team.sandbox.program_users import ProgramUser, ProgramUsers, let_through
 from workbench.team.sandbox.sandboxed_process import SandboxedProcess
 from workbench.team.sandbox.syscall_filter import syscall_filter
-
-FIRST_USER, USERS = 1_900_000_000, 65_536
-"""The users that a server which is root gives its sandboxes, one each: above those of systemd and of containers."""
 
 _START = Path(__file__).with_name("start.py")
 _COUNTS_BY_NAMESPACE = (5, 14)  # the Linux that counts tasks for each user namespace alone
@@ -46,23 +43,26 @@ class Sandbox:
         # the kernel ends a sandbox when the thread that started it ends, so that is one which lives as long as this
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox starter")
         self._lock = threading.Lock()
-        self._users: set[int] = set()
+        self._users = ProgramUsers(ability)
         self._running: set[SandboxedProcess] = set()
 
     def start(self, command: SandboxedCommand) -> SandboxedProcess:
-        """Raises `SandboxError` for a path that is not there, and where the system cannot start a process."""
+        """Raises `SandboxError` for other people's code where it would have the server's rights, for a path that is not there, and where the
+        system cannot start a process."""
+        if not command.our_code:
+            self.ability.verify_runs_programs()
         _verify_paths(command)
-        uid = self._borrow_user()
+        user = self._users.borrow()
         try:
             with _written(syscall_filter(command.network)) as filter_descriptor, _stdin(command.stdin) as stdin:
-                _give(command.writable, uid)
-                line = self._line(command, uid, filter_descriptor)
+                self._give(command, user)
+                line = self._line(command, user, filter_descriptor)
                 passed = (*command.descriptors, *([filter_descriptor] if filter_descriptor >= 0 else []))
-                process = self._starter.submit(self._popen, line, passed, stdin, uid).result()
+                process = self._starter.submit(self._popen, line, passed, stdin, user).result()
         except OSError as error:
-            self._return_user(uid)
+            self._users.give_back(user)
             raise SandboxError(f"A sandbox cannot be started: {error.strerror}.", ["end other processes of this machine"]) from None
-        started = SandboxedProcess(process, command.limits, not self._is_walled, lambda: self._return_user(uid))
+        started = SandboxedProcess(process, command.limits, not self._is_walled, lambda: self._users.give_back(user))
         with self._lock:
             self._running = {each for each in self._running if each.poll() is None} | {started}
         return started
@@ -84,8 +84,8 @@ class Sandbox:
             each.wait(10)
         self._starter.shutdown()
 
-    def _popen(self, line: list[str], passed: tuple[int, ...], stdin: int, uid: int | None) -> subprocess.Popen[bytes]:
-        drops = uid is not None and self._is_walled and self.ability.own_user
+    def _popen(self, line: list[str], passed: tuple[int, ...], stdin: int, user: ProgramUser | None) -> subprocess.Popen[bytes]:
+        dropped = user if self._is_walled and self.ability.own_user else None
         return subprocess.Popen(  # noqa: S603 - its first word is bwrap, systemd-run or this interpreter
             line,
             stdin=stdin,
@@ -95,22 +95,24 @@ class Sandbox:
             env=_environment_of_wrapper(bool(self.ability.scope)),
             cwd="/",
             start_new_session=True,
-            user=uid if drops else None,
-            group=uid if drops else None,
-            extra_groups=[] if drops else None,
+            user=dropped.uid if dropped else None,
+            group=dropped.gid if dropped else None,
+            extra_groups=[] if dropped else None,
         )
 
-    def _line(self, command: SandboxedCommand, uid: int | None, filter_descriptor: int) -> list[str]:
-        inner = [sys.executable, "-I", "-S", str(_START), json.dumps(self._settings(command, uid, filter_descriptor))]
+    def _line(self, command: SandboxedCommand, user: ProgramUser | None, filter_descriptor: int) -> list[str]:
+        inner = [sys.executable, "-I", "-S", str(_START), json.dumps(self._settings(command, user, filter_descriptor))]
         walls = bubblewrap_arguments(self.ability, command, filter_descriptor) if self._is_walled else []
         scope = [*self.ability.scope, *command.limits.scope_options(), "--"] if self.ability.scope else []
         return [*scope, *walls, *inner]
 
-    def _settings(self, command: SandboxedCommand, uid: int | None, filter_descriptor: int) -> dict[str, object]:
-        counted = 0 if uid is not None or (self._is_walled and _linux_version() >= _COUNTS_BY_NAMESPACE) else tasks_of_user(os.getuid())
+    def _settings(self, command: SandboxedCommand, user: ProgramUser | None, filter_descriptor: int) -> dict[str, object]:
+        is_first = user is not None and not user.is_shared
+        is_counted_apart = is_first or (self._is_walled and _linux_version() >= _COUNTS_BY_NAMESPACE)
+        counted = 0 if is_counted_apart else tasks_of_user(user.uid if user else os.getuid())
         return {
             "limits": command.limits.rlimits(counted),
-            "uid": None if self._is_walled and self.ability.own_user else uid,
+            "user": None if self._is_walled and self.ability.own_user else user,
             "alone": not self._is_walled,
             "parent": os.getpid(),
             "filter": filter_descriptor,
@@ -123,18 +125,14 @@ class Sandbox:
     def _is_walled(self) -> bool:
         return self.ability.level is SandboxLevel.SANDBOXED
 
-    def _borrow_user(self) -> int | None:
-        if os.geteuid() != 0 or not self.ability.drops_root:
-            return None
-        with self._lock:
-            while (uid := FIRST_USER + secrets.randbelow(USERS)) in self._users:
-                pass
-            self._users.add(uid)
-        return uid
-
-    def _return_user(self, uid: int | None) -> None:
-        with self._lock:
-            self._users.discard(uid if uid is not None else -1)
+    def _give(self, command: SandboxedCommand, user: ProgramUser | None) -> None:
+        """Make the user the owner of what it may write, and let it reach what it may read."""
+        if user is None:
+            return
+        for path in command.writable:
+            os.chown(path, user.uid, user.gid)
+        if not self._is_walled:
+            let_through((*command.readable, *command.writable), self.ability.policy.data, user.gid)
 
 
 def _environment_of_wrapper(scoped: bool) -> dict[str, str]:
@@ -147,12 +145,6 @@ def _verify_paths(command: SandboxedCommand) -> None:
     for path in (*command.readable, *command.writable):
         if not path.is_absolute() or not path.exists():
             raise SandboxError(f"The sandbox is to show `{path}`, which is not there.", ["fetch the program again"])
-
-
-def _give(folders: tuple[Path, ...], uid: int | None) -> None:
-    if uid is not None:
-        for folder in folders:
-            os.chown(folder, uid, uid)
 
 
 @contextmanager

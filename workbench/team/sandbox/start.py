@@ -1,7 +1,7 @@
 """The first lines that run in a sandbox: `python -I -S start.py SETTINGS` sets the limits and becomes the command.
 
 It is run by its path and imports nothing of the workbench. The settings are JSON: `limits`, `umask`, the `descriptors` that stay open, the
-user (`uid`) to become where it was started by root, and the `command`. Without bubblewrap (`alone`) it also installs the filter of system
+`user` to become (its uid, its gid, whether others run as it too; `null` for the server's own), and the `command`. Without bubblewrap (`alone`) it also installs the filter of system
 calls itself (`filter`, a descriptor), and stays as the parent of everything that the command starts, so that nothing outlives it.
 """
 
@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 _SECCOMP_FILTER, _NO_NEW_PRIVILEGES, _SECCOMP, _DEATH_SIGNAL, _SUBREAPER, _DROP_FROM_BOUNDS = 2, 38, 22, 1, 36, 24  # linux/prctl.h
+_AMBIENT, _CLEAR_ALL, _CAPABILITY_VERSION = 47, 4, 0x20080522  # linux/prctl.h, linux/capability.h
 _PATIENCE = 5.0  # seconds to end what the command has started
 
 
@@ -28,11 +29,11 @@ def main(settings: dict[str, Any]) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # where memory ends, this ends first
     if settings["alone"]:
-        _stay_as_parent(settings["parent"], settings["uid"])
+        _stay_as_parent(settings["parent"], settings["user"])
     for name, limit in settings["limits"].items():
         _limit(getattr(resource, name), *limit)
-    if settings["uid"] is not None:
-        _become(settings["uid"])
+    if settings["user"] is not None:
+        _become(*settings["user"][:2])
     if settings["alone"]:
         _drop_rights()
         _control("prctl", _DEATH_SIGNAL, signal.SIGKILL)
@@ -58,9 +59,9 @@ def _limit(which: int, soft: int, hard: int) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-def _become(uid: int) -> None:
+def _become(uid: int, gid: int) -> None:
     os.setgroups([])
-    os.setresgid(uid, uid, uid)
+    os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
 
 
@@ -71,9 +72,14 @@ def _control(call: str, *numbers: int) -> None:
 
 
 def _drop_rights() -> None:
-    """Of root, where it stays root: a file is then written only if it is root's own. Nothing for a user."""
+    """All capabilities: those of root, where it stays root (a file is then written only if it is root's own), and those that a server which
+    is not root was given to change users."""
     for capability in range(64):
         _control("prctl", _DROP_FROM_BOUNDS, capability, 0, 0, 0)
+    _control("prctl", _AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    if sys.platform == "linux":
+        header, none = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+        ctypes.CDLL(None).capset(header, none)
 
 
 def _install_filter(descriptor: int) -> None:
@@ -92,7 +98,7 @@ def _install_filter(descriptor: int) -> None:
         raise OSError(ctypes.get_errno(), "the kernel refuses the filter of system calls")
 
 
-def _stay_as_parent(parent: int, uid: int | None) -> None:
+def _stay_as_parent(parent: int, user: list[int] | None) -> None:
     """Fork: the child goes on; this process waits for it, then ends whatever is left, and exits as the child did."""
     _control("prctl", _SUBREAPER, 1, 0, 0, 0)
     _control("prctl", _DEATH_SIGNAL, signal.SIGTERM)
@@ -105,7 +111,7 @@ def _stay_as_parent(parent: int, uid: int | None) -> None:
         return
 
     def end(_signal: int, _frame: FrameType | None) -> None:
-        _end_rest(uid)
+        _end_rest(user)
         os._exit(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
@@ -118,20 +124,18 @@ def _stay_as_parent(parent: int, uid: int | None) -> None:
             status = os.waitstatus_to_exitcode(found)
             break
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _end_rest(uid)
+    _end_rest(user)
     os._exit(status if status >= 0 else 128 - status)
 
 
-def _end_rest(uid: int | None) -> None:
-    """Kill and reap until nothing is left. A user of its own is ended as a whole, faster than it can fork."""
+def _end_rest(user: list[int] | None) -> None:
+    """Kill and reap until nothing is left. A user that no other program runs as is ended as a whole, faster than it can fork."""
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
-        if uid is None:
-            for each in _descendants(os.getpid()):
-                with suppress(OSError):
-                    os.kill(each, signal.SIGKILL)
+        if user is None:
+            _kill(_descendants(os.getpid()))
         else:
-            _kill_user(uid)
+            _kill_as(*user)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -140,13 +144,21 @@ def _end_rest(uid: int | None) -> None:
         time.sleep(0.01)
 
 
-def _kill_user(uid: int) -> None:
+def _kill_as(uid: int, gid: int, is_shared: int) -> None:
+    """In the user's name: a server that may change users need not have the right to kill those of others."""
+    targets = _descendants(os.getpid()) if is_shared else [-1]
     if (killer := os.fork()) == 0:
         with suppress(OSError):
-            _become(uid)
-            os.kill(-1, signal.SIGKILL)
+            _become(uid, gid)
+            _kill(targets)
         os._exit(0)
     os.waitpid(killer, 0)
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _descendants(pid: int) -> list[int]:

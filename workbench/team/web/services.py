@@ -206,7 +206,9 @@ class TeamServices:
     sign_in: Any = None
     """The ways to sign in: `team.accounts.ways.SignInWays`."""
     sandbox: Any = None
-    """How far programs are walled off here: `team.sandbox.levels.SandboxAbility`; `None` where none of the team's own runs."""
+    """What isolates programs here: `team.sandbox.levels.SandboxAbility`; `None` where none of the team's own runs."""
+    owners_approve: str = "shared"
+    """Of which projects the owners approve programs: "shared" ones, "all", "none" (administrators approve all others)."""
     origins: tuple[str, ...] = ()
     """Further origins, `https://other.example.org`, under which people reach it."""
     behind_proxy: bool = False
