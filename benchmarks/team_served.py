@@ -144,7 +144,7 @@ def _running(data: Path) -> Iterator[tuple[int, psutil.Process]]:
     with log.open("wb") as said:
         server = subprocess.Popen([sys.executable, "-c", SERVE, str(data), str(port)], env=environment(), stdout=said, stderr=said)
     try:
-        _wait_until_ready(port, server, log)
+        wait_until_ready(port, server, log)
         yield port, psutil.Process(server.pid)
     finally:
         server.terminate()
@@ -155,7 +155,7 @@ def _running(data: Path) -> Iterator[tuple[int, psutil.Process]]:
             server.wait()
 
 
-def _wait_until_ready(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until_ready(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
     """Until it could open a room: the process that rooms are forked from has imported what they need."""
     end = time.monotonic() + START_SECONDS
     while server.poll() is None and time.monotonic() < end:

@@ -43,7 +43,8 @@ POLICY = SandboxPolicy().arguments()
 
 
 def confined(folder, program, *command):
-    arguments = [sys.executable, "-P", "-m", "workbench.team.sandbox.confined_main", str(folder), str(program), "60", *POLICY, "--", *command]
+    where = (str(folder), str(program), "60", *POLICY)
+    arguments = [sys.executable, "-P", "-m", "workbench.team.sandbox.confined_main", *where, "--", *command]
     return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
 
 

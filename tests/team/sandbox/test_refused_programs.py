@@ -86,7 +86,7 @@ def test_an_administrator_may_turn_the_sandbox_off(monkeypatch: pytest.MonkeyPat
 
 def test_who_approves_is_one_of_three_words(tmp_path: Path):
     assert owners_approve(TeamConfig(data=tmp_path)) == "shared"
-    with pytest.raises(WorkbenchError, match="`owners_approve` in team.toml is `some`"):
+    with pytest.raises(WorkbenchError, match=r"`owners_approve` in team\.toml is `some`"):
         owners_approve(TeamConfig(data=tmp_path, programs={"owners_approve": "some"}))
 
 

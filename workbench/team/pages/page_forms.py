@@ -41,9 +41,7 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(f"{_ASSIGNMENT}/compile", "assignments.compile", _ASSIGNMENT, "In the queue to be compiled: {submitted}."),
     PageForm(f"{_P}/jobs/new", "jobs.submit", f"{_P}/jobs/{{id}}", "The job is in the queue."),
     PageForm(f"{_P}/jobs/{{job}}/cancel", "jobs.cancel", f"{_P}/jobs/{{job}}", "It is being cancelled."),
-    PageForm(
-        f"{_P}/programs/git", "programs.add", f"{_P}/programs", "{name} is registered and waits for approval.", given={"kind": "git"}
-    ),
+    PageForm(f"{_P}/programs/git", "programs.add", f"{_P}/programs", "{name} is registered and waits for approval.", given={"kind": "git"}),
     PageForm(f"{_P}/programs/{{program}}/approve", "programs.approve", f"{_P}/programs", "{name} may run."),
     PageForm(f"{_P}/programs/{{program}}/withdraw", "programs.withdraw", f"{_P}/programs", "{name} runs no more."),
     PageForm(

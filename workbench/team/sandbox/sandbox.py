@@ -47,7 +47,7 @@ class Sandbox:
         self._running: set[SandboxedProcess] = set()
 
     def start(self, command: SandboxedCommand) -> SandboxedProcess:
-        """Raises `SandboxError` for other people's code where it would have the server's rights, for a path that is not there, and where the
+        """Raises `SandboxError` for other people's code that would have the server's rights, for a path that is not there, and where the
         system cannot start a process."""
         if not command.our_code:
             self.ability.verify_runs_programs()

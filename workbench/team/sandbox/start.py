@@ -1,8 +1,9 @@
 """The first lines that run in a sandbox: `python -I -S start.py SETTINGS` sets the limits and becomes the command.
 
 It is run by its path and imports nothing of the workbench. The settings are JSON: `limits`, `umask`, the `descriptors` that stay open, the
-`user` to become (its uid, its gid, whether others run as it too; `null` for the server's own), and the `command`. Without bubblewrap (`alone`) it also installs the filter of system
-calls itself (`filter`, a descriptor), and stays as the parent of everything that the command starts, so that nothing outlives it.
+`user` to become (its uid, its gid, and whether other programs run as the same user; `null` for the server's own), and the `command`.
+Without bubblewrap (`alone`) it also installs the filter of system calls itself (`filter`, a descriptor), and stays as the parent of
+everything that the command starts, so that nothing outlives it.
 """
 
 import ctypes
