@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -124,10 +125,11 @@ def room_of(file: Path) -> str:
     return file.relative_to(HOUSE).parts[0].removesuffix(".py")
 
 
-def imports() -> Iterator[Import]:
-    for file in sorted(HOUSE.rglob("*.py")):
-        if file != HOUSE / "__init__.py":  # the front door names what lies anywhere in the house
-            yield from imports_of(file, ast.parse(file.read_text(encoding="utf-8")))
+@cache
+def imports() -> tuple[Import, ...]:
+    """Of all files: read once, because to parse them takes seconds."""
+    files = [each for each in sorted(HOUSE.rglob("*.py")) if each != HOUSE / "__init__.py"]  # which names what lies anywhere in the house
+    return tuple(found for file in files for found in imports_of(file, ast.parse(file.read_text(encoding="utf-8"))))
 
 
 def imports_of(file: Path, node: ast.AST) -> Iterator[Import]:
@@ -173,7 +175,6 @@ def loaded_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.compile
 def test_imports_go_down_only():
     found = [each for each in imports() if each.module.split(".")[0] == "workbench" and each.module != "workbench.__version__"]
     assert len(found) > 1000
@@ -181,7 +182,6 @@ def test_imports_go_down_only():
     assert [str(each) for each, target in rooms if ROOMS.index(target) > ROOMS.index(each.room)] == []
 
 
-@pytest.mark.compile
 def test_no_two_modules_import_each_other():
     files = module_files()
     edges: dict[str, set[str]] = {name: set() for name in files}
@@ -194,7 +194,6 @@ def test_no_two_modules_import_each_other():
     assert set(circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == {"b", "c"}
 
 
-@pytest.mark.compile
 def test_the_exceptions_are_used():
     inside = [each for each in imports() if each.module.startswith("workbench.") and each.excepted]
     upward = [each for each in inside if ROOMS.index(each.module.split(".")[1]) > ROOMS.index(each.room)]
@@ -202,7 +201,6 @@ def test_the_exceptions_are_used():
     assert any(each.twin for each in upward)
 
 
-@pytest.mark.compile
 @pytest.mark.parametrize("room", ["visualize", "widgets"])
 def test_what_draws_never_runs(room):
     assert [str(each) for each in imports() if each.room == room and each.module.startswith("workbench.engine")] == []
@@ -220,7 +218,6 @@ def words_of(identifier: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", identifier)}
 
 
-@pytest.mark.compile
 def test_the_house_speaks_the_language_of_the_field():
     assert words_of("read_HLOText2") == {"read", "hlo", "text", "2"}
     found = []
@@ -235,7 +232,6 @@ def test_the_house_speaks_the_language_of_the_field():
     assert found == []
 
 
-@pytest.mark.compile
 def test_each_foreign_library_has_its_doors():
     foreign = [each for each in imports() if each.module.split(".")[0] not in {*sys.stdlib_module_names, "workbench"}]
     assert len(foreign) > 20
@@ -318,7 +314,6 @@ def test_every_extra_of_the_readme_exists():
     assert asked <= set(extras)
 
 
-@pytest.mark.compile
 def test_a_class_name_occurs_once():
     found: dict[str, list[str]] = {}
     for file in HOUSE.rglob("*.py"):
