@@ -97,33 +97,29 @@ def _fill(data: Path) -> tuple[str, str, str]:
     return project, *tokens
 
 
-def try_takeover() -> Iterator[Tried]:
+def try_takeover(server: AttackedServer) -> Iterator[Tried]:
     """The steps by which a student became an administrator, then with the help of one who approves without looking."""
-    with attacked_server() as server:
-        marker = server.data.parent / "marker"
-        wheel = _wheel({"mine.py": PROGRAM.format(marker=str(marker), secret=str(server.data / "secret_key"))})
-        body = {"name": "mine", "target": "mine:build", "kind": "wheel", "locator": "mine-1-py3-none-any.whl", "wheel": wheel}
-        added = server.send("POST", f"/projects/{server.project}/programs", server.student, json=body).json()
-        approval = (f"/programs/{added['id']}/approval", {"digest": added["digest"]})
-        push = (f"/projects/{server.project}/plans", {"document": json.dumps(PLAN)})
-        yield "the student approves it", _refusal(server.send("POST", approval[0], server.student, json=approval[1]))
-        yield "the student pushes a plan of it", _refusal(server.send("POST", push[0], server.student, json=push[1]))
-        server.send("POST", approval[0], server.admin, json=approval[1])
-        yield "the same when an administrator has approved it", _refusal(server.send("POST", push[0], server.student, json=push[1]))
-        yield "its code has run", "" if marker.exists() else "it has not"
-        yield "the student lists the people", _refusal(server.send("GET", "/people", server.student))
+    marker = server.data.parent / "marker"
+    wheel = _wheel({"mine.py": PROGRAM.format(marker=str(marker), secret=str(server.data / "secret_key"))})
+    body = {"name": "mine", "target": "mine:build", "kind": "wheel", "locator": "mine-1-py3-none-any.whl", "wheel": wheel}
+    added = server.send("POST", f"/projects/{server.project}/programs", server.student, json=body).json()
+    approval = (f"/programs/{added['id']}/approval", {"digest": added["digest"]})
+    push = (f"/projects/{server.project}/plans", {"document": json.dumps(PLAN)})
+    yield "the student approves it", _refusal(server.send("POST", approval[0], server.student, json=approval[1]))
+    yield "the student pushes a plan of it", _refusal(server.send("POST", push[0], server.student, json=push[1]))
+    server.send("POST", approval[0], server.admin, json=approval[1])
+    yield "the same when an administrator has approved it", _refusal(server.send("POST", push[0], server.student, json=push[1]))
+    yield "its code has run", "" if marker.exists() else "it has not"
+    yield "the student lists the people", _refusal(server.send("GET", "/people", server.student))
 
 
-def try_files() -> Iterator[Tried]:
-    """What other users of the machine may do with the data."""
-    with attacked_server() as server:
-        body = {"name": "mine", "target": "mine:build", "kind": "wheel", "locator": "mine-1-py3-none-any.whl", "wheel": _wheel({})}
-        server.send("POST", f"/projects/{server.project}/programs", server.student, json=body)
-        for path in (server.data, *sorted(server.data.rglob("*"))):
-            mode = stat.S_IMODE(path.lstat().st_mode)
-            inside = any(not folder.stat().st_mode & 0o077 for folder in path.parents if folder.is_relative_to(server.data))
-            reason = oct(mode) if not mode & 0o077 else "within a private folder" if inside and path.parent != server.data else ""
-            yield f"to read {path.relative_to(server.data)} ({oct(mode)})", reason
+def try_files(server: AttackedServer) -> Iterator[Tried]:
+    """What other users of the machine may do with the data, in which a program is by now."""
+    for path in (server.data, *sorted(server.data.rglob("*"))):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        inside = any(not folder.stat().st_mode & 0o077 for folder in path.parents if folder.is_relative_to(server.data))
+        reason = oct(mode) if not mode & 0o077 else "within a private folder" if inside and path.parent != server.data else ""
+        yield f"to read {path.relative_to(server.data)} ({oct(mode)})", reason
 
 
 def _bodies() -> Iterator[tuple[str, str, str, bytes | Callable[[], Iterator[bytes]], str]]:
@@ -145,9 +141,9 @@ def _bodies() -> Iterator[tuple[str, str, str, bytes | Callable[[], Iterator[byt
     yield "a wheel of 100 MB (student)", "/api/v1/projects/{project}/programs", "application/json", b'{"wheel": "' + large, "student"
 
 
-def try_bodies() -> Iterator[Tried]:
+def try_bodies(server: AttackedServer) -> Iterator[Tried]:
     """Large and deep bodies are refused at once, and meanwhile others are served."""
-    with attacked_server() as server, _watched(server.url) as waited:
+    with _watched(server.url) as waited:
         for name, path, kind, body, who in _bodies():
             headers = {"Content-Type": kind, "Origin": server.url} | ({"Authorization": f"Bearer {server.student}"} if who else {})
             begun = time.monotonic()
@@ -208,4 +204,4 @@ def _wheel(files: dict[str, str]) -> str:
     return base64.b64encode(content.getvalue()).decode()
 
 
-SERVER_PARTS: dict[str, Callable[[], Iterator[Tried]]] = {"takeover": try_takeover, "files": try_files, "bodies": try_bodies}
+SERVER_PARTS: dict[str, Callable[[AttackedServer], Iterator[Tried]]] = {"takeover": try_takeover, "files": try_files, "bodies": try_bodies}
