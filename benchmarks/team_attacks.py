@@ -7,7 +7,7 @@
 | `actions` | every action of the API: by nobody, by strangers, by members below its role, with a token that lacks its scope |
 | `messages` | every gesture of a room's page, and every request of its bar, by a viewer |
 | `programs` | hostile programs in a sandbox, and on a machine without one |
-| `server` | a server without a sandbox: a takeover by a student's program, the modes of its files, large and deep bodies, floods of wheels |
+| `server` | a server without a sandbox: a takeover by a student's program, the modes of its files, large bodies, floods of wheels |
 
 `--quick` draws one attempt in eight of the first three parts. The figures are counts; `programs` takes minutes whole.
 """
