@@ -13,7 +13,8 @@ from workbench.team.sandbox.sandbox import Sandbox
 
 @functools.cache
 def ability_here() -> SandboxAbility:
-    return probe()
+    """The best of this machine; programs run in any case."""
+    return probe(policy=SandboxPolicy(without_sandbox=True))
 
 
 @functools.cache

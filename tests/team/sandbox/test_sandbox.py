@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.team_sandbox import ability_alone
 from workbench.errors import WorkbenchError
 from workbench.team.sandbox.bubblewrap import bubblewrap_arguments
 from workbench.team.sandbox.command import SandboxedCommand
@@ -75,7 +76,7 @@ def test_it_has_only_the_environment_of_its_command(kind: str, request: pytest.F
 
 
 def test_the_end_of_a_sandbox_is_that_of_its_processes():
-    sandbox = Sandbox(probe("/nonexistent/bwrap"))
+    sandbox = Sandbox(ability_alone())
     process = sandbox.start(SandboxedCommand.python("-c", "import time; time.sleep(600)"))
     assert process.poll() is None
     sandbox.close()
