@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from team_attacked_server import SERVER_PARTS, attacked_server
 
 from tests.support.action_examples import address_of, body_of, path_of, query_of
-from tests.support.hostile_surroundings import SECRET, surroundings_in
+from tests.support.hostile_surroundings import surroundings_in
 from tests.support.room_sessions import first_plan
 from tests.support.team_rooms import RoomTeam, VisitedRoom
 from tests.support.team_server import new_store, team_server
@@ -134,9 +134,8 @@ def try_programs(draw: Callable[[Sequence[Any]], Sequence[Any]]) -> Iterator[Att
                 except SandboxError as error:
                     yield Attempt("programs", f"{program.name} ({ability.level})", error.message.partition(".")[0])
                     continue
-                printed = run.printed.decode(errors="replace") + run.errors
-                got_out = "ESCAPED" in printed or SECRET in printed or (around.outside / "written").exists()
-                yield Attempt("programs", f"{program.name} ({ability.level})", "" if got_out else run.ending.sentence[:70])
+                refused = "" if around.were_reached(run) else run.ending.sentence[:70]
+                yield Attempt("programs", f"{program.name} ({ability.level})", refused)
         sandbox.close()
 
 

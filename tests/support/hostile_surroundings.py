@@ -42,6 +42,11 @@ class Surroundings:
         limits = ResourceLimits(**SMALL, deadline=program.seconds)
         return sandbox.run(SandboxedCommand.python("-m", "hostile", code=(self.code,), limits=limits))
 
+    def were_reached(self, run: SandboxRun) -> bool:
+        """Whether the program got out. A traceback may show the statement that would have said so."""
+        text = "\n" + run.printed.decode(errors="replace") + run.errors
+        return "ESCAPED by" in text or "\nESCAPED" in text or SECRET in text or (self.outside / "written").exists()
+
 
 @contextmanager
 def surroundings_in(folder: Path) -> Iterator[Surroundings]:

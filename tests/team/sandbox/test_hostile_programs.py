@@ -23,13 +23,11 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Su
 
 def verify_contained(program: HostileProgram, run: SandboxRun, surroundings: Surroundings) -> None:
     text = run.printed.decode(errors="replace") + run.errors
-    assert "ESCAPED by" not in text and "\nESCAPED" not in f"\n{text}", text  # noqa: PT018 - one statement, in two spellings
-    assert SECRET not in text, text
+    assert not surroundings.were_reached(run), text
     assert run.ending.kind in program.kinds, (run.ending, text)
     assert program.words in run.ending.sentence + text, (run.ending, text)
     assert run.ending.sentence.endswith(".")
     assert "Traceback" not in run.ending.sentence
-    assert not (surroundings.outside / "written").exists()
     with pytest.raises(BlockingIOError):
         surroundings.datagrams.recv(100)
 
