@@ -258,6 +258,8 @@ def test_the_served_team_answers_a_token_and_ends_with_sigterm(data, capsys):
         "--listen",
         f"127.0.0.1:{(port := free_port())}",
     ]
+    for name, wide in ((".", 0o755), ("team.toml", 0o644), ("team.db", 0o644)):
+        (data / name).chmod(wide)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [*command, "--address", f"http://localhost:{port}"], env=environment, stdout=subprocess.PIPE, text=True
@@ -267,6 +269,11 @@ def test_the_served_team_answers_a_token_and_ends_with_sigterm(data, capsys):
         assert answer.json()["projects"][0]["project"] == "ada"
         if (maps := Path(f"/proc/{process.pid}/maps")).exists():
             assert "jaxlib" not in maps.read_text()
+        names = {path: stat.S_IMODE(path.stat().st_mode) for path in (data, *data.rglob("*"))}
+        assert {path.name for path, mode in names.items() if mode & 0o077} == {"trees"}
+        for words in (["serve", "--listen", f"127.0.0.1:{free_port()}"], ["move", f"sqlite:///{data}/moved.db"]):
+            assert main(["team", *words]) == 1
+            assert f"The server at http://localhost:{port} uses this database." in capsys.readouterr().err
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) in (0, -signal.SIGTERM)
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workbench.team.config import TeamConfig
     from workbench.team.store.store import Store
     from workbench.team.store.tables import User
+    from workbench.team.web.services import TeamServices
 
 FOLDER_VARIABLE, FOLDER = "WORKBENCH_TEAM", "workbench-team"
 _DAY = 86_400.0
@@ -26,14 +27,15 @@ def init(options: argparse.Namespace) -> None:
     data = _folder(options)
     with _server_packages():
         from workbench.team.config import FILE, LISTEN
+        from workbench.team.data_folder import private_data
     given = {"listen": options.listen or LISTEN, "address": options.address, "database": options.database}
     try:
-        data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not (data / FILE).exists():
-            lines = [f"{name} = {json.dumps(value)}" for name, value in given.items() if value]
-            (data / FILE).write_text("\n".join([*lines, "", "[sign_in]", "local = true", ""]), encoding="utf-8")
+        with private_data(data):
+            if not (data / FILE).exists():
+                lines = [f"{name} = {json.dumps(value)}" for name, value in given.items() if value]
+                (data / FILE).write_text("\n".join([*lines, "", "[sign_in]", "local = true", ""]), encoding="utf-8")
     except OSError as error:
-        raise WorkbenchError(f"{data} cannot be made: {error.strerror}.", ["give another folder with --data"]) from None
+        raise WorkbenchError(f"{data / FILE} cannot be written: {error.strerror}.", ["give another folder with --data"]) from None
     with _opened(options, make=True) as (store, config):
         print(f"{data / FILE} says how it is set up; the database is {_without_password(store, config)}.")
     print("Next:\n  workbench team user add NAME --admin\n  workbench team serve")
@@ -41,13 +43,13 @@ def init(options: argparse.Namespace) -> None:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve until interrupted, or ended with SIGTERM."""
-    with _opened(options, make=True) as (store, config):  # its tables are of this version now
-        hint = _hint_of_first_person(store, options) if config.sign_in.get("local", True) else ""
+    config = _config(options)
     with _server_packages():
         from workbench.team.serve import serve
 
-    def say(_: object) -> None:
+    def say(services: "TeamServices") -> None:
         config.remember_address()
+        hint = _hint_of_first_person(services.store, options) if config.sign_in.get("local", True) else ""
         print(f"The team's server is at {config.public_address}{hint}", flush=True)
 
     serve(config, on_ready=say)
@@ -123,9 +125,13 @@ def make_backup(options: argparse.Namespace) -> None:
 
 def restore_backup(options: argparse.Namespace) -> None:
     with _opened(options, empty=True) as (store, config):
+        from workbench.team.data_folder import make_private
         from workbench.team.store.backup import restore
+        from workbench.team.store.claim import claim_store
 
-        made = restore(Path(options.file), store, config.data)
+        with claim_store(store, "`workbench team restore`"):
+            made = restore(Path(options.file), store, config.data)
+        make_private(config.data)  # a backup's files have the modes that they had
         when = time.strftime("%F %T", time.localtime(made.made))
         print(f"{sum(made.rows.values()):,} rows and {made.files:,} files are back; they are of {when}.")
 
@@ -133,14 +139,12 @@ def restore_backup(options: argparse.Namespace) -> None:
 def move_store(options: argparse.Namespace) -> None:
     with _opened(options) as (store, _):
         from workbench.team.config import FILE
+        from workbench.team.store.claim import claim_store
         from workbench.team.store.move import move
         from workbench.team.store.store import Store
 
-        target = Store.open(options.target)
-        try:
+        with closing(Store.open(options.target)) as target, claim_store(store, "`workbench team move`"):
             counts = move(store, target)
-        finally:
-            target.close()
         print(f"{sum(counts.values()):,} rows of {len(counts)} tables are there, too. Now set `database` in {FILE}.")
 
 
@@ -171,6 +175,7 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
     """The store of the server's folder, with its tables; those that are missing are made, or must be missing. Raises `WorkbenchError`."""
     config = _config(options)
     with _server_packages():
+        from workbench.team.data_folder import private_data
         from workbench.team.store import migrate
         from workbench.team.store.database_errors import explain_database_errors
         from workbench.team.store.store import Store
@@ -178,18 +183,13 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
         raise WorkbenchError(
             f"There is no server's data in {config.data}.", ["workbench team init", "name another folder: workbench team --data DIR"]
         )
-    config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    store = Store.open(config.store_address)
-    try:
-        with explain_database_errors():
-            if make:
-                migrate.upgrade(store)
-            elif not empty and migrate.current(store) != migrate.newest():
-                message = f"The database of {config.data} is not of this version of the workbench."
-                raise WorkbenchError(message, ["workbench team init brings it there"])
-            yield store, config
-    finally:
-        store.close()
+    with private_data(config.data), closing(Store.open(config.store_address)) as store, explain_database_errors():
+        if make:
+            migrate.upgrade(store)
+        elif not empty and migrate.current(store) != migrate.newest():
+            message = f"The database of {config.data} is not of this version of the workbench."
+            raise WorkbenchError(message, ["workbench team init brings it there"])
+        yield store, config
 
 
 @contextmanager

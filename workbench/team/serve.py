@@ -17,6 +17,7 @@ from workbench.team.accounts.secret_key import load_secret_key
 from workbench.team.actions.classes.searched_baselines import SearchedBaselines
 from workbench.team.api.routes import api_routes
 from workbench.team.config import FILE, TeamConfig
+from workbench.team.data_folder import private_data
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.pages.page_routes import page_routes
 from workbench.team.program_service import ProgramService
@@ -29,6 +30,8 @@ from workbench.team.rooms.room_page import PATH, room_page
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
+from workbench.team.store.claim import claim_store
+from workbench.team.store.database_errors import explain_database_errors
 from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store
 from workbench.team.web.application import application_settings
@@ -56,10 +59,12 @@ class TeamServer:
 
     def _begin(self) -> TeamServices:
         config = self.config
-        config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._ending.enter_context(private_data(config.data))
         store = Store.open(config.store_address)
         self._ending.callback(store.close)
-        upgrade(store)
+        with explain_database_errors():
+            self._ending.enter_context(claim_store(store, f"The server at {config.public_address}"))
+            upgrade(store)
         secret_key = load_secret_key(config.data)
         ability = probe(policy=make_sandbox_policy(config))
         sandbox = Sandbox(ability)

@@ -45,6 +45,7 @@ def write_folder(
     """Make the folder of a job, with everything that its engine needs; `program` is where the files of its program are."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PLAN).write_text(document, encoding="utf-8")
+    (folder / PLAN).chmod(0o644)  # a sandbox, which may run as another user, mounts it; the folders above are private
     record = {"spec": spec.record(), "command": list(command), "environment": {**environment, "PYTHONPATH": python_path(program)}}
     write_whole(folder / SPEC, json.dumps(record, indent=1).encode())
 

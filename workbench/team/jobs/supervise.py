@@ -140,6 +140,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the job of a folder; returns its exit code."""
     folder = Path(arguments[0]).absolute()
     raise_niceness()  # what it was started with counts in this session
+    os.umask(0o077)  # also on another machine, whose own would let its users read what a job prints
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # submitit's warning before Slurm's limit, which comes after ours
     launch = read_launch(folder)
