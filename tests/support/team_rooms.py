@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from workbench.team.accounts.people import set_role
 from workbench.team.actions.new_projects import add_project
 from workbench.team.rooms.room_hub import GuestPage, RoomHub
 from workbench.team.rooms.room_records import principal_of_user
+from workbench.team.store.database_errors import say_database_problems
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, Member, StoredPlan, StoredRoom
 
@@ -142,15 +144,25 @@ class FakeScreen:
                 self.layouts.append(board["layout"])
 
 
+def _full_disk() -> sqlite3.OperationalError:
+    """What SQLite says then."""
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
+
+
 class FailingStore(Store):
     """A store that does not take anything while it is `full`."""
 
     full = False
+    refused = 0
 
     @contextmanager
     def write(self) -> Iterator[DatabaseSession]:
         if self.full:
-            raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+            self.refused += 1
+            with say_database_problems():
+                raise OperationalError("INSERT", {}, _full_disk())
         with super().write() as session:
             yield session
 

@@ -15,18 +15,20 @@ from tests.support.team_jobs import (
     dispatching,
     in_a_process,
     job_of,
+    job_store,
     states_of,
     tiny_command,
     tiny_spec,
     wait_until,
 )
+from tests.support.team_rooms import FailingStore
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.engine import EngineUnavailableError
 from workbench.team.jobs.here import Here
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.jobs.spec import JobError
-from workbench.team.store.tables import StoredFigures, StoredPlan
+from workbench.team.store.tables import Base, StoredFigures, StoredPlan
 from workbench.team.web.services import JobRequest
 
 
@@ -165,6 +167,27 @@ def test_what_a_killed_server_did_not_come_to_note_is_found_and_not_run_twice(st
     with dispatching(dispatcher_of(store, tmp_path)) as second:
         wait_until(lambda: states_of(store)[job_id] == "done")
     assert sum(each.kind == "started" for each in second.read_events(job_id)) == 1
+
+
+def test_a_disk_that_is_full_meanwhile_loses_no_job(tmp_path, caplog):
+    """The job is claimed, and from then to its end nothing can be noted."""
+    store = FailingStore.open(f"sqlite:///{tmp_path}/team.db")
+    Base.metadata.create_all(store.engine)
+    job_store(tmp_path, store)
+
+    def fill_disk(*arguments):
+        store.full = True
+        return tiny_command(*arguments)
+
+    with dispatching(Dispatcher(store, tmp_path / "jobs", [Here()], command=fill_disk)) as dispatcher:
+        job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
+        wait_until(lambda: read_exit(tmp_path / "jobs" / job_id) is not None and not dispatcher.is_ready())
+        assert states_of(store) == {job_id: "starting"}
+        store.full = False
+        wait_until(lambda: states_of(store) == {job_id: "done"} and dispatcher.is_ready())
+    assert sum(each.kind == "started" for each in dispatcher.read_events(job_id)) == 1
+    assert sum("could not be looked at" in each for each in caplog.messages) == 1
+    store.close()
 
 
 def test_a_folder_that_two_supervisors_are_given_is_run_by_one(store, tmp_path):

@@ -1,5 +1,6 @@
 """A program is added, fetched, approved by its digest, run in a sandbox, withdrawn; each refusal is a sentence."""
 
+import errno
 import io
 import os
 import socket
@@ -112,6 +113,18 @@ def test_what_is_withdrawn_does_not_run_and_its_files_go_when_nobody_names_them(
     assert registry.prune() == 0
     registry._change(program.id, digest=None)
     assert registry.prune() == 1
+
+
+def test_a_wheel_that_finds_no_space_leaves_no_program(registry: ProgramRegistry, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", fail)
+        with pytest.raises(OSError, match="No space left"):
+            registry.add_wheel("p", "mine", "mine:build", "mine-1-py3-none-any.whl", b"wheel", by="ada")
+    added = registry.add_wheel("p", "mine", "mine:build", "mine-1-py3-none-any.whl", b"wheel", by="ada")
+    assert added.state == "added", "the name is free"
 
 
 def test_another_digest_is_not_approved(registry: ProgramRegistry, commit: Commit):

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.support.room_sessions import first_plan
-from tests.support.team_rooms import VisitedRoom, within
+from tests.support.team_rooms import FailingStore, RoomTeam, VisitedRoom, within
 from tests.support.team_server import make_services
 from workbench.documents import dump_plan
 from workbench.models import build
@@ -18,6 +18,7 @@ from workbench.team.accounts.people import set_role
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
+from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.rooms.room_records import read_room
 from workbench.team.store.tables import GalleryEntry, GivenAnswer, StudentWork
 
@@ -102,6 +103,21 @@ def test_a_student_answers_in_a_room_and_the_wall_sees_it(lesson):
     wall = lesson.do("work.wall", "ada", assignment=lesson.id)["items"]
     assert [(each["present"][0]["name"], each["score"]) for each in wall] == [("zoe", 1.0)]
     assert lesson.do("work.thumbnail", "ada", assignment=lesson.id, work=room.room_id)["svg"].startswith("<svg")
+
+
+def test_a_room_can_be_read_while_the_wall_cannot_be_kept(planners, tmp_path):
+    team = RoomTeam.begin(tmp_path, FailingStore.open(f"sqlite:///{tmp_path}/team.db"))
+    hub = RoomHub(team.store, planners, "http://localhost:5007")
+    room = Class(team, hub, planners, tmp_path).room()
+    team.store.full = True
+    zoe = room.enter("zoe")
+    within(lambda: team.store.refused)
+    zoe.do("question", name="devices")
+    assert panel(zoe)["name"] == "devices"
+    assert zoe.boards == 1
+    assert zoe.notices == []
+    hub.close()
+    team.store.close()
 
 
 def test_tries_are_known_when_a_room_is_opened_again(lesson, hub):

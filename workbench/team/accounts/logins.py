@@ -7,6 +7,7 @@
 - Whoever holds something open for a login (a websocket) hears from `Revocations` when it has ended.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from workbench.team.access import Principal
+from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store, digest_of, new_secret, now
 from workbench.team.store.tables import Login, User
 
@@ -112,5 +114,5 @@ def _live_login(digest: str) -> Any:
 
 
 def _prolong(store: Store, digest: str) -> None:
-    with store.write() as session:
+    with suppress(DatabaseProblemError), store.write() as session:  # on a full disk it is good for as long as it was
         session.execute(update(Login).where(Login.digest == digest, Login.revoked.is_(None)).values(expires=now() + LASTS))

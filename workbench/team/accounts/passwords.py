@@ -3,6 +3,7 @@
 Whoever asks for a name that there is not waits for one hash, as for one that there is: names cannot be found out by the clock.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from workbench.errors import WorkbenchError
 from workbench.team.accounts.people import find_user
+from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store, new_secret, now
 from workbench.team.store.tables import Password, User
 
@@ -78,7 +80,7 @@ class LocalAccounts:
     def _rehash(self, user_id: str, known: str, password: str) -> None:
         """Store the hash anew with the parameters of today, unless the password was changed meanwhile."""
         fresh = self.hasher.hash(password)
-        with self.store.write() as session:
+        with suppress(DatabaseProblemError), self.store.write() as session:  # the old hash is good, too
             stored = session.get(Password, user_id)
             if stored is not None and stored.hash == known:
                 stored.hash = fresh

@@ -1,5 +1,6 @@
 """Tokens: keys to the REST API that a person makes for a script. The store has their SHA-256 only; the secret is shown once."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy import select, update
@@ -8,6 +9,7 @@ from sqlalchemy.orm import Session
 from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.access import SCOPES, Principal
 from workbench.team.accounts.logins import LONGEST_SECRET
+from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store, digest_of, new_id, new_secret, now
 from workbench.team.store.tables import Token, User
 
@@ -53,7 +55,7 @@ def principal_of_token(store: Store, secret: str) -> Principal | None:
         return None
     token, user = found
     if token.used is None or token.used < now() - NOTED_AFTER:
-        with store.write() as session:
+        with suppress(DatabaseProblemError), store.write() as session:  # on a full disk it still reads
             session.execute(update(Token).where(Token.id == token.id).values(used=now()))
     return Principal(user.id, user.name, user.display, user.admin, "token", token.id, frozenset(token.scopes))
 

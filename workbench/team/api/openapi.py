@@ -16,7 +16,8 @@ _REFUSALS = {
     "404": "there is no such thing, or it is not the person's to know of",
     "409": "it cannot be as things are: a name is taken, a project is archived",
     "429": "too many attempts",
-    "503": "a part of the server that this needs is not there",
+    "503": "a part of the server that this needs is not there, or its database does not do what it should",
+    "507": "the server's disk is full; what is there can be read",
 }
 _ABOUT = """Everything that a person can do on this server apart from gestures in a room.
 

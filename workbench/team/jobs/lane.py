@@ -90,9 +90,10 @@ class EngineLane:
                 self.turn()
                 self.is_well = True
             except Exception:  # noqa: BLE001 - a store that is locked, a disk that is full: the next turn may do
-                self.is_well = False
-                _LOG.exception("The jobs of %s could not be looked at.", self.engine.name)
-            self._woken.wait(TICK if self._followed or self._unanswered else IDLE)
+                if self.is_well:  # said once, for the log may be on the disk that is full
+                    _LOG.exception("The jobs of %s could not be looked at.", self.engine.name)
+                self.is_well, is_new = False, True  # what could not be noted is found again in the folders
+            self._woken.wait(TICK if self.is_well and (self._followed or self._unanswered) else IDLE)
 
     def turn(self) -> None:
         """What there is to do now."""
@@ -120,7 +121,7 @@ class EngineLane:
     def _attach(self) -> None:
         """Follow the jobs that a server before this one has submitted; what it did not come to submit is submitted now."""
         for row in active_jobs(self._store, self.engine.name):
-            if row.id in self._followed:
+            if row.id in self._followed or row.id in self._unanswered:
                 continue
             folder, spec = self._data / row.id, parse_spec(row.spec)
             native = row.native

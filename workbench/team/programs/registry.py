@@ -47,9 +47,7 @@ class ProgramRegistry:
         if len(content) > self.policy.upload:
             size, limit = format_bytes(len(content)), format_bytes(self.policy.upload)
             raise ProgramRegistryError(f"The wheel has {size}; a program may have {limit}.", ["leave data out of it"])
-        added = self._add(project_id, name, target, "wheel", verify_wheel_name(file_name), by)
-        (self._uploads / added.id).write_bytes(content)
-        return added
+        return self._add(project_id, name, target, "wheel", verify_wheel_name(file_name), by, content)
 
     def fetch(self, program_id: str) -> RegisteredProgram:
         """Fetch the files, find the function in them, and note the digest; nothing of them runs. A failure is noted as the `problem`.
@@ -118,7 +116,9 @@ class ProgramRegistry:
             used = session.scalars(select(RegisteredProgram.digest).where(RegisteredProgram.digest.is_not(None))).all()
         return self._trees.prune(each for each in used if each)
 
-    def _add(self, project_id: str, name: str, target: str, kind: str, locator: str, by: str) -> RegisteredProgram:
+    def _add(
+        self, project_id: str, name: str, target: str, kind: str, locator: str, by: str, content: bytes | None = None
+    ) -> RegisteredProgram:
         _verify_words(name, target)
         with self._store.write() as session:
             asked = select(RegisteredProgram).where(RegisteredProgram.project_id == project_id, RegisteredProgram.name == name)
@@ -136,6 +136,8 @@ class ProgramRegistry:
                 created=now(),
             )
             session.add(program)
+            if content is not None:  # within the transaction: on a full disk there is no row without its file
+                (self._uploads / program.id).write_bytes(content)
         return program
 
     def _fetch(self, program: RegisteredProgram) -> str:

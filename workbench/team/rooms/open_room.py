@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 from workbench.app.runners.job_queue import JobQueue
@@ -23,6 +24,7 @@ from workbench.team.rooms.room_records import RoomSource, append_entry, held_rol
 from workbench.team.rooms.room_runs import RoomRuns
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.untrusted_process import verify_shown
+from workbench.team.store.database_errors import DatabaseProblemError, as_database_problem
 from workbench.team.store.store import Store
 
 PATIENCE, LIMIT, OPENING = 3.0, 120.0, 120.0
@@ -200,7 +202,8 @@ class OpenRoom:
     def show_card(self, message: Mapping[str, Any]) -> None:
         """Keep what the wall shows of this work."""
         if self.source.exercise:
-            keep_card(self._store, self.source.room_id, message["card"], message["thumbnail"])
+            with suppress(DatabaseProblemError):  # on a full disk the wall shows an older one, and the room goes on
+                keep_card(self._store, self.source.room_id, message["card"], message["thumbnail"])
 
     def work(self, message: Mapping[str, Any]) -> None:
         """Submit a run as a job, or ask for one to be ended."""
@@ -216,6 +219,8 @@ class OpenRoom:
     def ended(self, connection: RoomConnection) -> None:
         """The process died: another one replays the log, and says what happened."""
         reason, lost = self._stopped or self._reason(connection), "so what was done last may not have been done"
+        problem = as_database_problem(connection.failure)
+        why = f" {problem.message}" if problem else ""
         if connection.failure is not None:
             lost = "so it was not done"
         self._runs.forget()
@@ -225,12 +230,12 @@ class OpenRoom:
             if self.is_closed:
                 return
             if deaths >= MOST_DEATHS:
-                self.close(f"{reason}; that happened {MOST_DEATHS} times within {WITHIN:.0f} s. Reload the page to try once more.")
+                self.close(f"{reason}; that happened {MOST_DEATHS} times within {WITHIN:.0f} s.{why} Reload the page to try once more.")
                 return
             if not self._guests:
                 self.close()
                 return
-        self._begin(f"{reason}, {lost}. Everything before it is here.")
+        self._begin(f"{reason}, {lost}. Everything before it is here.{why}")
 
     def _note_death(self, connection: RoomConnection) -> int:
         """How often it died lately: what somebody stopped is not counted, and what never opened is not forgotten."""

@@ -17,6 +17,7 @@ from workbench.team.rooms.room_jobs import RoomJobs
 from workbench.team.rooms.room_records import read_room, role_of
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.stored_room_actions import StoredRoomActions
+from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store
 
 IDLE_FOR, MOST_ROOMS = 600.0, 200
@@ -87,6 +88,8 @@ class RoomHub:
         for room_id in room_ids:
             try:
                 await asyncio.to_thread(self._push, room_id, pushed)
+            except DatabaseProblemError:
+                raise
             except WorkbenchError as error:  # a room that was closed meanwhile keeps it from no other
                 _log.info("A plan was not sent into the room %s: %s", room_id, error)
 

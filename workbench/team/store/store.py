@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.errors import WorkbenchError
+from workbench.team.store.database_errors import DatabaseProblemError, say_database_problems
 
 BUSY = 10.0
 """Seconds to wait for another process that writes to SQLite."""
@@ -50,14 +51,16 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[DatabaseSession]:
-        """A session that only reads."""
-        with DatabaseSession(self.engine, expire_on_commit=False) as session:
+        """A session that only reads. Raises `DatabaseProblemError`."""
+        with say_database_problems(), DatabaseSession(self.engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[DatabaseSession]:
-        """A session that is committed at the end, or rolled back by an exception. On SQLite one thread writes at a time."""
-        with self._alone() if self.is_sqlite else nullcontext(), DatabaseSession(self.engine, expire_on_commit=False) as session:
+        """A session that is committed at the end, or rolled back by an exception. On SQLite one thread writes at a time. Raises
+        `DatabaseProblemError` for a full disk, a database that is locked for too long, and the like; nothing was changed then."""
+        alone = self._alone() if self.is_sqlite else nullcontext()
+        with say_database_problems(), alone, DatabaseSession(self.engine, expire_on_commit=False) as session:
             if self.is_sqlite:
                 session.connection(execution_options={"workbench_writes": True})
             yield session
@@ -65,10 +68,10 @@ class Store:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """The one writer among the threads. Raises `WorkbenchError` rather than wait for ever."""
+        """The one writer among the threads. Raises `DatabaseProblemError` rather than wait for ever."""
         assert self._writer != threading.get_ident(), "a thread that writes already would wait for itself"
         if not self._writing.acquire(timeout=PATIENCE):
-            raise WorkbenchError(f"The store has been written to for {PATIENCE:.0f} s by somebody else.", ["try again in a moment"])
+            raise DatabaseProblemError(f"The store has been written to for {PATIENCE:.0f} s by somebody else.", ["try again in a moment"])
         self._writer = threading.get_ident()
         try:
             yield

@@ -21,6 +21,7 @@ from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.rate_limit import TooManyAttemptsError
 from workbench.team.accounts.tokens import principal_of_token
 from workbench.team.actions.input_errors import ConflictError, UnavailableError
+from workbench.team.store.database_errors import DatabaseProblemError, FullDiskError, as_database_problem
 from workbench.team.store.store import new_id
 from workbench.team.web.page_templates import page_environment
 from workbench.team.web.security import forwarded_address, page_headers, verify_origin
@@ -36,6 +37,8 @@ _STATUS = {
     ConflictError: 409,
     TooManyAttemptsError: 429,
     UnavailableError: 503,
+    FullDiskError: 507,
+    DatabaseProblemError: 503,
 }
 _KINDS = {
     401: "not_signed_in",
@@ -46,6 +49,7 @@ _KINDS = {
     413: "too_large",
     429: "too_many",
     503: "unavailable",
+    507: "disk_full",
 }
 """What an error of the API is called, by its status; of the others it is "invalid" or "failed"."""
 
@@ -138,6 +142,7 @@ class TeamHandler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Say what went wrong; a visitor who is not signed in is sent to do so."""
         error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
+        error = as_database_problem(error) or error
         if isinstance(error, TooManyAttemptsError):
             self.set_header("Retry-After", str(error.seconds))
         status = _status_of(error, status_code)
