@@ -12,7 +12,7 @@ from workbench.team.access import ProjectRole
 from workbench.team.accounts.invitations import InvitationError, NewInvitation, accept_as, forget_old, invite
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.people import find_user, set_role
-from workbench.team.accounts.rate_limit import BY_NAME, AttemptLimit
+from workbench.team.accounts.rate_limit import SignInLimits
 from workbench.team.store.store import digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, Invitation, Member, Project
 from workbench.team.web.addresses import local_path
@@ -123,7 +123,7 @@ def test_wrong_names_and_passwords_get_the_same_answer(server):
 
 def test_guessing_is_slowed_down_in_words_with_seconds(tmp_path):
     with team_server(tmp_path) as server:
-        use_ways(server, by_name=AttemptLimit(BY_NAME, stopped_clock))
+        use_ways(server, limits=SignInLimits(stopped_clock))
         add_person(server.services.store, "ada", password=PASSWORD)
         with server.client() as visitor:
             answers = [post_login(visitor, "wrong wrong wrong") for _ in range(7)]
@@ -132,6 +132,10 @@ def test_guessing_is_slowed_down_in_words_with_seconds(tmp_path):
             assert "Try again in 1 s." in answers[6].text
             assert answers[6].headers["Retry-After"] == "1"
             assert post_login(visitor).status_code == 429  # the right one too: it would say that it is right
+        for number in range(30):
+            add_person(server.services.store, f"student{number}", password=PASSWORD)
+            with server.client() as neighbour:
+                assert post_login(neighbour, name=f"student{number}").status_code == 302
 
 
 @pytest.mark.parametrize(

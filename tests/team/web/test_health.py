@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.team_server import PASSWORD, add_person, stopped_clock, team_server, use_ways
-from workbench.team.accounts.rate_limit import BY_ADDRESS, AttemptLimit
+from workbench.team.accounts.rate_limit import SignInLimits
 from workbench.team.accounts.tokens import issue_token
 from workbench.team.web.security import forwarded_address
 
@@ -89,14 +89,14 @@ def guess(visitor, number, address="", password="wrong wrong wrong"):
 
 def test_behind_a_proxy_guesses_count_for_the_visitor_and_not_for_the_proxy(tmp_path):
     with team_server(tmp_path, behind_proxy=True) as server, server.client() as visitor:
-        use_ways(server, by_address=AttemptLimit(BY_ADDRESS, stopped_clock))
+        use_ways(server, limits=SignInLimits(stopped_clock))
         add_person(server.services.store, "ada", password=PASSWORD)
-        assert [guess(visitor, number, "192.0.2.66") for number in range(23)] == [403] * 21 + [429] * 2
+        assert [guess(visitor, number, "192.0.2.66") for number in range(103)] == [403] * 101 + [429] * 2
         assert guess(visitor, 1, "192.0.2.7", PASSWORD) == 302
-        assert [guess(visitor, number) for number in range(23)] == [403] * 23  # of an unknown address only names count
+        assert [guess(visitor, number) for number in range(103)] == [403] * 103  # of an unknown address only names count
 
 
 def test_directly_nobody_says_where_they_are_from(tmp_path):
     with team_server(tmp_path) as server, server.client() as visitor:
-        use_ways(server, by_address=AttemptLimit(BY_ADDRESS, stopped_clock))
-        assert [guess(visitor, number, f"192.0.2.{number}") for number in range(23)] == [403] * 21 + [429] * 2
+        use_ways(server, limits=SignInLimits(stopped_clock))
+        assert [guess(visitor, number, f"192.0.2.{number}") for number in range(103)] == [403] * 101 + [429] * 2

@@ -13,7 +13,7 @@ from workbench.team.accounts.invitations import InvitationError, accept_as, acce
 from workbench.team.accounts.logins import LASTS, IssuedLogin, issue_login, revoke_login, revoke_logins_of
 from workbench.team.accounts.passwords import LONGEST, SHORTEST, LocalAccounts, WrongPasswordError
 from workbench.team.accounts.people import LONGEST_DISPLAY, LONGEST_NAME, note, verify_name
-from workbench.team.accounts.rate_limit import TooManyAttemptsError, address_key
+from workbench.team.accounts.rate_limit import TooManyAttemptsError
 from workbench.team.accounts.ways import SignInWays
 from workbench.team.store.store import digest_of
 from workbench.team.store.tables import Project, User
@@ -108,14 +108,8 @@ class LoginHandler(AccountHandler):
 
     async def _verify(self, name: str, password: str) -> str:
         """The id of the person. Raises `WrongPasswordError`, and `TooManyAttemptsError`."""
-        address, typed = address_key(self.request.remote_ip or ""), name.lower()[:LONGEST_NAME]
-        if address:  # of an unknown one nothing can be counted
-            self.ways.by_address.begin(address)
-        self.ways.by_name.begin(typed)
-        user_id = await self.ways.hashing.run(partial(self.local.verify, name, password))
-        self.ways.by_name.succeed(typed)
-        self.ways.by_address.forgive(address)  # whoever has one account may still be guessing others
-        return user_id
+        with self.ways.limits.attempt(name[:LONGEST_NAME], self.request.remote_ip or ""):
+            return await self.ways.hashing.run(partial(self.local.verify, name, password))
 
     def _sign_in(self, user_id: str) -> IssuedLogin:
         with self.server.store.write() as session:

@@ -1,4 +1,7 @@
-"""How often somebody may guess: after a few failures each further attempt waits twice as long, by name and by address.
+"""How often somebody may guess: after some failures each further attempt waits twice as long.
+
+Counted for a name from an address, for a name from everywhere, and for an address with every name: whoever guesses at one account from a
+classroom slows down guesses at that account there, and keeps nobody else of the class from signing in.
 
 Kept in memory: a restart forgives, and an attacker cannot restart the server. The tables are bounded, whatever names are sent.
 """
@@ -6,14 +9,16 @@ Kept in memory: a restart forgives, and an attacker cannot restart the server. T
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 from workbench.errors import WorkbenchError
+from workbench.team.accounts.passwords import WrongPasswordError
 
 MOST_KEYS = 10_000
-"""Names or addresses that are remembered; the one that failed longest ago is forgotten first."""
+"""Names or addresses that each limit remembers; the one that failed longest ago is forgotten first."""
 
 
 class TooManyAttemptsError(WorkbenchError):
@@ -28,15 +33,15 @@ class TooManyAttemptsError(WorkbenchError):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """`free` failures cost nothing; the one after them `first` seconds, each further one twice the one before, up to `longest`. Failures
-    are forgotten `forgotten` seconds after the last."""
+    """`free` failures cost nothing; the one after them `first` seconds, each further one twice the one before, up to `longest`. One failure
+    is forgotten every `forgotten` seconds."""
 
     free: int
     first: float
     longest: float
     forgotten: float
 
-    def delay(self, failures: int) -> float:
+    def delay(self, failures: float) -> float:
         """Seconds to wait after a number of failures.
 
         >>> [Allowance(3, 1, 10, 60).delay(failures) for failures in (3, 4, 5, 8, 9999)]
@@ -45,11 +50,19 @@ class Allowance:
         beyond = failures - self.free
         return 0.0 if beyond <= 0 else min(self.longest, self.first * 2 ** min(beyond - 1, 40))
 
+    @property
+    def most(self) -> float:
+        """Failures after which further ones change nothing, so that a long attack is not remembered for longer than a short one."""
+        return self.free + 1 + math.log2(self.longest / self.first)
 
-BY_NAME = Allowance(free=5, first=1.0, longest=60.0, forgotten=3600.0)
-"""A guess a minute finds no password of twelve characters, and does not lock its owner out for longer."""
-BY_ADDRESS = Allowance(free=20, first=1.0, longest=900.0, forgotten=3600.0)
-"""More than for a name: a whole office may share an address."""
+
+BY_PAIR = Allowance(free=5, first=1.0, longest=60.0, forgotten=600.0)
+"""Of a name from an address. A guess a minute finds no password of twelve characters, and whoever guesses locks out only that name, and
+only where they are."""
+BY_NAME = Allowance(free=50, first=1.0, longest=60.0, forgotten=30.0)
+"""Of a name from all addresses together: one address at its slowest does not use it up, so that the owner signs in elsewhere."""
+BY_ADDRESS = Allowance(free=100, first=1.0, longest=60.0, forgotten=10.0)
+"""Of an address for all names together: a class may share one. Five names that are guessed at from it do not use it up."""
 
 
 def address_key(address: str) -> str:
@@ -70,30 +83,63 @@ class AttemptLimit:
 
     def __init__(self, allowance: Allowance, clock: Callable[[], float] = time.monotonic) -> None:
         self._allowance, self._clock = allowance, clock
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._failures: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # how many, and when the last one was
 
-    def begin(self, key: str) -> None:
+    def seconds_left(self, key: Hashable) -> float:
+        """Seconds until the next attempt may begin; not above 0 if it may now."""
+        failures, last = self._failures.get(key, (0.0, -math.inf))
+        return last + self._allowance.delay(failures) - self._clock()
+
+    def begin(self, key: Hashable) -> None:
         """Begin an attempt. Raises `TooManyAttemptsError` if it is too soon."""
-        failures, last = self._failures.get(key, (0, -math.inf))
+        if (left := self.seconds_left(key)) > 0:
+            raise TooManyAttemptsError(math.ceil(left))
+        failures, last = self._failures.get(key, (0.0, -math.inf))
         present = self._clock()
-        if present - last > self._allowance.forgotten:
-            failures = 0
-        wait = last + self._allowance.delay(failures) - present
-        if wait > 0:
-            raise TooManyAttemptsError(math.ceil(wait))
-        self._failures[key] = (failures + 1, present)
+        remembered = max(0.0, failures - (present - last) / self._allowance.forgotten)
+        self._failures[key] = (min(remembered + 1, self._allowance.most), present)
         self._failures.move_to_end(key)
         while len(self._failures) > MOST_KEYS:
             self._failures.popitem(last=False)
 
-    def succeed(self, key: str) -> None:
+    def succeed(self, key: Hashable) -> None:
         """The attempt that was begun succeeded: its failures are forgotten."""
         self._failures.pop(key, None)
 
-    def forgive(self, key: str) -> None:
+    def forgive(self, key: Hashable) -> None:
         """The attempt that was begun is no failure; those before it are."""
-        failures, last = self._failures.get(key, (0, 0.0))
+        failures, last = self._failures.get(key, (0.0, 0.0))
         if failures > 1:
             self._failures[key] = (failures - 1, last)
         else:
             self._failures.pop(key, None)
+
+
+class SignInLimits:
+    """How often passwords may be guessed: for a name from an address, for a name, and from an address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pairs, self._names, self._addresses = (AttemptLimit(each, clock) for each in (BY_PAIR, BY_NAME, BY_ADDRESS))
+
+    @contextmanager
+    def attempt(self, name: str, address: str) -> Iterator[None]:
+        """Within it a password is verified; a wrong one is a failure, and nothing else is. Raises `TooManyAttemptsError`, and then no limit
+        has counted it."""
+        pair = name.lower(), address_key(address)
+        shared = [(self._names, pair[0]), *([(self._addresses, pair[1])] if address else [])]  # of an unknown one nothing can be counted
+        limits: list[tuple[AttemptLimit, Hashable]] = [(self._pairs, pair), *shared]
+        if (left := max(limit.seconds_left(key) for limit, key in limits)) > 0:
+            raise TooManyAttemptsError(math.ceil(left))
+        for limit, key in limits:
+            limit.begin(key)
+        try:
+            yield
+        except WrongPasswordError:
+            raise
+        except BaseException:
+            for limit, key in limits:
+                limit.forgive(key)
+            raise
+        self._pairs.succeed(pair)
+        for limit, key in shared:
+            limit.forgive(key)  # whoever has one account may still be guessing others

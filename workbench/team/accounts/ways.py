@@ -10,7 +10,7 @@ from workbench.team.access import MissingError
 from workbench.team.accounts.hub import HubProvider
 from workbench.team.accounts.oidc import OidcProvider
 from workbench.team.accounts.passwords import LocalAccounts
-from workbench.team.accounts.rate_limit import BY_ADDRESS, BY_NAME, AttemptLimit, TooManyAttemptsError
+from workbench.team.accounts.rate_limit import SignInLimits, TooManyAttemptsError
 from workbench.team.accounts.sign_in_flow import FlowCookies
 
 _HASHED_AT_ONCE, _MOST_WAITING = 2, 64
@@ -44,8 +44,7 @@ class SignInWays:
     local: LocalAccounts | None = None
     oidc: tuple[OidcProvider, ...] = ()
     hub: HubProvider | None = None
-    by_name: AttemptLimit = field(default_factory=lambda: AttemptLimit(BY_NAME))
-    by_address: AttemptLimit = field(default_factory=lambda: AttemptLimit(BY_ADDRESS))
+    limits: SignInLimits = field(default_factory=SignInLimits)
     hashing: HashingThreads = field(default_factory=HashingThreads)
 
     def provider(self, name: str) -> OidcProvider:

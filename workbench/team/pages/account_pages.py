@@ -63,9 +63,8 @@ class PasswordForm(PageHandler):
         person, ways = self.require_principal(), self.ways
         if ways.local is None:
             raise MissingError("way to sign in", "password")
-        ways.by_name.begin(person.name)
-        await ways.hashing.run(partial(ways.local.verify, person.name, old))
-        ways.by_name.succeed(person.name)
+        with ways.limits.attempt(person.name, self.request.remote_ip or ""):
+            await ways.hashing.run(partial(ways.local.verify, person.name, old))
         hashed = await ways.hashing.run(partial(ways.local.hash, person.name, new))
         self.server.revocations.announce(await asyncio.to_thread(self._store, ways.local, hashed))
 
