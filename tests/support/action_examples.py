@@ -79,7 +79,7 @@ EXAMPLES: dict[str, ActionExample] = {
     "assignments.scores": ActionExample(),
     "assignments.ranking": ActionExample(),
     "assignments.compile": ActionExample(),
-    "work.start": _sends({}, person="vic"),
+    "work.start": _sends({}, person="ed"),
     "work.wall": ActionExample(),
     "work.thumbnail": ActionExample(),
     "work.grade": _sends({"remark": "Look at the links.", "points": 2.5}),

@@ -184,7 +184,7 @@ def _add_class(world: TeamWorld, things: dict[str, Any], named: str) -> None:
     figures = {"step_seconds": 1e-3, "peak_bytes": 2e6, "sent_bytes": 0, "fits": True}
     ticks = {"split": [{"text": f"It computes once.{named}", "met": True}, {"text": "It fits.", "met": None}]}
     keep_card(world.store, room, {"layout": f"batch:data{named}", "mesh": "data:4", "figures": figures, "ticks": ticks}, PICTURE)
-    world.do("work.start", "vic", {}, assignment=assignment)
+    world.do("work.start", "rosa", {}, assignment=assignment)
     world.do("assignments.update", "ed", {"released": True}, assignment=assignment)
     things |= {"assignment": assignment, "student_room": room}
 

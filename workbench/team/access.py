@@ -8,7 +8,7 @@ from workbench.errors import WorkbenchError
 
 
 class ProjectRole(IntEnum):
-    """What a person may do in a project; each may do what those below it may.
+    """What a person may do in a project; each may do what those below it may, but for the work on assignments, which is not a viewer's.
 
     A student works on assignments in rooms of their own and sees nothing else; a viewer reads everything; an editor also edits plans, in
     rooms and in the gallery, and hands out assignments; a runner also spends devices; an owner also says who is in the project, approves

@@ -110,7 +110,21 @@ def test_who_has_begun_or_is_not_in_the_class_is_no_partner(world, assignment, t
     with pytest.raises(MissingError):
         world.do("work.start", "stu", {"partners": ["sam"]}, assignment=assignment)
     with pytest.raises(InputError, match="at most 2 may"):
-        world.do("work.start", "stu", {"partners": ["ed", "vic"]}, assignment=assignment)
+        world.do("work.start", "stu", {"partners": ["ed", "rosa"]}, assignment=assignment)
+    with pytest.raises(InputError, match="Vic is a viewer of the project, and works on no assignment"):
+        world.do("work.start", "stu", {"partners": ["vic"]}, assignment=assignment)
+
+
+def test_a_viewer_starts_no_assignment_and_hands_nothing_in(world, assignment):
+    said = "takes a student of the project, but no viewer, and you are a viewer"
+    with pytest.raises(ForbiddenError, match=f"To begin an assignment, alone or with others {said}"):
+        world.do("work.start", "vic", {}, assignment=assignment)
+    work = world.do("work.start", "stu", {}, assignment=assignment)
+    world.do("members.set", "ada", {"role": "viewer"}, project="vision", person="stu")
+    with pytest.raises(ForbiddenError, match=said):
+        answer(world, "stu", assignment)
+    assert world.do("assignments.get", "stu", assignment=assignment)["work"] == work, "it can still be seen"
+    assert held(world, "stu", work["room"]) is ProjectRole.VIEWER
 
 
 def test_the_best_answer_in_time_counts_and_each_is_kept(world, assignment):
@@ -171,8 +185,8 @@ def test_a_teacher_remarks_and_grades_and_students_see_it_when_it_is_released(wo
 
 
 def test_the_wall_shows_who_is_stuck_first_and_who_has_not_begun(world, assignment, tim):
-    mine = world.do("work.start", "vic", {}, assignment=assignment)
-    answer(world, "vic", assignment)
+    mine = world.do("work.start", "rosa", {}, assignment=assignment)
+    answer(world, "rosa", assignment)
     stuck = world.do("work.start", "stu", {}, assignment=assignment)
     keep_card(world.store, stuck["room"], {"layout": "none", "ticks": {}}, "<svg></svg>")
     for _ in range(3):
@@ -188,12 +202,12 @@ def test_the_wall_shows_who_is_stuck_first_and_who_has_not_begun(world, assignme
 
 def test_right_plans_are_ranked_and_the_first_ten_by_their_compiler(world, assignment, tim):
     slow = document("hidden:data", hardware="TPU v5e 2x2")
-    for who, given in (("stu", RIGHT), (tim, slow), ("vic", WRONG)):
+    for who, given in (("stu", RIGHT), (tim, slow), ("rosa", WRONG)):
         world.do("work.start", who, {}, assignment=assignment)
         answer(world, who, assignment, given=given)
     board = world.do("assignments.ranking", "ed", assignment=assignment)
     assert len(board["items"]) == 2
-    assert "vic" not in str(board["items"]), "a wrong plan has no place"
+    assert "rosa" not in str(board["items"]), "a wrong plan has no place"
     assert board["items"][0]["planned"]["step_seconds"] <= board["items"][-1]["planned"]["step_seconds"]
     seen = world.do("assignments.ranking", "stu", assignment=assignment)["items"]
     assert [each["mine"] for each in seen].count(True) == 1
@@ -278,16 +292,16 @@ def test_how_a_plan_came_there_is_shown_to_students_after_the_deadline(world, as
 
 
 def test_a_plan_is_sent_to_those_who_have_not_answered(world, assignment, tim):
-    rooms = {who: world.do("work.start", who, {}, assignment=assignment)["room"] for who in ("stu", tim, "vic")}
+    rooms = {who: world.do("work.start", who, {}, assignment=assignment)["room"] for who in ("stu", tim, "rosa")}
     answer(world, "stu", assignment)
     answer(world, tim, assignment, given=WRONG)
     found = world.do("work.push", "ed", {}, assignment=assignment)
-    assert (set(found["rooms"]), found["sent"], found["plan"]) == ({rooms[tim], rooms["vic"]}, 2, "the plan to start from")
+    assert (set(found["rooms"]), found["sent"], found["plan"]) == ({rooms[tim], rooms["rosa"]}, 2, "the plan to start from")
     sent = world.services.rooms.pushed
-    assert {room for room, _ in sent} == {rooms[tim], rooms["vic"]}
+    assert {room for room, _ in sent} == {rooms[tim], rooms["rosa"]}
     assert (sent[0][1].sender.name, sent[0][1].card["layout"]) == ("ed", "")
     assert sent[0][1].digest == world.do("assignments.get", "ed", assignment=assignment)["first"]
-    again = world.do("work.push", "ed", {"work": rooms["vic"], "question": "split"}, assignment=assignment)
+    again = world.do("work.push", "ed", {"work": rooms["rosa"], "question": "split"}, assignment=assignment)
     assert again["rooms"] == [rooms[tim]], "whose plan it is keeps it"
     with pytest.raises(MissingError):
         world.do("work.push", "ed", {"work": world.things["vision"]["work"]}, assignment=assignment)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.action_examples import EXAMPLES, address_of, allowed_person, body_of, path_of, query_of
 from tests.support.team_server import new_store, team_server
 from tests.support.team_world import ROLES, add_things, make_token, parts_of_server, people_world
-from workbench.team.access import SCOPES
+from workbench.team.access import SCOPES, ProjectRole
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.check_inputs import schema_flaw
 from workbench.team.api.routes import api_routes
@@ -55,6 +55,18 @@ def verify_refused(answer, status, kind):
     assert error["kind"] == kind
     assert error["message"]
     assert "Traceback" not in answer.text
+
+
+CHANGED_BY = {
+    ProjectRole.STUDENT: {"me.leave", "work.start", "answers.hand_in"},
+    ProjectRole.VIEWER: {"me.leave", "plans.fork"},  # a fork goes into a project that they edit
+}
+
+
+@pytest.mark.parametrize("role", CHANGED_BY, ids=str)
+def test_those_who_read_change_nothing_of_a_project_but_what_is_theirs(role):
+    changes = {each.name for each in ALL_ACTIONS if each.changes and each.gate.who == "member" and each.gate.admits(role)}
+    assert changes == CHANGED_BY[role]
 
 
 def test_every_action_has_an_example():
@@ -116,7 +128,7 @@ def test_strangers_and_those_below_the_role_are_refused(action, client, world):
     if action.gate.who == "member":
         verify_refused(ask(client, action, world, token=world.tokens["sam"]), 404, "missing")
         verify_refused(ask(client, action, world, cookie=world.cookies["sam"]), 404, "missing")
-        for name in (name for name, role in ROLES.items() if role < action.gate.role):
+        for name in (name for name, role in ROLES.items() if not action.gate.admits(role)):
             verify_refused(ask(client, action, world, token=world.tokens[name]), 403, "forbidden")
     assert world.dump() == before
 

@@ -109,6 +109,11 @@ def test_a_student_begins_and_answers(week):
     assert "mine" in text, "in the ranking"
 
 
+def test_a_teacher_may_try_it_and_a_viewer_may_look(week):
+    offered = {who: [word for word in ("Try it", "Begin", "Wall") if word in week.text(who)] for who in ("ed", "vic")}
+    assert offered == {"ed": ["Try it", "Wall"], "vic": ["Wall"]}
+
+
 def test_the_wall_shows_the_work_of_all(week):
     assert "not opened yet" in week.text("ed", f"{HERE}/{week.id}/wall")
     keep_card(week.world.store, week.room, CARD, "<svg></svg>")
@@ -136,10 +141,10 @@ def test_a_teacher_sends_a_plan_to_all(week):
 
 def test_a_teacher_grades_and_releases(week):
     grade = GRADES_FORM.path
-    other = week.do("work.start", "vic", {}, assignment=week.id)["room"]
+    other = week.do("work.start", "ada", {}, assignment=week.id)["room"]
     fields = {f"points.{week.room}": "2.5", f"remark.{week.room}": "=Neat, and `short`", f"points.{other}": "", f"remark.{other}": "Go on."}
     week.send("ed", grade, fields)
-    assert "Saved: Stu, Vic." in week.text("ed")
+    assert "Saved: Ada, Stu." in week.text("ed")
     assert {each["remark"] for each in week.do("assignments.scores", "ed", assignment=week.id)["items"]} == {
         "=Neat, and `short`",
         "Go on.",

@@ -56,6 +56,9 @@ def test_a_plan_goes_into_the_gallery_once_for_each_person(team, actions, source
 def test_a_viewer_puts_nothing_there(team, actions, source):
     with pytest.raises(ForbiddenError, match="To put a plan into the gallery takes an editor of the project, and you are a viewer"):
         actions.save(source, guest(team, "vic", ProjectRole.VIEWER), {"save": GOOD, "name": "x"})
+    for name, held in (("vic", "you are a viewer"), ("zoe", "you are not in it")):  # who edits by a link
+        with pytest.raises(ForbiddenError, match=f"To put a plan into the gallery takes an editor of the project, and {held}"):
+            actions.save(source, guest(team, name), {"save": GOOD, "name": "x"})
     assert rows(team, GalleryEntry) == []
 
 

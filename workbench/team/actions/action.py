@@ -25,26 +25,33 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 @dataclass(frozen=True, slots=True)
 class Gate:
     """Who may: `anyone`, a `person` who is signed in, an `admin` of the server, or a `member` of the project with a `role`; the path
-    parameter `of` leads to the project. `guests` who opened a link to a room count as members with the link's role."""
+    parameter `of` leads to the project. `guests` who opened a link to a room count as members with the link's role. `excluded` are roles
+    above `role` that may not."""
 
     who: Literal["anyone", "person", "admin", "member"]
     role: ProjectRole | None = None
     of: str = "project"
     guests: bool = False
+    excluded: tuple[ProjectRole, ...] = ()
+
+    def admits(self, held: ProjectRole) -> bool:
+        """Whether a member with this role may."""
+        return self.role is not None and held >= self.role and held not in self.excluded
 
     def __str__(self) -> str:
         """As a part of a sentence: `an editor of the project`."""
         if self.role is not None:
-            return f"{'an' if str(self.role)[0] in 'aeiou' else 'a'} {self.role} of the project"
+            who = f"{'an' if str(self.role)[0] in 'aeiou' else 'a'} {self.role} of the project"
+            return f"{who}, but no {' or '.join(map(str, self.excluded))}" if self.excluded else who
         return {"anyone": "anybody", "person": "anybody who is signed in", "admin": "an administrator of the server"}[self.who]
 
 
 ANYONE, PERSON, ADMIN = Gate("anyone"), Gate("person"), Gate("admin")
 
 
-def member(role: ProjectRole, of: str = "project", *, guests: bool = False) -> Gate:
-    """Those who have at least this role in the project that the path parameter `of` leads to."""
-    return Gate("member", role, of, guests)
+def member(role: ProjectRole, of: str = "project", *, guests: bool = False, excluded: tuple[ProjectRole, ...] = ()) -> Gate:
+    """Those who have at least this role in the project that the path parameter `of` leads to, and none that is excluded."""
+    return Gate("member", role, of, guests, excluded)
 
 
 @dataclass(frozen=True, slots=True)

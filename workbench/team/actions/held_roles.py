@@ -5,7 +5,7 @@
 - What a person may not know of is answered exactly like what does not exist.
 - An administrator of the server is an owner of every project.
 - A link to a room gives its role in that room alone, as long as it is neither revoked nor past its day.
-- Who works on an assignment is an editor of the room that it is done in, a student too.
+- Who works on an assignment is an editor of the room that it is done in, a student too; a viewer works on none.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole, parse_role, require
+from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, Principal, ProjectRole, parse_role, require
 from workbench.team.actions.action import Action, Found, Gate
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.store.store import now
@@ -56,14 +56,15 @@ def role_in_room(session: DatabaseSession, user: User, room: StoredRoom) -> Proj
     held = role_in_project(session, user, room.project_id)
     good = (Share.room_id == room.id, Share.revoked.is_(None), Share.expires > now(), Guest.user_id == user.id)
     links = session.scalars(select(Share.role).join(Guest, Guest.share_id == Share.id).where(*good))
-    participates = held is not None and takes_part(session, user.id, room.id)
-    roles = [*map(parse_role, links), *([held] if held else []), *([ProjectRole.EDITOR] if participates else [])]
+    works = [ProjectRole.EDITOR] if takes_part(session, user, room) else []
+    roles = [*map(parse_role, links), *([held] if held else []), *works]
     return max(roles, default=None)
 
 
-def takes_part(session: DatabaseSession, user_id: str, room_id: str) -> bool:
-    """Whether somebody works on an assignment in a room."""
-    return session.scalar(select(Participant.user_id).where(Participant.room_id == room_id, Participant.user_id == user_id)) is not None
+def takes_part(session: DatabaseSession, user: User, room: StoredRoom) -> bool:
+    """Whether somebody works on an assignment in a room: not who has left the project, or is a viewer of it now."""
+    begun = select(Participant.user_id).where(Participant.room_id == room.id, Participant.user_id == user.id)
+    return role_in_project(session, user, room.project_id) not in (None, ProjectRole.VIEWER) and session.scalar(begun) is not None
 
 
 def find(session: DatabaseSession, action: Action, user: User, name: str) -> Found:
@@ -79,6 +80,8 @@ def find(session: DatabaseSession, action: Action, user: User, name: str) -> Fou
         raise MissingError(gate.of, name)
     assert gate.role is not None
     require(role, gate.role, _to_do(action))
+    if not gate.admits(role):
+        raise ForbiddenError(f"To {_to_do(action)} takes {gate}, and you are a {role}.", ["ask an owner of the project for another role"])
     if action.changes and project.archived is not None and action.name != "projects.update":
         raise ConflictError(f"The project `{project.slug}` is archived: nothing in it changes.", ["ask an owner to open it again"])
     return Found(resource, project, role)

@@ -126,7 +126,7 @@ def principal_of_user(store: Store, user_id: str) -> Principal:
 def is_participant(store: Store, principal: Principal, room_id: str) -> bool:
     """Whether somebody works on an assignment in a room."""
     with store.read() as session:
-        return takes_part(session, principal.user_id, room_id)
+        return takes_part(session, session.get_one(User, principal.user_id), session.get_one(StoredRoom, room_id))
 
 
 def held_role(store: Store, principal: Principal, project_id: str) -> ProjectRole | None:

@@ -41,8 +41,7 @@ class StoredRoomActions:
 
     def save(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
         """Store a plan that a room's process describes; the address of its gallery. Raises `WorkbenchError` for a person who may not."""
-        require(guest.role, ProjectRole.EDITOR, "put a plan into the gallery")
-        self._verify_no_student(source, guest)
+        self._verify_editor(source, guest)
         self._keep(source, guest, message["save"], str(message["name"]))
         return f"{self._address}/p/{source.project}/"
 
@@ -73,12 +72,13 @@ class StoredRoomActions:
             _add_entry(session, source, guest, described.digest, name[:MOST_NAME])
         return described.digest
 
-    def _verify_no_student(self, source: RoomSource, guest: RoomGuest) -> None:
-        """Raises `ForbiddenError` for somebody who edits here for the sake of an assignment alone."""
+    def _verify_editor(self, source: RoomSource, guest: RoomGuest) -> None:
+        """Raises `ForbiddenError` for somebody who edits by a link or for an assignment: they do so in this room alone."""
         with self._store.read() as session:
             held = role_in_project(session, session.get_one(User, guest.principal.user_id), source.project_id)
         if held is ProjectRole.STUDENT:
             raise ForbiddenError("A student's plans go into no gallery.", ["hand it in: Check", "export it"])
+        require(held, ProjectRole.EDITOR, "put a plan into the gallery")
 
     def hand_in(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
         """Keep an answer to an exercise; what its people have to know of it. Raises `WorkbenchError` for what is none."""

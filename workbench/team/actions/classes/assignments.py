@@ -151,6 +151,8 @@ def _known_zone(name: str) -> ZoneInfo:
 
 
 STUDENT = member(ProjectRole.STUDENT, "assignment")
+WORKER = member(ProjectRole.STUDENT, "assignment", excluded=(ProjectRole.VIEWER,))
+"""Who works on it: students, and whoever could hand it out and tries it. A viewer reads, and changes nothing."""
 STAFF = member(ProjectRole.EDITOR, "assignment")
 
 ACTIONS = (

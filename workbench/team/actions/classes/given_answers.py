@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.errors import unknown_name
 from workbench.team.actions.action import Action, Call
-from workbench.team.actions.classes.assignments import STUDENT, present
+from workbench.team.actions.classes.assignments import STUDENT, WORKER, present
 from workbench.team.actions.classes.class_records import GIVEN, given_records, graded_work, is_over, is_staff
 from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.plans import keep_plan
@@ -96,7 +96,7 @@ ACTIONS = (
         "POST",
         "/assignments/{assignment}/answers",
         "Answer a question of an assignment: with the text of a plan's document, or with a number or choice",
-        STUDENT,
+        WORKER,
         "edit",
         GIVEN,
         _hand_in,

@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from workbench.team.access import MissingError, ProjectRole
+from workbench.team.access import MissingError, ProjectRole, parse_role
 from workbench.team.actions.action import Action, Call, member
-from workbench.team.actions.classes.assignments import STAFF, STUDENT, present
+from workbench.team.actions.classes.assignments import STAFF, WORKER, present
 from workbench.team.actions.classes.class_records import WALL_WORK, WORK, GradedWork, graded_work, own_work, work_records
 from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.people_records import people_by_id, user_of_name
@@ -40,10 +40,14 @@ def _start(call: Call) -> dict[str, Any]:
 
 
 def _partner(call: Call, assignment: Assignment, name: str) -> User:
-    """A colleague who has not begun yet. Raises `MissingError` for somebody who is not in the class, `ConflictError` for one who has."""
+    """A colleague who has not begun yet. Raises `MissingError` for somebody who is not in the class, `InputError` for a viewer of it, and
+    `ConflictError` for one who has."""
     user = user_of_name(call.session, name)
-    if call.session.get(Member, (call.project.id, user.id)) is None:
+    held = call.session.get(Member, (call.project.id, user.id))
+    if held is None:
         raise MissingError("person", name)
+    if not WORKER.admits(parse_role(held.role)):
+        raise InputError(f"{user.display} is a {held.role} of the project, and works on no assignment.", ["work alone", "name a student"])
     if call.session.get(Participant, (assignment.id, user.id)) is not None:
         raise ConflictError(f"{user.display} has begun already.", ["work alone", "name somebody else"])
     return user
@@ -113,7 +117,7 @@ ACTIONS = (
         "POST",
         "/assignments/{assignment}/submissions",
         "Begin an assignment, alone or with others",
-        STUDENT,
+        WORKER,
         "edit",
         WORK,
         _start,
