@@ -4,6 +4,8 @@
 
 - Folders have mode 0700 and files 0600. The exceptions are what a program of the team's own reads, which runs as another user where the
   server is root: the files of programs, and the plan of a job. The private folders above them keep other users out; a sandbox mounts them.
+- Without a sandbox such a program passes through folders of mode 0710 and writes the events of its job, of mode 0660, as their group
+  (`sandbox/program_users.py`).
 - Symbolic links are not followed, so nothing outside the folder changes.
 - A folder is made private before its content is listed, so that nobody can exchange what is in it meanwhile.
 """
@@ -19,10 +21,12 @@ from itertools import chain
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
-from workbench.team.jobs.job_folder import PLAN
+from workbench.team.jobs.job_folder import EVENTS, PLAN
 
 _PRIVATE = 0o077
 """The permission bits of other users: none of them is set."""
+_PASSED_THROUGH, _WRITTEN = 0o710, 0o660
+"""The modes of folders and of events that are left to the group of a program's user."""
 _ROOT = 0
 _log = logging.getLogger(__name__)
 
@@ -94,6 +98,8 @@ def _wanted_mode(mode: int, parts: tuple[str, ...]) -> int:
     """The mode that something of this path should have; links and sockets keep theirs."""
     present = stat.S_IMODE(mode)
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        return present
+    if present == (_PASSED_THROUGH if stat.S_ISDIR(mode) else _WRITTEN if parts[2:] == (EVENTS,) else None):
         return present
     if not _is_read_by_programs(parts):
         return present & ~_PRIVATE

@@ -13,6 +13,7 @@ from tests.support.team_sandbox import ability_alone, ability_refused, opened
 from tests.team.programs.test_registry import fetched_wheel, wheel
 from workbench.errors import WorkbenchError
 from workbench.team.config import TeamConfig
+from workbench.team.data_folder import make_private
 from workbench.team.program_setup import make_sandbox_policy, owners_approve
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
@@ -100,7 +101,7 @@ def test_the_user_of_programs_exists_and_has_no_rights_of_the_server(name: str, 
 def test_a_program_of_another_user_reads_its_files_and_nothing_else_of_the_server(tmp_path: Path):
     """Its files lie in the server's folder, which is private: it may pass through, and can neither list nor read what lies beside them."""
     data = _private_folder()
-    tree, secret, events = data / "programs" / "tree", data / "team.db", data / "jobs" / "events.jsonl"
+    tree, secret, events = data / "programs" / "trees" / "mine", data / "team.db", data / "jobs" / "j" / "events.jsonl"
     ability = SandboxAbility(SandboxLevel.SEPARATE_USER, policy=SandboxPolicy("nobody", data))
     lines = (
         f"/bin/cat {tree}/mine.py",
@@ -116,6 +117,11 @@ def test_a_program_of_another_user_reads_its_files_and_nothing_else_of_the_serve
         user = named_user("nobody")
         assert run.printed.decode().split("\n") == ["mine", "no secret", "not written", "not listed", str(user.uid), ""], run.errors
         assert (secret.read_text(), events.read_text()) == ("a secret", "done\n")
+        assert events.stat().st_uid == os.geteuid()
+        make_private(data)  # as any command of the server does meanwhile
+        run = sandbox.run(SandboxedCommand(("/bin/sh", "-c", lines[0]), LIMITS, readable=(tree,)))
+        assert run.printed == b"mine\n", run.errors
+        assert {oct(each.stat().st_mode & 0o777) for each in (data, data / "jobs", data / "programs")} == {"0o710"}
     finally:
         sandbox.close()
         shutil.rmtree(data)
@@ -126,11 +132,11 @@ def _private_folder() -> Path:
     import tempfile
 
     data = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    for folder in (data / "programs", data / "jobs"):
+    for folder in (data / "programs", data / "programs" / "trees", data / "jobs", data / "jobs" / "j"):
         folder.mkdir(mode=0o700)
-    (data / "programs" / "tree").mkdir(mode=0o755)
-    (data / "programs" / "tree" / "mine.py").write_text("mine\n")
-    for file, text in ((data / "team.db", "a secret"), (data / "jobs" / "events.jsonl", "")):
+    (data / "programs" / "trees" / "mine").mkdir(mode=0o755)
+    (data / "programs" / "trees" / "mine" / "mine.py").write_text("mine\n")
+    for file, text in ((data / "team.db", "a secret"), (data / "jobs" / "j" / "events.jsonl", "")):
         file.write_text(text)
         file.chmod(0o600)
     return data

@@ -32,17 +32,18 @@ class ProgramUsers:
         self._ability, self._lock = ability, threading.Lock()
         self._in_use: set[int] = set()
 
-    def borrow(self) -> ProgramUser | None:
+    def borrow(self, our_code: bool) -> ProgramUser | None:
         """The user of the next process, or `None` for the server's own. Raises `SandboxError` for a user that does not exist."""
-        if self._ability.level is SandboxLevel.SEPARATE_USER:
-            return named_user(self._ability.policy.user)
+        named = named_user(self._ability.policy.user) if self._ability.level is SandboxLevel.SEPARATE_USER else None
+        if named and not our_code:
+            return named
         if os.geteuid() != 0 or not self._ability.drops_root:
             return None
         with self._lock:
             while (uid := FIRST_USER + secrets.randbelow(USERS)) in self._in_use:
                 pass
             self._in_use.add(uid)
-        return ProgramUser(uid, GROUP)
+        return ProgramUser(uid, named.gid if named else GROUP)
 
     def give_back(self, user: ProgramUser | None) -> None:
         with self._lock:
@@ -63,20 +64,18 @@ def named_user(name: str) -> ProgramUser:
 
 
 def let_through(paths: Iterable[Path], data: Path | None, gid: int) -> None:
-    """Let a group search the folders of `data` that lead to these paths; it can list none of them. The kernel has to be told because the
-    folder is private and there is no mount of its own for the program."""
+    """Let a group search the folders of `data` that lead to these paths, and list none of them: the folder is private, and a program
+    without a sandbox has no mount of its own."""
     for path in paths:
-        if data is None or not path.is_relative_to(data):
-            continue
-        for folder in (data, *reversed(path.relative_to(data).parents[:-1])):
-            _add_to_group(data / folder, gid, stat.S_IXGRP)
-        if path.is_file():
-            _add_to_group(path, gid, stat.S_IRGRP)
+        if data is not None and path.is_relative_to(data):
+            for folder in (data, *reversed(path.relative_to(data).parents[:-1])):
+                give_to_group(data / folder, gid, stat.S_IXGRP)
 
 
-def _add_to_group(path: Path, gid: int, mode: int) -> None:
+def give_to_group(path: Path, gid: int, mode: int) -> None:
+    """Let a group do what these bits of it say, unless it may already."""
     found = path.stat()
-    if found.st_mode & mode >> 3 or (found.st_gid == gid and found.st_mode & mode):
+    if found.st_mode & mode >> 3 == mode >> 3 or (found.st_gid == gid and found.st_mode & mode == mode):
         return
     os.chown(path, -1, gid)
     path.chmod(stat.S_IMODE(found.st_mode) | mode)

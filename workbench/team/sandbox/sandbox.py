@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from workbench.team.sandbox.command import HOME, SandboxedCommand
 from workbench.team.sandbox.ending import SandboxEnding
 from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel
 from workbench.team.sandbox.process_usage import tasks_of_user
-from workbench.team.sandbox.program_users import ProgramUser, ProgramUsers, let_through
+from workbench.team.sandbox.program_users import ProgramUser, ProgramUsers, give_to_group, let_through
 from workbench.team.sandbox.sandboxed_process import SandboxedProcess
 from workbench.team.sandbox.syscall_filter import syscall_filter
 
@@ -52,7 +53,7 @@ class Sandbox:
         if not command.our_code:
             self.ability.verify_runs_programs()
         _verify_paths(command)
-        user = self._users.borrow()
+        user = self._users.borrow(command.our_code)
         try:
             with _written(syscall_filter(command.network)) as filter_descriptor, _stdin(command.stdin) as stdin:
                 self._give(command, user)
@@ -126,11 +127,15 @@ class Sandbox:
         return self.ability.level is SandboxLevel.SANDBOXED
 
     def _give(self, command: SandboxedCommand, user: ProgramUser | None) -> None:
-        """Make the user the owner of what it may write, and let it reach what it may read."""
+        """Let the user write and reach what it may. A user that is not the process's own becomes the owner of nothing: a server that is not
+        root could not read it any more."""
         if user is None:
             return
         for path in command.writable:
-            os.chown(path, user.uid, user.gid)
+            if user.is_shared:
+                give_to_group(path, user.gid, stat.S_IRGRP | stat.S_IWGRP)
+            else:
+                os.chown(path, user.uid, user.gid)
         if not self._is_walled:
             let_through((*command.readable, *command.writable), self.ability.policy.data, user.gid)
 
