@@ -14,10 +14,10 @@ from tests.support.programs import mlp_report
 from workbench.core.layout import Layout
 from workbench.core.layout_text import _split_statements
 from workbench.core.mesh import Mesh
+from workbench.core.parse_untrusted import MOST_TEXT
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.sharding import Sharding
 from workbench.documents import load_plan, parse_fleet, parse_plan
-from workbench.documents.parse_untrusted import MOST_TEXT
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.hardware.axis_placement import physical_spans
 from workbench.hardware.catalogue import default_catalogue, parse_hardware

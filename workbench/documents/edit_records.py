@@ -14,13 +14,13 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.core.offload import Offload
+from workbench.core.parse_untrusted import UnreadableError, parse_json
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.program import Program
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
 from workbench.documents.allowed_programs import read_allowed
-from workbench.documents.parse_untrusted import UnreadableError, parse_json
 from workbench.documents.plans import dump_plan, layout_record, parse_layout, parse_plan
 from workbench.documents.schema import schema_problem
 from workbench.errors import DocumentError, WorkbenchError, unknown_name

@@ -21,9 +21,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from workbench.core.parse_untrusted import UnreadableError, parse_json, parse_toml, read_text, verify_length
 from workbench.core.program import Program, Reference
 from workbench.documents.allowed_programs import is_allowed, verify_allowed
-from workbench.documents.parse_untrusted import UnreadableError, parse_json, parse_toml, read_text, verify_length
 from workbench.documents.program_references import load_function, program_from_reference, verify_arguments, verify_reference
 from workbench.documents.schema import load_schema, schema_problem
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name

@@ -10,6 +10,7 @@ from workbench.core.layout import Layout
 from workbench.core.layout_text import axes_text
 from workbench.core.mesh import Mesh
 from workbench.core.offload import ALL_ON_DEVICE, Offload
+from workbench.core.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
 from workbench.core.pipeline_spec import read_pipeline
 from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference
@@ -17,7 +18,6 @@ from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.sharding import Sharding
 from workbench.documents.allowed_programs import read_allowed, verify_allowed
 from workbench.documents.durable_files import explain_write_errors, lock_folder, replace_file
-from workbench.documents.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.program_by_fingerprint import is_known_reference, known_program, known_reference, names_from_trace
 from workbench.documents.program_references import program_from_reference, verify_reference
 from workbench.documents.schema import schema_problem

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.documents.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
+from workbench.core.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.schema import schema_problem
 from workbench.errors import DocumentError
 

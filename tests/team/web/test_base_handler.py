@@ -14,9 +14,13 @@ class Me(TeamHandler):
     def get(self):
         self.write_json({"name": self.require_principal("read").name})
 
-    def post(self):
+    @property
+    def largest_body(self):
+        return 100
+
+    async def post(self):
         self.require_principal("edit")
-        self.write_json({"read": self.read_json(100)})
+        self.write_json({"read": await self.read_json()})
 
 
 ERRORS = {
@@ -145,12 +149,13 @@ def test_nothing_is_shown_within_another_site_but_a_link_is_followed(ada):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"{", "no JSON"),
-        (b"\xff", "no JSON"),
-        (b"[" * 50, "no JSON"),
-        (b"NaN", "NaN is not JSON"),
-        (b"x" * 101, "101 bytes"),
-        (b"[" * 100_000, "100,000 bytes"),
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 50, "not JSON"),
+        (b"[" * 20 + b"]" * 20, "nested more than 16 deep"),
+        (b"NaN", "NaN is no number"),
+        (b"x" * 101, "101 B or more; at most 100 B are read here"),
+        (b"[" * 100_000, "97.7 KiB or more"),
     ],
 )
 def test_what_is_no_json_is_said_so(ada, body, said):

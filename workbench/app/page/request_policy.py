@@ -16,6 +16,10 @@ from workbench.errors import WorkbenchError
 Hosts = frozenset[str]  # of the form `name:port`
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 METHODS = ("GET", "HEAD")
+SMALL_BODY = 1 << 16
+"""Bytes of the largest body of a request, unless its handler reads more: a page and its websocket need none."""
+MOST_MESSAGE = 4 << 20
+"""Bytes of the largest message on a websocket: the longest plan document, as JSON text in a JSON message, has half."""
 OWN_SITES = ("same-origin", "none")  # `none`: a typed URL, or a bookmark
 
 _FORBIDDEN, _NO_METHOD = 403, 405

@@ -5,7 +5,6 @@ from functools import partial
 from urllib.parse import quote
 
 from sqlalchemy.orm import Session
-from tornado.web import HTTPError
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
@@ -46,10 +45,9 @@ class AccountHandler(TeamHandler):
         """Where to go afterwards: within this server."""
         return local_path(self.get_argument("next", ""), self.server.prefix)
 
-    async def prepare(self) -> None:
-        await super().prepare()
-        if len(self.request.body) > LARGEST_FORM:
-            raise HTTPError(413, f"A form here has at most {LARGEST_FORM:,} bytes.")
+    @property
+    def largest_body(self) -> int:
+        return LARGEST_FORM
 
     def provider_links(self, query: str) -> list[tuple[str, str]]:
         """What the buttons of the providers say, and where they lead."""
@@ -93,6 +91,7 @@ class LoginHandler(AccountHandler):
         self._show(200)
 
     async def post(self) -> None:
+        await self.read_form()
         name, password = self.field("name"), self.get_body_argument("password", "", strip=False)
         try:
             user_id = await self._verify(name, password)
@@ -132,6 +131,7 @@ class LogoutHandler(AccountHandler):
         self.write_page("logout.html")
 
     async def post(self) -> None:
+        await self.read_form()
         cookie, everywhere = self.get_cookie(self.server.cookie_name), self.field("everywhere") == "yes"
         if cookie:
             ended = await asyncio.to_thread(self._sign_out, digest_of(cookie), everywhere)
@@ -156,6 +156,7 @@ class InvitationHandler(AccountHandler):
         self._show(secret, 200)
 
     async def post(self, secret: str) -> None:
+        await self.read_form()
         invited = await asyncio.to_thread(self._open, secret)
         if self.principal is not None and invited[1] is None:
             await asyncio.to_thread(self._join, secret)

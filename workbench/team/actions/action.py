@@ -11,12 +11,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from sqlalchemy.orm import Session as DatabaseSession
 
+from workbench.app.page.request_policy import SMALL_BODY
 from workbench.team.access import NotSignedInError, Principal, ProjectRole
-from workbench.team.actions.schemas import Schema
+from workbench.team.actions.schemas import Schema, largest_json
 from workbench.team.store.tables import Project
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -138,6 +140,11 @@ class Action:
     def changes(self) -> bool:
         """Whether something may be different afterwards."""
         return self.method != "GET"
+
+    @cached_property
+    def largest_body(self) -> int:
+        """The bytes of the largest body that it takes: what its schema allows, and room for spaces."""
+        return SMALL_BODY if self.body is None else max(SMALL_BODY, largest_json(self.body) + SMALL_BODY // 4)
 
     @property
     def parameters(self) -> tuple[str, ...]:

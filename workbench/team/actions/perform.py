@@ -5,6 +5,7 @@ In this order, so that nobody learns from an error what is not theirs: signed in
 
 import asyncio
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,19 @@ class Context:
     services: Any
     principal: Principal | None
     address: str = ""
+
+
+async def admit(action: Action, context: Context, path: Mapping[str, str]) -> None:
+    """Raise what `perform` would raise whatever the body is, for a request whose body is not read yet; a path of which the body has a
+    part is left to `perform`."""
+    _verify_scope(action, context.principal)
+    if action.gate.who != "anyone" and (action.gate.who != "member" or action.gate.of in path):
+        await asyncio.to_thread(_admit, action, context, path)
+
+
+def _admit(action: Action, context: Context, path: Mapping[str, str]) -> None:
+    with context.services.store.read() as session:
+        _authorise(session, action, context.principal, Inputs(path))
 
 
 async def perform(action: Action, context: Context, inputs: Inputs) -> Any:
@@ -97,9 +111,9 @@ def _verify_scope(action: Action, principal: Principal | None) -> None:
 
 def _authorise(session: DatabaseSession, action: Action, principal: Principal | None, inputs: Inputs) -> Found:
     """What the path leads to, for a person who may do this. See `perform` for what it raises."""
-    for name in action.parameters:
-        if not _PARAMETER.fullmatch(inputs.path.get(name, "")):
-            raise MissingError(name, inputs.path.get(name, "").encode("ascii", "backslashreplace").decode())
+    for name, value in inputs.path.items():
+        if not _PARAMETER.fullmatch(value):
+            raise MissingError(name, value.encode("ascii", "backslashreplace").decode())
     if principal is not None:
         user = verify_active(session, principal)
         if action.gate.who == "admin" and not (user.admin and principal.admin):

@@ -45,7 +45,7 @@ _NEW = record(
             500, 1, pattern=r"^[!-~]+( [!-~]+)*$", description="address and commit of the repository, or the wheel's file name"
         ),
     },
-    {"wheel": text(WHEEL, 1, description="the wheel itself, in base64")},
+    {"wheel": text(WHEEL, 1, description="the wheel itself, in base64", encoding="base64")},
 )
 
 

@@ -12,13 +12,13 @@ NAME = 80
 NOTE = 4_000
 SECRET = 100
 DOCUMENT = 1 << 20
-"""Characters of a plan document, as `documents.parse_untrusted` reads at most."""
+"""Characters of a plan document, as `core.parse_untrusted` reads at most."""
 
 
-def text(most: int = NAME, least: int = 0, *, pattern: str | None = None, description: str = "") -> Schema:
-    """A text of a limited length."""
-    more = {**({"pattern": pattern} if pattern else {}), **({"description": description} if description else {})}
-    return {"type": "string", "minLength": least, "maxLength": most, **more}
+def text(most: int = NAME, least: int = 0, *, pattern: str | None = None, description: str = "", encoding: str = "") -> Schema:
+    """A text of a limited length; `encoding` is "base64" for bytes."""
+    found = {"pattern": pattern, "description": description, "contentEncoding": encoding}
+    return {"type": "string", "minLength": least, "maxLength": most, **{key: value for key, value in found.items() if value}}
 
 
 def whole(least: int, most: int, description: str = "") -> Schema:
@@ -63,6 +63,19 @@ def listing(item: Schema) -> Schema:
     return record({"items": list_of(item), "next": or_none(text(200))})
 
 
+def largest_json(schema: Schema) -> int:
+    """The bytes of the largest JSON text that fits a schema: two for each character, which may be escaped, but one in base64."""
+    names = schema.get("properties", {})
+    inner = [largest_json(each) + len(name) + _MARKS for name, each in names.items()]
+    if isinstance(more := schema.get("additionalProperties"), Mapping):
+        inner.append(schema.get("maxProperties", 0) * (largest_json(more) + 2 * NAME))
+    if "items" in schema:
+        inner.append(schema["maxItems"] * (largest_json(schema["items"]) + _MARKS))
+    inner.append(max(map(largest_json, schema.get("anyOf", ())), default=0))
+    return sum(inner) + schema.get("maxLength", _SCALAR) * (1 if "contentEncoding" in schema else 2)
+
+
+_MARKS, _SCALAR = 8, 40  # bytes of quotes, colons, commas and spaces; characters of a number or a word
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
 TIME = {"type": "number", "description": "seconds since 1970, UTC"}

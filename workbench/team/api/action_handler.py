@@ -5,12 +5,8 @@ from collections.abc import Mapping
 from tornado.web import HTTPError
 
 from workbench.team.actions.action import Action, Inputs
-from workbench.team.actions.perform import Context, perform
-from workbench.team.actions.programs import WHEEL
+from workbench.team.actions.perform import Context, admit, perform
 from workbench.team.web.base_handler import TeamHandler
-
-LARGEST_BODY = WHEEL + (1 << 20)
-"""Bytes of the largest request: one that brings a wheel. How long each text may be, the schemas say."""
 
 
 class ActionHandler(TeamHandler):
@@ -23,15 +19,30 @@ class ActionHandler(TeamHandler):
         self.actions = actions
         self._etag: str | None = None
 
+    @property
+    def largest_body(self) -> int:
+        action = self.actions.get(self.request.method or "")
+        return action.largest_body if action is not None else super().largest_body
+
+    @property
+    def context(self) -> Context:
+        """For whom the action is carried out."""
+        return Context(self.server, self.principal, self.request.remote_ip or "")
+
+    async def prepare(self) -> None:
+        """Refuse a body, before it is read, of a person who may not do this."""
+        await super().prepare()
+        action = self.actions.get(self.request.method or "")
+        if action is not None and self.announced_body != 0:
+            await admit(action, self.context, self.path_kwargs)
+
     async def carry_out(self, method: str, path: Mapping[str, str]) -> None:
         """Answer with what the action of this method answers."""
         action = self.actions.get(method)
         if action is None:
             raise HTTPError(405)
         query = {key: self.get_query_arguments(key, strip=False) for key in self.request.query_arguments}
-        body = self.read_json(LARGEST_BODY) if self.request.body else None
-        context = Context(self.server, self.principal, self.request.remote_ip or "")
-        answer = await perform(action, context, Inputs(path, query, body))
+        answer = await perform(action, self.context, Inputs(path, query, await self.read_json()))
         if action.etag is not None:
             self._etag = f'"{action.etag(answer)}"'
             self.set_header("Cache-Control", "private, no-cache")  # it may be kept, and is asked for each time

@@ -49,6 +49,7 @@ class PasswordForm(PageHandler):
         person = self.require_principal("manage")
         if person.way != "login":
             raise MissingError("page", "of a token")
+        await self.read_form()
         try:
             await self._change(
                 self.get_body_argument("old_password", "", strip=False), self.get_body_argument("new_password", "", strip=False)

@@ -12,17 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from tornado.web import HTTPError
-
+from workbench.app.page.request_policy import SMALL_BODY
 from workbench.errors import WorkbenchError
 from workbench.team.actions.action import Inputs
+from workbench.team.actions.perform import admit
 from workbench.team.pages.form_bodies import body_of_form
 from workbench.team.pages.page_handler import PageHandler, action_named
 from workbench.team.pages.said_messages import SaidMessage
 from workbench.team.web.addresses import local_path
 
 _PART = "[^/]{1,120}"
-LARGEST_FIELDS = 1 << 20  # bytes of all fields of a form
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,19 @@ class FormHandler(PageHandler):
         super().initialize()
         self.form = form
 
+    @property
+    def largest_body(self) -> int:
+        return action_named(self.form.action).largest_body
+
+    async def prepare(self) -> None:
+        """Refuse a large body, before it is read, of a person who may not do this; a small one is refused with its fields."""
+        await super().prepare()
+        action = action_named(self.form.action)
+        if self.announced_body is None or self.announced_body > SMALL_BODY:
+            await admit(action, self.context, self.path_kwargs)
+
     async def post(self, **path: str) -> None:
+        await self.read_form()
         fields = self.fields()
         values: dict[str, Any] = {**{key: texts[-1] for key, texts in fields.items()}, **path}
         try:
@@ -95,9 +106,7 @@ class FormHandler(PageHandler):
         self.redirect_to(back if "{" not in back else fill("/p/{project}/", path) if "project" in path else "/")
 
     def fields(self) -> dict[str, list[str]]:
-        """What was typed. Raises `HTTPError` for too much."""
-        if len(self.request.body) > LARGEST_FIELDS:
-            raise HTTPError(413, "The form has too much in it.")
+        """What was typed."""
         return {key: self.get_body_arguments(key, strip=False) for key in self.request.body_arguments}
 
     def _refuse(self, error: WorkbenchError, fields: Mapping[str, list[str]]) -> None:

@@ -8,11 +8,16 @@ from workbench.team.pages.form_handler import FormHandler, PageForm
 from workbench.team.pages.page_handler import action_named
 
 _AT = "/p/{project}/assignments/{assignment}"
+LARGEST_GRADES = 1 << 20  # bytes of the remarks of a whole class
 GRADES_FORM = PageForm(f"{_AT}/grades", "work.grade", _AT, "Saved: {saved}.")
 
 
 class GradesFormHandler(FormHandler):
     """Fields are `points.ROOM` and `remark.ROOM`; who work together have a row each, of the same room."""
+
+    @property
+    def largest_body(self) -> int:
+        return LARGEST_GRADES
 
     async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
         scores = (await self.ask("assignments.scores", assignment=values["assignment"]))["items"]

@@ -34,9 +34,14 @@ class PageHandler(TeamHandler):
         """What an action answers this person; raises what it raises."""
         return await self.perform(action_named(name), Inputs(path, query or {}, body))
 
+    @property
+    def context(self) -> Context:
+        """For whom actions are carried out."""
+        return Context(self.server, self.principal, self.request.remote_ip or "")
+
     async def perform(self, action: Action, inputs: Inputs) -> Any:
         """Carry out an action for this person; raises what it raises."""
-        return await perform(action, Context(self.server, self.principal, self.request.remote_ip or ""), inputs)
+        return await perform(action, self.context, inputs)
 
     async def ask_all(self, name: str, /, most: int = 1000, query: Mapping[str, Any] | None = None, **path: str) -> list[Any]:
         """The items of a long list, from all its parts up to `most`."""

@@ -4,23 +4,15 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from tornado.web import HTTPError
-
 from workbench.team.pages.form_handler import FormHandler, PageForm
 
 WHEEL_FORM = PageForm(
     "/p/{project}/programs/wheel", "programs.add", "/p/{project}/programs", "{name} is registered and waits for approval."
 )
-MOST_BYTES = 9 << 20
 
 
 class WheelFormHandler(FormHandler):
     """See the module."""
-
-    def fields(self) -> dict[str, list[str]]:
-        if len(self.request.body) > MOST_BYTES + (1 << 16):
-            raise HTTPError(413, "The wheel is larger than 9 MiB.")
-        return {key: self.get_body_arguments(key, strip=False) for key in self.request.body_arguments}
 
     async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
         found = next(iter(self.request.files.get("wheel", ())), None)

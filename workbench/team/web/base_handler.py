@@ -13,7 +13,7 @@ import logging
 from typing import Any
 from urllib.parse import quote
 
-from tornado.web import HTTPError, MissingArgumentError, RequestHandler
+from tornado.web import HTTPError, MissingArgumentError
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, Principal
@@ -24,17 +24,17 @@ from workbench.team.actions.input_errors import ConflictError, UnavailableError
 from workbench.team.store.database_errors import DatabaseProblemError, FullDiskError, as_database_problem
 from workbench.team.store.store import new_id
 from workbench.team.web.page_templates import page_environment
+from workbench.team.web.request_bodies import BodyHandler, TooLargeError
 from workbench.team.web.security import forwarded_address, page_headers, verify_origin
 from workbench.team.web.services import TeamServices
 
 BEARER = "bearer"
-LARGEST_BODY = 4 * 2**20
-"""Bytes of a request's JSON, unless a handler says otherwise: a plan document has a few thousand."""
 _STATUS = {
     NotSignedInError: 401,
     ForbiddenError: 403,
     MissingError: 404,
     ConflictError: 409,
+    TooLargeError: 413,
     TooManyAttemptsError: 429,
     UnavailableError: 503,
     FullDiskError: 507,
@@ -56,12 +56,13 @@ _KINDS = {
 _log = logging.getLogger(__name__)
 
 
-class TeamHandler(RequestHandler):
+class TeamHandler(BodyHandler):
     """`self.server` is what it works with, `self.principal` the person behind the request, or `None`."""
 
     principal: Principal | None = None
 
     def initialize(self) -> None:
+        super().initialize()
         self.request_id = new_id()
 
     @property
@@ -80,7 +81,8 @@ class TeamHandler(RequestHandler):
             self.set_header(name, value)
 
     async def prepare(self) -> None:
-        """Refuse foreign requests, and find the person behind this one."""
+        """Refuse foreign and too large requests, and find the person behind this one."""
+        await super().prepare()
         if self.server.behind_proxy:
             self.request.remote_ip = forwarded_address(self.request.headers.get("X-Forwarded-For", ""))
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
@@ -107,16 +109,6 @@ class TeamHandler(RequestHandler):
         if not found.admin:
             raise ForbiddenError("This is for administrators of the server.", ["ask one of them"])
         return found
-
-    def read_json(self, largest: int = LARGEST_BODY) -> Any:
-        """The JSON of the request's body. Raises `WorkbenchError` for another, or for more bytes than `largest`."""
-        body = self.request.body
-        if len(body) > largest:
-            raise HTTPError(413, f"The request has {len(body):,} bytes; at most {largest:,} are read.")
-        try:
-            return json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_object_without_repeats)
-        except (ValueError, RecursionError) as error:
-            raise WorkbenchError(f"The request's body is no JSON: {_in_short(error)}.", ["send a JSON object in UTF-8"]) from None
 
     def write_json(self, value: object, status: int = 200) -> None:
         """Answer with JSON."""
@@ -180,22 +172,6 @@ def _status_of(error: BaseException | None, status: int) -> int:
     if isinstance(error, WorkbenchError):
         return next((found for kind, found in _STATUS.items() if isinstance(error, kind)), 400)
     return status
-
-
-def _in_short(error: BaseException) -> str:
-    return str(error)[:200].rstrip(".") if isinstance(error, ValueError) else "it is nested too deeply"
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; Python would silently keep the last of two entries with the same key."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
 
 
 class MissingPageHandler(TeamHandler):

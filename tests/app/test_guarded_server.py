@@ -1,0 +1,64 @@
+"""How much a page's server reads of one request and of one message."""
+
+import asyncio
+import re
+from contextlib import contextmanager, suppress
+
+import panel as pn
+import pytest
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.httputil import HTTPHeaders
+from tornado.websocket import WebSocketClosedError, websocket_connect
+
+from tests.support.servers import free_port
+from workbench.app.page.guarded_server import guarded_server
+from workbench.app.page.request_policy import MOST_MESSAGE, SMALL_BODY, allowed_hosts
+
+
+@contextmanager
+def serving():
+    """The address of a page that says nothing."""
+    port = free_port()
+    server = guarded_server(
+        {"/": lambda: pn.pane.Markdown("a board")}, {"address": "127.0.0.1", "port": port}, allowed_hosts("127.0.0.1", port, ())
+    )
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.stop()
+        server.unlisten()
+
+
+async def ask(url: str, body: bytes, **headers: str):
+    request = HTTPRequest(url, "GET", HTTPHeaders(headers), body, allow_nonstandard_methods=True)
+    return await AsyncHTTPClient().fetch(request, raise_error=False)
+
+
+@pytest.mark.parametrize(("path", "host"), [("/", ""), ("/liveness", ""), ("/liveness", "evil.example"), ("/nothing", "")])
+def test_a_large_body_is_not_read(path, host):
+    async def work():
+        with serving() as url:
+            headers = {"Host": host} if host else {}
+            small, large = [await ask(url + path, b"x" * size, **headers) for size in (SMALL_BODY, SMALL_BODY + 1)]
+        assert small.code == {"/nothing": 404}.get(path, 403 if host else 200)
+        assert large.code == 400
+
+    asyncio.run(work())
+
+
+def test_a_message_that_is_too_large_closes_its_websocket():
+    async def work():
+        with serving() as url:
+            token = re.search(r'"token":"([^"]+)"', (await ask(url, b"")).body.decode())[1]
+            request = HTTPRequest("ws" + url.removeprefix("http") + "/ws", headers=HTTPHeaders({"Origin": url}))
+            socket = await websocket_connect(request, subprotocols=["bokeh", token])
+            for _ in range(3):  # that it is open: a header, metadata and content
+                assert await socket.read_message() is not None
+            await socket.write_message("x" * MOST_MESSAGE)  # the header of a message, of which nothing is read until all is there
+            with suppress(WebSocketClosedError):  # it closes while there is more to be read
+                await socket.write_message("x" * (MOST_MESSAGE + 1))
+            assert await asyncio.wait_for(socket.read_message(), 20) is None
+            socket.close()
+
+    asyncio.run(work())
