@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 from workbench.team.programs.fetch_policy import ProgramRegistryError
 from workbench.team.programs.registry import ProgramRegistry
+
+AT_ONCE = 2
+"""Programs that are fetched at a time: that may take minutes, and others wait for threads too."""
 
 
 class ProgramService:
@@ -13,12 +17,19 @@ class ProgramService:
 
     def __init__(self, registry: ProgramRegistry, end_rooms: Callable[[str], None]) -> None:
         self._registry, self._end_rooms = registry, end_rooms
+        self._fetchers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="program fetcher")
+
+    def close(self) -> None:
+        """End what is being fetched."""
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
+        self._registry.close()
 
     async def add(
         self, project_id: str, author_id: str, name: str, target: str, kind: Literal["git", "wheel"], locator: str, wheel: bytes | None
     ) -> str:
         """Register a program and fetch its files; its id. What prevents them from being fetched is in its row. Raises `WorkbenchError`."""
-        return await asyncio.to_thread(self._add, project_id, author_id, name, target, kind, locator, wheel)
+        added = (project_id, author_id, name, target, kind, locator, wheel)
+        return await asyncio.get_running_loop().run_in_executor(self._fetchers, self._add, *added)
 
     async def approve(self, program_id: str, approver_id: str, digest: str) -> None:
         """Let it run. Raises `WorkbenchError` for files of another digest than the one that was seen."""

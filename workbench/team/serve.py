@@ -14,6 +14,7 @@ from workbench.team.accounts.provider import bind_sessions, end_left_sessions, s
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.routes import account_routes
 from workbench.team.accounts.secret_key import load_secret_key
+from workbench.team.actions.check_inputs import load_validators
 from workbench.team.actions.classes.searched_baselines import SearchedBaselines
 from workbench.team.api.routes import api_routes
 from workbench.team.config import FILE, TeamConfig
@@ -70,11 +71,14 @@ class TeamServer:
         sandbox = Sandbox(ability)
         self._ending.callback(sandbox.close)
         programs = ProgramRegistry(store, config.data.resolve() / "programs", sandbox, make_fetch_policy(config))
+        programs.clean()
         planners = Planners(programs, config.cluster)
         self._ending.callback(planners.close)
         self.hub = RoomHub(store, planners, config.public_address, idle_for=config.idle_seconds)
         self._ending.callback(self.hub.close)
         self.dispatcher = make_dispatcher(config, store, programs)
+        program_service = ProgramService(programs, self.hub.end_program)
+        self._ending.callback(program_service.close)
         services = TeamServices(
             store=store,
             revocations=Revocations(store),
@@ -85,7 +89,7 @@ class TeamServer:
             planner=planners,
             rooms=self.hub,
             jobs=self.dispatcher,
-            programs=ProgramService(programs, self.hub.end_program),
+            programs=program_service,
             sandbox=ability,
             owners_approve=owners_approve(config),
             sign_in=sign_in_ways(config, store, secret_key),
@@ -101,6 +105,7 @@ class TeamServer:
 
     def bokeh_server(self) -> Any:
         """The server of Panel, listening but not started."""
+        load_validators()
         services, config = self.services, self.config
         routes = [*api_routes(), *account_routes(), *health_routes(), *page_routes()]
         server = guarded_server(

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.team_sandbox import ability_here, opened
+from workbench.team.programs import fetch_files
+from workbench.team.programs import registry as registry_module
 from workbench.team.programs.fetch_policy import FetchPolicy, TreeLimits
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.sandbox.limits import MIB
@@ -36,7 +38,11 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def registry(tmp_path: Path, sandbox: Sandbox) -> ProgramRegistry:
+def registry(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> ProgramRegistry:
+    """It fetches in this process; tests of the process in which a server does that say so (`in_a_process`)."""
+    monkeypatch.setattr(
+        registry_module, "fetch_in_process", lambda request, _: fetch_files.fetch(fetch_files.parse_request(request.to_json()))
+    )
     if os.geteuid() == 0:
         for each in (tmp_path, *tmp_path.parents[:2]):
             each.chmod(each.stat().st_mode | 0o011)  # the server's folder can be entered by the users of its sandboxes
@@ -47,6 +53,12 @@ def registry(tmp_path: Path, sandbox: Sandbox) -> ProgramRegistry:
         session.add(Project(id="p", slug="p", name="P", created=now()))
     policy = FetchPolicy(folders=(tmp_path,), tree=TreeLimits(files=50, total=2 * MIB, each=1 * MIB), download=64 * MIB, seconds=120)
     return ProgramRegistry(store, tmp_path / "programs", sandbox, policy)
+
+
+@pytest.fixture
+def in_a_process(registry: ProgramRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetch as a server does."""
+    monkeypatch.setattr(registry_module, "fetch_in_process", fetch_files.fetch_in_process)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import socket
+import threading
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.team_jobs import wait_until
 from tests.team.programs.conftest import MINE, PROGRAM, git
-from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, read_source, verify_source
+from workbench.team.programs import fetch_files
+from workbench.team.programs import registry as registry_module
+from workbench.team.programs.fetch_files import FetchRequest, parse_request
+from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, read_source, verify_source
 from workbench.team.programs.launch import PLANNER, sandboxed_planner_command
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.sandbox.command import SandboxedCommand
@@ -53,6 +58,7 @@ def test_a_commit_is_fetched_approved_and_built_in_a_sandbox(registry: ProgramRe
     assert run.printed.startswith(b"Program('two-layer'")
 
 
+@pytest.mark.usefixtures("in_a_process")
 def test_a_wheel_of_the_same_files_has_the_digest_of_its_files(registry: ProgramRegistry):
     program = fetched_wheel(registry, wheel(PROGRAM))
     assert (program.state, program.problem) == ("fetched", "")
@@ -104,15 +110,70 @@ def test_what_was_changed_does_not_run(registry: ProgramRegistry, commit: Commit
         registry.approve(program.id, program.digest or "", by="ada")
 
 
-def test_what_is_withdrawn_does_not_run_and_its_files_go_when_nobody_names_them(registry: ProgramRegistry, commit: Commit):
-    program = fetched_git(registry, commit(PROGRAM))
-    registry.approve(program.id, program.digest or "", by="ada")
-    program = registry.withdraw(program.id)
+def kept_of(registry: ProgramRegistry, folder: str) -> list[str]:
+    """What is in the server's folder of programs."""
+    return sorted(each.name for each in (registry._uploads.parent / folder).iterdir())
+
+
+def test_what_is_withdrawn_does_not_run_and_its_files_go_when_no_other_program_has_them(registry: ProgramRegistry):
+    first, second = (
+        registry.fetch(registry.add_wheel("p", name, "mine:build", "mine-1-py3-none-any.whl", wheel(PROGRAM), by="ada").id)
+        for name in ("mine", "again")
+    )
+    registry.approve(first.id, first.digest or "", by="ada")
     with pytest.raises(ProgramRegistryError, match="is withdrawn, so it does not run"):
-        registry.code_of(program)
-    assert registry.prune() == 0
-    registry._change(program.id, digest=None)
-    assert registry.prune() == 1
+        registry.code_of(registry.withdraw(first.id))
+    with pytest.raises(ProgramRegistryError, match="is withdrawn; only what was fetched can be approved"):
+        registry.approve(first.id, first.digest or "", by="ada")
+    assert kept_of(registry, "trees") == [second.digest]
+    assert registry.size(second.digest or "") == sum(map(len, PROGRAM.values())) + len("Wheel-Version: 1.0\n")
+    registry.withdraw(second.id)
+    assert kept_of(registry, "trees") == []
+    assert registry.size(second.digest or "") == 0
+
+
+@pytest.mark.usefixtures("in_a_process")
+@pytest.mark.parametrize("content", [wheel(PROGRAM), wheel({"other.py": ""}), b"not a wheel"], ids=["fetched", "failed", "refused"])
+def test_an_upload_is_not_kept(registry: ProgramRegistry, content: bytes):
+    program = fetched_wheel(registry, content)
+    assert kept_of(registry, "uploads") == []
+    assert kept_of(registry, "trees") == ([program.digest] if program.digest else [])
+
+
+def test_a_program_that_is_withdrawn_while_it_is_fetched_stays_so(registry: ProgramRegistry, monkeypatch):
+    added = registry.add_wheel("p", "mine", "mine:build", "mine-1-py3-none-any.whl", wheel(PROGRAM), by="ada")
+    monkeypatch.setattr(registry_module, "fetch_in_process", lambda *_: registry.withdraw(added.id) and "0" * 64)
+    assert registry.fetch(added.id).state == "withdrawn"
+    assert kept_of(registry, "trees") == kept_of(registry, "uploads") == []
+
+
+def test_a_server_removes_what_the_one_before_left(registry: ProgramRegistry):
+    kept = fetched_wheel(registry, wheel(PROGRAM))
+    stopped = registry.add_wheel("p", "stopped", "mine:build", "mine-1-py3-none-any.whl", wheel(PROGRAM), by="ada")
+    for each in ("new-abc", "0" * 64):
+        (registry._uploads.parent / "trees" / each).mkdir()
+    registry.clean()
+    assert (kept_of(registry, "trees"), kept_of(registry, "uploads")) == ([kept.digest], [])
+    assert registry.get(stopped.id).problem == "The server stopped while it was fetched. Register it again."
+
+
+@pytest.mark.usefixtures("in_a_process")
+def test_what_is_fetched_ends_with_the_server(registry: ProgramRegistry, monkeypatch):
+    """The process that fetches waits for what is never said, until it is ended."""
+    monkeypatch.setattr(fetch_files, "COMMAND", ("/bin/cat", "/proc/self/fd/1"))
+    added = registry.add_wheel("p", "mine", "mine:build", "mine-1-py3-none-any.whl", wheel(PROGRAM), by="ada")
+    thread = threading.Thread(target=registry.fetch, args=(added.id,))
+    thread.start()
+    wait_until(lambda: registry._fetching)
+    registry.close()
+    thread.join(60)
+    assert registry.get(added.id).problem.startswith("The process that fetches it ended early")
+
+
+def test_a_request_to_fetch_is_read_as_it_was_written(registry: ProgramRegistry):
+    policy = FetchPolicy(("a", "b"), {"a": "b:c"}, "proxy", (Path("/x"),), TreeLimits(files=3))
+    request = FetchRequest("/f", "git", "x 1", "m:f", "/u", policy, registry.sandbox.ability)
+    assert parse_request(request.to_json()) == request
 
 
 def test_a_wheel_that_finds_no_space_leaves_no_program(registry: ProgramRegistry, monkeypatch: pytest.MonkeyPatch):

@@ -47,6 +47,11 @@ def schema_flaw(schema: Schema, value: Any) -> tuple[str, str] | None:
     return None if error is None else (error.json_path, _short(error.message))
 
 
+def load_validators() -> None:
+    """Import what checks inputs, which takes a second: at the start, so that it is not the first request that waits."""
+    _validator_class()
+
+
 def _check(name: str, schema: Schema, value: Any) -> None:
     if flaw := schema_flaw(schema, value):
         place = flaw[0].removeprefix("$").removeprefix(".")
@@ -113,7 +118,13 @@ def _import_jsonschema() -> None:
 
 
 def _is_text(_checker: Any, value: object) -> bool:
-    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_whole(_checker: Any, value: object) -> bool:

@@ -2,7 +2,6 @@
 that were fetched, by their digest."""
 
 import asyncio
-import base64
 import binascii
 from typing import Any
 
@@ -76,15 +75,15 @@ async def _ask_to_add(call: Call) -> str:
     body = call.body
     if (body["kind"] == "wheel") != ("wheel" in body):
         raise InputError("A wheel is sent as `wheel`, in base64; a git repository has none.", ["see /api/v1/openapi.json"])
-    given = _decoded(body["wheel"]) if "wheel" in body else None
+    given = await asyncio.to_thread(_decoded, body["wheel"]) if "wheel" in body else None
     to_add = (call.project.id, call.person.user_id, body["name"], body["target"], body["kind"], body["locator"], given)
     return await programs_of(call).add(*to_add)
 
 
 def _decoded(text_of_wheel: str) -> bytes:
     try:
-        return base64.b64decode(text_of_wheel, validate=True)
-    except (ValueError, binascii.Error):
+        return binascii.a2b_base64(text_of_wheel, strict_mode=True)
+    except ValueError:
         raise InputError("`wheel` is not base64.", ["encode the file: base64 -w0 my.whl"]) from None
 
 

@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -20,6 +20,7 @@ from workbench.units import format_bytes
 
 _DEPTH, _NAME = 32, 200  # folders within folders, characters of a name
 _CHUNK = 1 << 20
+_STAGING = "new-"
 
 
 class TreeWriter:
@@ -144,28 +145,30 @@ class TreeStore:
     """Trees in one folder, each under its digest."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._sizes = folder, dict[str, int]()
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
 
     @contextmanager
-    def staging(self, limits: TreeLimits) -> Iterator[TreeWriter]:
-        """A writer into a folder that is removed afterwards, unless it was kept."""
-        folder = Path(tempfile.mkdtemp(prefix="new-", dir=self._folder))
+    def staging(self) -> Iterator[Path]:
+        """An empty folder that is removed afterwards, unless it was kept."""
+        folder = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self._folder))
         folder.chmod(0o755)
         try:
-            yield TreeWriter(folder, limits)
+            yield folder
         finally:
             _remove(folder)
 
-    def keep(self, writer: TreeWriter) -> str:
-        """The digest under which these files are from now on. Raises `ProgramRegistryError` for links that lead out."""
-        verify_links(writer.folder)
-        freeze(writer.folder)
-        digest = digest_of_tree(writer.folder)
+    def keep(self, folder: Path, digest: str) -> None:
+        """Have the sealed files of a staging folder under their digest from now on."""
         if not (self._folder / digest).exists():
-            writer.folder.rename(self._folder / digest)
-        return digest
+            folder.rename(self._folder / digest)
+
+    def size(self, digest: str) -> int:
+        """The bytes of the files of a tree; 0 for one that is gone."""
+        if digest not in self._sizes and (self._folder / digest).is_dir():
+            self._sizes[digest] = sum(each.lstat().st_size for each in _below(self._folder / digest))
+        return self._sizes.get(digest, 0)
 
     def verified(self, digest: str) -> Path:
         """The folder of a tree, as it was kept. Raises `ProgramRegistryError` where it is gone or has been changed."""
@@ -180,12 +183,20 @@ class TreeStore:
         verify_links(folder)
         return folder
 
-    def prune(self, used: Iterable[str]) -> int:
-        """Remove the trees that nobody uses any more; how many they were."""
-        unused = [each for each in self._folder.iterdir() if each.name not in set(used) and not each.name.startswith("new-")]
+    def prune(self, used: Collection[str], *, staged: bool = False) -> int:
+        """Remove the trees that are not in use, and with `staged` what was left in staging; how many they were."""
+        unused = [each for each in self._folder.iterdir() if each.name not in used and (staged or not each.name.startswith(_STAGING))]
         for each in unused:
+            self._sizes.pop(each.name, None)
             _remove(each)
         return len(unused)
+
+
+def seal_tree(folder: Path) -> str:
+    """The digest of files that are complete, and read-only from now on. Raises `ProgramRegistryError` for links that lead out."""
+    verify_links(folder)
+    freeze(folder)
+    return digest_of_tree(folder)
 
 
 def freeze(folder: Path) -> None:

@@ -1,29 +1,31 @@
 """The register of a team's programs: added, fetched, approved by digest, withdrawn. Who may do that is for others to say.
 
 Fetching and approving wait for processes and disks, so they are called in a thread.
+
+**Invariants**
+
+- The files of a program are kept from when they are fetched until it is withdrawn, if no other program has the same; an uploaded wheel only
+  until it is unpacked.
 """
 
-import json
 import re
-from collections.abc import Callable
+import subprocess
+import threading
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from workbench.team.programs import source_check
-from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, parse_source, read_source
-from workbench.team.programs.git_source import write_commit
-from workbench.team.programs.program_tree import TreeStore, TreeWriter
-from workbench.team.programs.wheel_source import verify_wheel_name, write_wheel
-from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.programs.fetch_files import FetchRequest, fetch_in_process
+from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, read_source
+from workbench.team.programs.program_tree import TreeStore
+from workbench.team.programs.wheel_source import verify_wheel_name
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.store.store import Store, new_id, now
 from workbench.team.store.tables import RegisteredProgram
 from workbench.units import format_bytes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,79}")
-_CHECK = ResourceLimits(memory=1024 * MIB, deadline=60, processor_seconds=30)
 
 
 class ProgramRegistry:
@@ -36,6 +38,8 @@ class ProgramRegistry:
         self._trees = TreeStore(folder / "trees")
         self._uploads = folder / "uploads"
         self._uploads.mkdir(parents=True, exist_ok=True)
+        self._trees_lock = threading.Lock()  # from when a tree is kept until its row says so, none is pruned
+        self._fetching: set[subprocess.Popen[str]] = set()
 
     def add_git(self, project_id: str, name: str, target: str, address: str, commit: str, by: str) -> RegisteredProgram:
         """A commit of a repository, not fetched yet. Raises `ProgramRegistryError` for an address, a commit or a name that is none."""
@@ -52,18 +56,30 @@ class ProgramRegistry:
     def fetch(self, program_id: str) -> RegisteredProgram:
         """Fetch the files, find the function in them, and note the digest; nothing of them runs. A failure is noted as the `problem`.
 
-        Raises `ProgramRegistryError` for a program that is approved or withdrawn.
+        Raises `ProgramRegistryError` for a program that was fetched.
         """
         program = self.get(program_id)
-        if program.state not in ("added", "failed", "fetched"):
+        if program.state not in ("added", "failed"):
             raise ProgramRegistryError(
                 f"The program `{program.name}` is {program.state}; it is not fetched again.", ["add the new commit as a program of its own"]
             )
+        upload = self._uploads / program.id
         try:
-            digest = self._fetch(program)
+            with self._trees.staging() as folder:
+                of_source = (program.kind, program.locator, program.target, str(upload))
+                digest = fetch_in_process(FetchRequest(str(folder), *of_source, self.policy, self.sandbox.ability), self._fetching)
+                return self._keep(program_id, folder, digest)
         except ProgramRegistryError as error:
             return self._change(program_id, state="failed", problem=str(error), digest=None)
-        return self._change(program_id, state="fetched", problem="", digest=digest)
+        finally:
+            upload.unlink(missing_ok=True)
+
+    def _keep(self, program_id: str, folder: Path, digest: str) -> RegisteredProgram:
+        with self._trees_lock:
+            if (program := self.get(program_id)).state == "withdrawn":  # meanwhile
+                return program
+            self._trees.keep(folder, digest)
+            return self._change(program_id, state="fetched", problem="", digest=digest)
 
     def approve(self, program_id: str, digest: str, by: str) -> RegisteredProgram:
         """From now on it runs. `digest` is the one that the person has seen.
@@ -71,9 +87,9 @@ class ProgramRegistry:
         Raises `ProgramRegistryError` for another digest, for a program that is not fetched, and where its files have been changed.
         """
         program = self.get(program_id)
-        if program.digest is None or program.state not in ("fetched", "withdrawn", "approved"):
+        if program.digest is None or program.state not in ("fetched", "approved"):
             raise ProgramRegistryError(
-                f"The program `{program.name}` is {program.state}; only what was fetched can be approved.", ["fetch it"]
+                f"The program `{program.name}` is {program.state}; only what was fetched can be approved.", ["register it again"]
             )
         if program.digest != digest:
             raise ProgramRegistryError(
@@ -83,8 +99,10 @@ class ProgramRegistry:
         return self._change(program_id, state="approved", problem="", approved_by=by, approved=now())
 
     def withdraw(self, program_id: str) -> RegisteredProgram:
-        """From now on it does not run; processes that run it are for the caller to end."""
-        return self._change(program_id, state="withdrawn")
+        """From now on it does not run, and its files are removed; processes that run it are for the caller to end."""
+        changed = self._change(program_id, state="withdrawn")
+        self.prune()
+        return changed
 
     def get(self, program_id: str) -> RegisteredProgram:
         """Raises `ProgramRegistryError` where there is none."""
@@ -110,11 +128,33 @@ class ProgramRegistry:
         """The verified files of a digest. Raises `ProgramRegistryError` where they have been changed, or are gone."""
         return self._trees.verified(digest)
 
+    def size(self, digest: str) -> int:
+        """The bytes of a program's files."""
+        return self._trees.size(digest)
+
     def prune(self) -> int:
-        """Remove the files of programs that no row names any more; how many programs they were."""
+        """Remove the files that no program needs; of how many programs they were."""
+        with self._trees_lock:
+            return self._trees.prune(self._used())
+
+    def clean(self) -> None:
+        """At the start of a server: remove what no program needs, and what the server before left half done."""
+        with self._store.write() as session:
+            stopped = update(RegisteredProgram).where(RegisteredProgram.state == "added")
+            session.execute(stopped.values(state="failed", problem="The server stopped while it was fetched. Register it again."))
+        self._trees.prune(self._used(), staged=True)
+        for each in self._uploads.iterdir():
+            each.unlink()
+
+    def close(self) -> None:
+        """End what is being fetched."""
+        for each in tuple(self._fetching):
+            each.kill()
+
+    def _used(self) -> set[str]:
         with self._store.read() as session:
-            used = session.scalars(select(RegisteredProgram.digest).where(RegisteredProgram.digest.is_not(None))).all()
-        return self._trees.prune(each for each in used if each)
+            kept = (RegisteredProgram.digest.is_not(None), RegisteredProgram.state != "withdrawn")
+            return {each for each in session.scalars(select(RegisteredProgram.digest).where(*kept)) if each}
 
     def _add(
         self, project_id: str, name: str, target: str, kind: str, locator: str, by: str, content: bytes | None = None
@@ -139,35 +179,6 @@ class ProgramRegistry:
             if content is not None:  # within the transaction: on a full disk there is no row without its file
                 (self._uploads / program.id).write_bytes(content)
         return program
-
-    def _fetch(self, program: RegisteredProgram) -> str:
-        with self._trees.staging(self.policy.tree) as writer:
-            self._write_source(program)(writer)
-            digest = self._trees.keep(writer)
-        self._check_source(self._trees.verified(digest), program)
-        return digest
-
-    def _write_source(self, program: RegisteredProgram) -> Callable[[TreeWriter], None]:
-        if program.kind == "git":
-            return lambda writer: write_commit(parse_source(program.locator), self.policy, self.sandbox, writer)
-        upload = self._uploads / program.id
-        if not upload.is_file():
-            raise ProgramRegistryError(f"The wheel `{program.locator}` is gone.", ["upload it again"])
-        return lambda writer: write_wheel(upload.read_bytes(), writer)
-
-    def _check_source(self, tree: Path, program: RegisteredProgram) -> None:
-        """Raises `ProgramRegistryError` for what prevents the function from being built."""
-        module, _, function = program.target.partition(":")
-        run = self.sandbox.run(
-            SandboxedCommand.python(source_check.__file__, str(tree), module, function, limits=_CHECK, our_code=True).with_readable(tree)
-        )
-        try:
-            answer = json.loads(run.printed)
-            problem, ways_out = str(answer["problem"]), [str(each) for each in answer["ways_out"]]
-        except (ValueError, KeyError, TypeError):
-            problem, ways_out = f"Its source could not be read. {run.ending.sentence}", ["write it plainly"]
-        if problem:
-            raise ProgramRegistryError(problem, ways_out)
 
     def _change(self, program_id: str, **values: object) -> RegisteredProgram:
         with self._store.write() as session:

@@ -1,0 +1,134 @@
+"""Fetch the files of a program in a process of its own, so that unpacking and hashing them takes no time of the server's.
+
+`python -m workbench.team.programs.fetch_files` reads a `FetchRequest` as JSON from standard input, writes the files into its folder, which
+is empty, and prints their digest, or why they cannot be fetched.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.team.programs import source_check
+from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, parse_source
+from workbench.team.programs.git_source import write_commit
+from workbench.team.programs.program_tree import TreeWriter, seal_tree
+from workbench.team.programs.wheel_source import write_wheel
+from workbench.team.sandbox.command import SandboxedCommand
+from workbench.team.sandbox.levels import SandboxAbility, SandboxLevel, SandboxPolicy
+from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.sandbox.sandbox import Sandbox
+
+COMMAND = (sys.executable, "-P", "-m", "workbench.team.programs.fetch_files")
+_CHECK = ResourceLimits(memory=1024 * MIB, deadline=60, processor_seconds=30)
+_MEMORY, _PROCESSOR_SECONDS = 2048 * MIB, 120  # of the process itself; what it starts has limits of its own
+_COMMANDS = 5  # of git, each of which may take the seconds of the policy
+_LESS_URGENT = 10  # than the server
+
+
+@dataclass(frozen=True)
+class FetchRequest:
+    """What is fetched into `folder`: a commit, `locator`, or the wheel in the file `upload`; `target` must be a function in it."""
+
+    folder: str
+    kind: str
+    locator: str
+    target: str
+    upload: str
+    policy: FetchPolicy
+    ability: SandboxAbility
+
+    def to_json(self) -> str:
+        """The inverse of `parse_request`."""
+        return json.dumps(asdict(self), default=str)
+
+
+def parse_request(text: str) -> FetchRequest:
+    """The inverse of `request.to_json()`."""
+    given = json.loads(text)
+    policy, ability = given.pop("policy"), given.pop("ability")
+    lists = {"hosts": tuple(policy["hosts"]), "folders": tuple(map(Path, policy["folders"])), "tree": TreeLimits(**policy["tree"])}
+    allowed = ability["policy"]
+    allowed["data"] = allowed["data"] and Path(allowed["data"])
+    of_sandbox = {"level": SandboxLevel(ability["level"]), "scope": tuple(ability["scope"]), "policy": SandboxPolicy(**allowed)}
+    return FetchRequest(**given, policy=FetchPolicy(**policy | lists), ability=SandboxAbility(**ability | of_sandbox))
+
+
+def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[str]]") -> str:
+    """The digest of the files, which are in the request's folder then. The process is in `running` as long as it may be killed.
+
+    Raises `ProgramRegistryError` for what cannot be fetched, and where the process ends early.
+    """
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(COMMAND, text=True, start_new_session=True, **pipes) as process:  # noqa: S603 - this interpreter and package
+        running.add(process)
+        try:
+            printed, _ = process.communicate(request.to_json(), request.policy.seconds * _COMMANDS + _PROCESSOR_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            printed = ""
+        finally:
+            running.discard(process)
+    answer: dict[str, Any] = json.loads(printed) if process.returncode == 0 else {}
+    if "digest" in answer:
+        return str(answer["digest"])
+    ended = "The process that fetches it ended early: it took too much memory or time, or the server stops."
+    raise ProgramRegistryError(answer.get("problem", ended), answer.get("ways_out", ["fetch less", "try once more"]))
+
+
+def main() -> None:
+    """Fetch what standard input asks for."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
+    os.nice(_LESS_URGENT)
+    try:
+        answer: dict[str, Any] = {"digest": fetch(parse_request(sys.stdin.read()))}
+    except ProgramRegistryError as error:
+        answer = {"problem": error.message, "ways_out": error.ways_out}
+    print(json.dumps(answer))  # noqa: T201 - the answer
+
+
+def fetch(request: FetchRequest) -> str:
+    """The digest of the files, which are in the request's folder then. Raises `ProgramRegistryError` for what cannot be fetched."""
+    folder, sandbox = Path(request.folder), Sandbox(request.ability)
+    writer = TreeWriter(folder, request.policy.tree)
+    try:
+        if request.kind == "git":
+            write_commit(parse_source(request.locator), request.policy, sandbox, writer)
+        else:
+            write_wheel(_read_upload(request), writer)
+        digest = seal_tree(folder)
+        _check_source(folder, request.target, sandbox)
+    finally:
+        sandbox.close()
+    return digest
+
+
+def _read_upload(request: FetchRequest) -> bytes:
+    try:
+        return Path(request.upload).read_bytes()
+    except FileNotFoundError:
+        raise ProgramRegistryError(f"The wheel `{request.locator}` is gone.", ["upload it again"]) from None
+
+
+def _check_source(tree: Path, target: str, sandbox: Sandbox) -> None:
+    """Raises `ProgramRegistryError` for what prevents the function from being built."""
+    module, _, function = target.partition(":")
+    run = sandbox.run(
+        SandboxedCommand.python(source_check.__file__, str(tree), module, function, limits=_CHECK, our_code=True).with_readable(tree)
+    )
+    try:
+        answer = json.loads(run.printed)
+        problem, ways_out = str(answer["problem"]), [str(each) for each in answer["ways_out"]]
+    except (ValueError, KeyError, TypeError):
+        problem, ways_out = f"Its source could not be read. {run.ending.sentence}", ["write it plainly"]
+    if problem:
+        raise ProgramRegistryError(problem, ways_out)
+
+
+if __name__ == "__main__":
+    main()
