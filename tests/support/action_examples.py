@@ -33,6 +33,7 @@ _OWN_LOGIN = ActionExample(path=lambda world, _things: {"login": login_name(worl
 EXAMPLES: dict[str, ActionExample] = {
     "me.get": ActionExample(),
     "me.update": _sends({"display": "Vic the viewer"}),
+    "me.quota": ActionExample(),
     "me.logins": ActionExample(),
     "me.sign_out": _OWN_LOGIN,
     "me.leave": ActionExample(),

@@ -53,7 +53,7 @@ def test_a_slug_is_taken_once_and_many_projects_are_too_many(world):
     with pytest.raises(ConflictError, match="The name `other` is taken"):
         world.do("projects.create", "ada", {"slug": "other", "name": "x"})
     world.do("settings.set", "root", {"value": {"per_person": 1}}, setting="projects")
-    with pytest.raises(ConflictError, match="as many as one person may"):
+    with pytest.raises(ConflictError, match="You have 1 of 1: projects that you own"):
         world.do("projects.create", "ada", {"slug": "third", "name": "x"})
 
 

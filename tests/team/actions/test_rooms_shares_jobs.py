@@ -192,15 +192,15 @@ def test_jobs_are_limited_listed_and_cancelled(world):
     world.do("settings.set", "root", {"value": {"per_person": 1, "minutes": 10}}, setting="jobs")
     with pytest.raises(InputError, match="A job may take 10 minutes here, and you ask for 11"):
         world.do("jobs.submit", "rosa", {"plan": things["entry"], "minutes": 11}, project="vision")
+    with pytest.raises(MissingError):
+        world.do("jobs.submit", "rosa", {"plan": world.things["other"]["entry"]}, project="vision")
     job = world.do("jobs.submit", "rosa", {"plan": things["entry"], "steps": 5}, project="vision")
     assert (job["state"], job["author"]["name"], job["spec"]) == ("queued", "rosa", {"steps": 5})
-    with pytest.raises(ConflictError, match="You have 1 jobs that wait or run"):
+    with pytest.raises(ConflictError, match="You have 1 of 1: jobs that wait or run"):
         world.do("jobs.submit", "rosa", {"plan": things["entry"]}, project="vision")
     assert [each["id"] for each in world.do("jobs.list", "vic", query={"author": "rosa"}, project="vision")["items"]] == [job["id"]]
     assert world.do("plans.get", "vic", entry=things["entry"])["tried"][0]["person"]["name"] == "rosa"
     assert world.do("jobs.cancel", "ada", job=job["id"])["cancel_asked"] is not None
-    with pytest.raises(MissingError):
-        world.do("jobs.submit", "rosa", {"plan": world.things["other"]["entry"]}, project="vision")
 
 
 def test_events_of_a_job_are_read_from_a_number_on(world):

@@ -14,6 +14,7 @@ from workbench.app.page.request_policy import SMALL_BODY
 from workbench.team.actions.action import Action
 from workbench.team.actions.all_actions import ALL_ACTIONS, action_of
 from workbench.team.actions.schemas import DOCUMENT, largest_json, list_of, one_of, or_none, record, table, text, whole
+from workbench.team.store.tables import Setting
 
 WITH_BODY = [each for each in ALL_ACTIONS if each.body is not None]
 HUGE = 100 << 20
@@ -66,6 +67,19 @@ def test_no_more_is_read_than_an_action_takes(action, running, world):
         status, message = answer_without_body(running, action.method, path, who, length=length, parts=parts)
         assert (status, json.loads(message)["error"]["kind"]) == (413, "too_large")
         assert "are read here" in message
+
+
+def test_who_has_as_much_as_one_may_is_refused_before_anything_is_read(running, world):
+    world.do("settings.set", "root", {"value": {"programs": 1, "plans": 1, "rooms": 1, "mebibytes": 100}}, setting="accounts")
+    try:
+        for action in map(action_of, ("programs.add", "plans.push", "rooms.open")):
+            status, message = answer_without_body(running, action.method, address(action, world), token(world, "ada"), length=60_000)
+            error = json.loads(message)["error"]
+            assert (status, error["kind"]) == (409, "conflict")
+            assert " of 1: " in error["message"]
+    finally:
+        with world.store.write() as session:
+            session.delete(session.get_one(Setting, "accounts"))
 
 
 def test_a_body_in_chunks_within_the_limit_is_read(running, world):

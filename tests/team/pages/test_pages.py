@@ -6,7 +6,7 @@ from tests.support.team_pages import ADMIN_PAGES, project_pages, read_page
 from tests.support.team_world import ROLES
 from workbench.team.access import ProjectRole
 
-PAGES = ("/", "/account")
+PAGES = ("/", "/account", "/account/quota")
 READERS = [name for name, role in ROLES.items() if role >= ProjectRole.VIEWER]
 
 

@@ -60,7 +60,7 @@ def visit(window, running, world):
 
 def everything(world) -> list[tuple[str, str]]:
     secret = world.things["vision"]["plan_secret"]
-    own = [("ada", path) for path in ("/", "/account", *project_pages(world).values())]
+    own = [("ada", path) for path in ("/", "/account", "/account/quota", *project_pages(world).values())]
     return [*own, *(("root", path) for path in ADMIN_PAGES), ("", "/login"), ("", f"/share/{secret}"), ("sam", "/p/other/rooms")]
 
 

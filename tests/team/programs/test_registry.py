@@ -16,7 +16,7 @@ from tests.support.team_jobs import wait_until
 from tests.team.programs.conftest import MINE, PROGRAM, git
 from workbench.team.programs import fetch_files
 from workbench.team.programs import registry as registry_module
-from workbench.team.programs.fetch_files import FetchRequest, parse_request
+from workbench.team.programs.fetch_files import FetchedFiles, FetchRequest, parse_request
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, read_source, verify_source
 from workbench.team.programs.launch import PLANNER, sandboxed_planner_command
 from workbench.team.programs.registry import ProgramRegistry
@@ -126,10 +126,9 @@ def test_what_is_withdrawn_does_not_run_and_its_files_go_when_no_other_program_h
     with pytest.raises(ProgramRegistryError, match="is withdrawn; only what was fetched can be approved"):
         registry.approve(first.id, first.digest or "", by="ada")
     assert kept_of(registry, "trees") == [second.digest]
-    assert registry.size(second.digest or "") == sum(map(len, PROGRAM.values())) + len("Wheel-Version: 1.0\n")
+    assert second.size == sum(map(len, PROGRAM.values())) + len("Wheel-Version: 1.0\n")
     registry.withdraw(second.id)
     assert kept_of(registry, "trees") == []
-    assert registry.size(second.digest or "") == 0
 
 
 @pytest.mark.usefixtures("in_a_process")
@@ -142,7 +141,7 @@ def test_an_upload_is_not_kept(registry: ProgramRegistry, content: bytes):
 
 def test_a_program_that_is_withdrawn_while_it_is_fetched_stays_so(registry: ProgramRegistry, monkeypatch):
     added = registry.add_wheel("p", "mine", "mine:build", "mine-1-py3-none-any.whl", wheel(PROGRAM), by="ada")
-    monkeypatch.setattr(registry_module, "fetch_in_process", lambda *_: registry.withdraw(added.id) and "0" * 64)
+    monkeypatch.setattr(registry_module, "fetch_in_process", lambda *_: registry.withdraw(added.id) and FetchedFiles("0" * 64, 0))
     assert registry.fetch(added.id).state == "withdrawn"
     assert kept_of(registry, "trees") == kept_of(registry, "uploads") == []
 

@@ -11,12 +11,13 @@ from workbench.documents import dump_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import ShardDim
 from workbench.team.access import ForbiddenError, ProjectRole
+from workbench.team.actions.input_errors import ConflictError
 from workbench.team.planning.describe_plan import describe_plan
 from workbench.team.rooms.room_guest import RoomGuest
-from workbench.team.rooms.room_records import read_room
+from workbench.team.rooms.room_records import CHECKED_ENTRIES, append_entry, read_room
 from workbench.team.rooms.stored_room_actions import StoredRoomActions
 from workbench.team.store.store import digest_of
-from workbench.team.store.tables import AuditEntry, GalleryEntry, StoredFigures, StoredPlan
+from workbench.team.store.tables import AuditEntry, GalleryEntry, Setting, StoredFigures, StoredPlan
 
 PLAN = first_plan().apply(ShardDim("hidden", ("model",)))
 GOOD = asdict(describe_plan(PLAN, PLAN.report()))
@@ -107,6 +108,34 @@ def test_a_branch_is_a_room_of_the_project_with_the_same_log(team, actions, sour
     for name in ("vic", "zoe"):
         with pytest.raises(ForbiddenError, match="To branch off takes an editor of the project"):
             actions.branch(source, guest(team, name))
+
+
+def set_accounts(team, **limits):
+    """Limits of what one person may have."""
+    with team.store.write() as session:
+        session.merge(Setting(key="accounts", value=limits))
+
+
+def test_who_has_as_much_as_one_may_adds_nothing_from_a_room(team, actions, source):
+    """What is there already is no more."""
+    actions.save(source, guest(team, "bob"), {"save": GOOD, "name": "x"})
+    set_accounts(team, plans=0, mebibytes=0)
+    actions.save(source, guest(team, "bob"), {"save": GOOD, "name": "x"})
+    with pytest.raises(ConflictError, match="You have 0 of 0: plans in galleries"):
+        actions.save(source, guest(team, "ada"), {"save": GOOD, "name": "x"})
+    set_accounts(team, rooms=0)
+    with pytest.raises(ConflictError, match="You have 0 of 0: open rooms"):
+        actions.branch(source, guest(team, "bob"))
+
+
+def test_a_log_ends_where_its_author_has_stored_too_much(team, source):
+    set_accounts(team, mebibytes=1)
+    entry = {"author": team.people["bob"], "kind": "pin", "body": {"note": "x" * 600_000}}
+    for seq in range(1, CHECKED_ENTRIES):
+        append_entry(team.store, source.room_id, {**entry, "seq": seq, "body": entry["body"] if seq < 3 else {}}, "d" * 64)
+    with pytest.raises(ConflictError, match=r"You have 1\.14 MiB of 1\.00 MiB"):
+        append_entry(team.store, source.room_id, {**entry, "seq": CHECKED_ENTRIES, "body": {}}, "d" * 64)
+    append_entry(team.store, source.room_id, {**entry, "author": team.people["ada"], "seq": CHECKED_ENTRIES, "body": {}}, "d" * 64)
 
 
 def test_comments_are_written_below_the_servers_prefix(actions, source):

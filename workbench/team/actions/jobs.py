@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ForbiddenError, ProjectRole
 from workbench.team.actions.action import Action, Call, member
-from workbench.team.actions.input_errors import ConflictError, InputError
+from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.named_programs import approved_program
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.people_records import people_by_id, project_slugs
@@ -103,9 +103,6 @@ def _request(call: Call, session: DatabaseSession) -> JobRequest:
     if minutes > limits["minutes"]:
         ways_out = [f"ask for at most {limits['minutes']:,}", "ask an administrator"]
         raise InputError(f"A job may take {limits['minutes']:,} minutes here, and you ask for {minutes:,}.", ways_out)
-    mine = select(func.count()).select_from(StoredJob).where(StoredJob.author_id == call.person.user_id, StoredJob.state.not_in(ENDED))
-    if (session.scalar(mine) or 0) >= limits["per_person"]:
-        raise ConflictError(f"You have {limits['per_person']:,} jobs that wait or run, as many as one may.", ["wait for one", "cancel one"])
     program = approved_program(session, call.project.id, plan.target) if ":" in plan.target else None
     asked = {
         key: body[key]

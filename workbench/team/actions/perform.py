@@ -17,6 +17,7 @@ from workbench.team.actions.action import Action, Call, Found, Inputs
 from workbench.team.actions.check_inputs import check_inputs
 from workbench.team.actions.held_roles import find, verify_active
 from workbench.team.actions.input_errors import ConflictError
+from workbench.team.actions.quotas import verify_quotas
 from workbench.team.store.store import now
 from workbench.team.store.tables import AuditEntry
 
@@ -44,6 +45,7 @@ async def admit(action: Action, context: Context, path: Mapping[str, str]) -> No
 def _admit(action: Action, context: Context, path: Mapping[str, str]) -> None:
     with context.services.store.read() as session:
         _authorise(session, action, context.principal, Inputs(path))
+        _verify_quotas(session, action, context.principal)
 
 
 async def perform(action: Action, context: Context, inputs: Inputs) -> Any:
@@ -97,6 +99,8 @@ def _carry_out(action: Action, context: Context, inputs: Inputs, prepared: Any) 
 
 def _authorised(session: DatabaseSession, action: Action, context: Context, inputs: Inputs, prepared: Any) -> Call:
     found = _authorise(session, action, context.principal, inputs)
+    if prepared is None:  # else what `prepare` made counts already
+        _verify_quotas(session, action, context.principal)
     return Call(context.services, context.principal, session, check_inputs(action, inputs), found, prepared)
 
 
@@ -123,6 +127,11 @@ def _authorise(session: DatabaseSession, action: Action, principal: Principal | 
     elif action.gate.who != "anyone":
         raise NotSignedInError
     return Found()
+
+
+def _verify_quotas(session: DatabaseSession, action: Action, principal: Principal | None) -> None:
+    if principal is not None:
+        verify_quotas(session, action.name, principal.user_id)
 
 
 def _audit_entry(action: Action, context: Context, call: Call, answer: Any) -> AuditEntry:

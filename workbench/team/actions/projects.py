@@ -6,10 +6,8 @@ from sqlalchemy import func, select
 
 from workbench.team.access import ProjectRole, parse_role
 from workbench.team.actions.action import PERSON, Action, Call, member
-from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.new_projects import add_project
 from workbench.team.actions.schemas import COUNT, FLAG, NAME, NOTE, ROLE, SLUG, TEXT, TIME, list_of, or_none, record, text
-from workbench.team.actions.server_settings import read_setting
 from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment, GalleryEntry, Member, Project, StoredRoom, StudentWork
 
@@ -41,10 +39,6 @@ def _list(call: Call) -> dict[str, Any]:
 
 
 def _create(call: Call) -> dict[str, Any]:
-    most = read_setting(call.session, "projects")["per_person"]
-    owned = select(func.count()).select_from(Member).where(Member.user_id == call.person.user_id, Member.role == "owner")
-    if call.session.scalar(owned) >= most + 1:  # and the personal one
-        raise ConflictError(f"You own {most:,} projects, as many as one person may.", ["archive one", "ask an administrator"])
     found = add_project(call.session, call.body["slug"], call.body["name"], call.body.get("description", ""), owner=call.person.user_id)
     call.note(project=found)
     return _record(call, found, ProjectRole.OWNER)

@@ -32,6 +32,12 @@ ALL_SETTINGS = (
         record({"per_person": whole(0, 10_000)}),
         {"per_person": 50},
     ),
+    SettingKind(
+        "accounts",
+        "what one person may have: programs, plans, open rooms, and MiB of storage",
+        record({"programs": whole(0, 10_000), "plans": whole(0, 1_000_000), "rooms": whole(0, 10_000), "mebibytes": whole(0, 1 << 30)}),
+        {"programs": 20, "plans": 5_000, "rooms": 200, "mebibytes": 1_024},
+    ),
     SettingKind("rooms", "rooms of one project that are open at a time", record({"per_project": whole(0, 10_000)}), {"per_project": 100}),
     SettingKind(
         "jobs",

@@ -35,6 +35,13 @@ class AccountPage(PageHandler):
             return session.get(Password, self.require_principal().user_id) is not None
 
 
+class QuotaPage(PageHandler):
+    """How much I have of what one person may have."""
+
+    async def get(self) -> None:
+        self.show("quota.html", title="What I use", place="account", quotas=(await self.ask("me.quota"))["items"])
+
+
 class PasswordForm(PageHandler):
     """A new password for the person who knows the present one; other browsers are signed out. It is no action: no token may do this."""
 

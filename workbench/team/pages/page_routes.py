@@ -5,7 +5,7 @@ from typing import Any
 
 from tornado.web import StaticFileHandler
 
-from workbench.team.pages.account_pages import AccountPage, PasswordForm
+from workbench.team.pages.account_pages import AccountPage, PasswordForm, QuotaPage
 from workbench.team.pages.admin_pages import AdminLimitsPage, AdminPeoplePage, AuditPage, StatusPage
 from workbench.team.pages.class_pages import (
     AssignmentPage,
@@ -80,6 +80,7 @@ def page_routes() -> list[tuple[Any, ...]]:
         (r"/admin/status", StatusPage),
         (r"/account", AccountPage),
         (r"/account/password", PasswordForm),
+        (r"/account/quota", QuotaPage),
         (r"/share/(?P<secret>[A-Za-z0-9_-]{8,100})", SharePage),
         (r"/team-static/(.*)", PageFiles, {"path": str(STATIC)}),
         (GRADES_FORM.pattern, GradesFormHandler, {"form": GRADES_FORM}),

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.team.programs import source_check
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, parse_source
@@ -47,6 +47,13 @@ class FetchRequest:
         return json.dumps(asdict(self), default=str)
 
 
+class FetchedFiles(NamedTuple):
+    """The digest of a program's files, and their bytes."""
+
+    digest: str
+    size: int
+
+
 def parse_request(text: str) -> FetchRequest:
     """The inverse of `request.to_json()`."""
     given = json.loads(text)
@@ -58,8 +65,8 @@ def parse_request(text: str) -> FetchRequest:
     return FetchRequest(**given, policy=FetchPolicy(**policy | lists), ability=SandboxAbility(**ability | of_sandbox))
 
 
-def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[str]]") -> str:
-    """The digest of the files, which are in the request's folder then. The process is in `running` as long as it may be killed.
+def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[str]]") -> FetchedFiles:
+    """What was fetched into the request's folder. The process is in `running` as long as it may be killed.
 
     Raises `ProgramRegistryError` for what cannot be fetched, and where the process ends early.
     """
@@ -75,7 +82,7 @@ def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[str]]
             running.discard(process)
     answer: dict[str, Any] = json.loads(printed) if process.returncode == 0 else {}
     if "digest" in answer:
-        return str(answer["digest"])
+        return FetchedFiles(**answer)
     ended = "The process that fetches it ended early: it took too much memory or time, or the server stops."
     raise ProgramRegistryError(answer.get("problem", ended), answer.get("ways_out", ["fetch less", "try once more"]))
 
@@ -86,14 +93,14 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
     os.nice(_LESS_URGENT)
     try:
-        answer: dict[str, Any] = {"digest": fetch(parse_request(sys.stdin.read()))}
+        answer: dict[str, Any] = fetch(parse_request(sys.stdin.read()))._asdict()
     except ProgramRegistryError as error:
         answer = {"problem": error.message, "ways_out": error.ways_out}
     print(json.dumps(answer))  # noqa: T201 - the answer
 
 
-def fetch(request: FetchRequest) -> str:
-    """The digest of the files, which are in the request's folder then. Raises `ProgramRegistryError` for what cannot be fetched."""
+def fetch(request: FetchRequest) -> FetchedFiles:
+    """Fetch into the request's folder. Raises `ProgramRegistryError` for what cannot be fetched."""
     folder, sandbox = Path(request.folder), Sandbox(request.ability)
     writer = TreeWriter(folder, request.policy.tree)
     try:
@@ -105,7 +112,7 @@ def fetch(request: FetchRequest) -> str:
         _check_source(folder, request.target, sandbox)
     finally:
         sandbox.close()
-    return digest
+    return FetchedFiles(digest, writer.total)
 
 
 def _read_upload(request: FetchRequest) -> bytes:

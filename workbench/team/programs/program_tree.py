@@ -28,7 +28,8 @@ class TreeWriter:
 
     def __init__(self, folder: Path, limits: TreeLimits) -> None:
         self.folder, self._limits = folder, limits
-        self._files, self._total = 0, 0
+        self.total = 0  # bytes so far
+        self._files = 0
 
     def write(self, name: str, chunks: Iterable[bytes]) -> None:
         """A file, whose bytes are counted as they come: what an archive says of its size may be a lie."""
@@ -60,13 +61,13 @@ class TreeWriter:
         return path
 
     def _count_bytes(self, name: str, size: int, added: int) -> None:
-        self._total += added
+        self.total += added
         if size > self._limits.each:
             limit = format_bytes(self._limits.each)
             raise ProgramRegistryError(
                 f"`{name[:120]}` is larger than {limit}, which a file of a program may have.", ["keep data elsewhere"]
             )
-        if self._total > self._limits.total:
+        if self.total > self._limits.total:
             raise ProgramRegistryError(
                 f"Its files have more than {format_bytes(self._limits.total)} together.", ["put the program in a repository of its own"]
             )
@@ -145,7 +146,7 @@ class TreeStore:
     """Trees in one folder, each under its digest."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._sizes = folder, dict[str, int]()
+        self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
 
@@ -164,12 +165,6 @@ class TreeStore:
         if not (self._folder / digest).exists():
             folder.rename(self._folder / digest)
 
-    def size(self, digest: str) -> int:
-        """The bytes of the files of a tree; 0 for one that is gone."""
-        if digest not in self._sizes and (self._folder / digest).is_dir():
-            self._sizes[digest] = sum(each.lstat().st_size for each in _below(self._folder / digest))
-        return self._sizes.get(digest, 0)
-
     def verified(self, digest: str) -> Path:
         """The folder of a tree, as it was kept. Raises `ProgramRegistryError` where it is gone or has been changed."""
         folder = self._folder / digest
@@ -187,7 +182,6 @@ class TreeStore:
         """Remove the trees that are not in use, and with `staged` what was left in staging; how many they were."""
         unused = [each for each in self._folder.iterdir() if each.name not in used and (staged or not each.name.startswith(_STAGING))]
         for each in unused:
-            self._sizes.pop(each.name, None)
             _remove(each)
         return len(unused)
 

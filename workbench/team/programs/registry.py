@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy import select, update
 
 from workbench.team.programs import source_check
-from workbench.team.programs.fetch_files import FetchRequest, fetch_in_process
+from workbench.team.programs.fetch_files import FetchedFiles, FetchRequest, fetch_in_process
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, read_source
 from workbench.team.programs.program_tree import TreeStore
 from workbench.team.programs.wheel_source import verify_wheel_name
@@ -67,19 +67,19 @@ class ProgramRegistry:
         try:
             with self._trees.staging() as folder:
                 of_source = (program.kind, program.locator, program.target, str(upload))
-                digest = fetch_in_process(FetchRequest(str(folder), *of_source, self.policy, self.sandbox.ability), self._fetching)
-                return self._keep(program_id, folder, digest)
+                fetched = fetch_in_process(FetchRequest(str(folder), *of_source, self.policy, self.sandbox.ability), self._fetching)
+                return self._keep(program_id, folder, fetched)
         except ProgramRegistryError as error:
             return self._change(program_id, state="failed", problem=str(error), digest=None)
         finally:
             upload.unlink(missing_ok=True)
 
-    def _keep(self, program_id: str, folder: Path, digest: str) -> RegisteredProgram:
+    def _keep(self, program_id: str, folder: Path, fetched: FetchedFiles) -> RegisteredProgram:
         with self._trees_lock:
             if (program := self.get(program_id)).state == "withdrawn":  # meanwhile
                 return program
-            self._trees.keep(folder, digest)
-            return self._change(program_id, state="fetched", problem="", digest=digest)
+            self._trees.keep(folder, fetched.digest)
+            return self._change(program_id, state="fetched", problem="", digest=fetched.digest, size=fetched.size)
 
     def approve(self, program_id: str, digest: str, by: str) -> RegisteredProgram:
         """From now on it runs. `digest` is the one that the person has seen.
@@ -127,10 +127,6 @@ class ProgramRegistry:
     def folder_of(self, digest: str) -> Path:
         """The verified files of a digest. Raises `ProgramRegistryError` where they have been changed, or are gone."""
         return self._trees.verified(digest)
-
-    def size(self, digest: str) -> int:
-        """The bytes of a program's files."""
-        return self._trees.size(digest)
 
     def prune(self) -> int:
         """Remove the files that no program needs; of how many programs they were."""

@@ -247,7 +247,8 @@ class OpenRoom:
 
     def _reason(self, connection: RoomConnection) -> str:
         if connection.failure is not None:
-            return "What was done last could not be stored"
+            why = f" ({connection.failure.message.rstrip('.')})" if isinstance(connection.failure, WorkbenchError) else ""
+            return f"What was done last could not be stored{why}"
         return connection.planner.reason(connection.pid)
 
     def _begin(self, died: str) -> None:

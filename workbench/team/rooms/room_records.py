@@ -13,6 +13,7 @@ from workbench.team.access import NotSignedInError, Principal, ProjectRole
 from workbench.team.actions.classes.class_records import deadline_text
 from workbench.team.actions.classes.given_answers import tries_of
 from workbench.team.actions.held_roles import role_in_project, role_in_room, takes_part, verify_active
+from workbench.team.actions.quotas import verify_quotas
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import (
     Assignment,
@@ -31,6 +32,8 @@ EVERYBODY = "*"
 LOG_KINDS = (*MOVES, "name", "pin")
 """What an entry of a room's log can be (`team.planning.room_log`)."""
 MOST_ENTRY = 1 << 20  # bytes
+CHECKED_ENTRIES = 64
+"""Whether an author has stored too much is checked at every 64th entry of a log: to count takes longer than to store an entry."""
 MOST_CARD = 1 << 18  # bytes of what the wall shows of somebody's work
 
 
@@ -96,8 +99,11 @@ def verify_entry(entry: Mapping[str, Any], editors: set[str]) -> None:
 
 
 def append_entry(store: Store, room_id: str, entry: Mapping[str, Any], digest: str) -> None:
-    """Store an entry of a room's log. Raises SQLAlchemy's `IntegrityError` where another process has stored one of that number."""
+    """Store an entry of a room's log. Raises SQLAlchemy's `IntegrityError` where another process has stored one of that number, and
+    `ConflictError` for an author who has stored too much, at some entries."""
     with store.write() as session:
+        if entry["seq"] % CHECKED_ENTRIES == 0:
+            verify_quotas(session, "rooms.edit", entry["author"])
         session.add(
             LogEntry(
                 room_id=room_id,

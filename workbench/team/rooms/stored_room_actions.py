@@ -20,6 +20,7 @@ from workbench.team.access import ForbiddenError, ProjectRole, require
 from workbench.team.actions.classes.given_answers import keep_answer
 from workbench.team.actions.held_roles import role_in_project
 from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.quotas import verify_quotas
 from workbench.team.rooms.planners import described_plan, graded_answer
 from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_jobs import RoomJobs, Tell
@@ -84,6 +85,7 @@ class StoredRoomActions:
         """Keep an answer to an exercise; what its people have to know of it. Raises `WorkbenchError` for what is none."""
         graded = graded_answer(message)
         with self._store.write() as session:
+            verify_quotas(session, "answers.hand_in", guest.principal.user_id)
             answer = keep_answer(session, source.room_id, guest.principal.user_id, graded)
             entry = {"user_id": guest.principal.user_id, "project_id": source.project_id, "subject": graded.question}
             session.add(AuditEntry(created=now(), action="answers.hand_in", details={"room": source.room_id}, **entry))
@@ -94,6 +96,7 @@ class StoredRoomActions:
         with self._store.write() as session:
             user = session.get_one(User, guest.principal.user_id)
             require(role_in_project(session, user, source.project_id), ProjectRole.EDITOR, "branch off")
+            verify_quotas(session, "rooms.open", user.id)
             origin = session.get_one(StoredRoom, source.room_id)
             room_id = _copy_room(session, origin, guest)
         return f"{self._address}/room/{room_id}"
@@ -142,11 +145,12 @@ def _target_in(document: str) -> Any:
 
 
 def _add_entry(session: DatabaseSession, source: RoomSource, guest: RoomGuest, digest: str, name: str) -> None:
-    """One entry for each plan that a person saved from the room."""
+    """One entry for each plan that a person saved from the room. Raises `ConflictError` for somebody who has as many as one may."""
     author = guest.principal.user_id
     same = (GalleryEntry.room_id == source.room_id, GalleryEntry.digest == digest, GalleryEntry.author_id == author)
     if session.scalars(select(GalleryEntry).where(*same, GalleryEntry.withdrawn.is_(None)).limit(1)).first() is not None:
         return
+    verify_quotas(session, "plans.push", author)
     entry = GalleryEntry(
         id=new_id(),
         project_id=source.project_id,

@@ -137,9 +137,10 @@ class RegisteredProgram(Base):
     kind: Mapped[str]  # "git" or "wheel"
     locator: Mapped[str]  # the repository's address and commit, or the wheel's file name
     digest: Mapped[str | None]
+    size: Mapped[int] = mapped_column(default=0)  # bytes of the files that were fetched
     state: Mapped[str]  # "added", "fetched", "approved", "withdrawn", "failed"
     problem: Mapped[str] = mapped_column(Text, default="")
-    by: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    by: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     created: Mapped[float]
     approved_by: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
     approved: Mapped[float | None]
@@ -169,7 +170,7 @@ class GalleryEntry(Base):
     digest: Mapped[str] = mapped_column(ForeignKey("plan.digest"), index=True)
     name: Mapped[str]
     note: Mapped[str] = mapped_column(Text, default="")
-    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     room_id: Mapped[str | None] = mapped_column(ForeignKey("room.id"))
     forked_from: Mapped[str | None] = mapped_column(ForeignKey("entry.id"))
     created: Mapped[float]
@@ -199,7 +200,7 @@ class StoredRoom(Base):
     name: Mapped[str]
     program_id: Mapped[str | None] = mapped_column(ForeignKey("program.id"))  # none: a program of the zoo
     first: Mapped[str] = mapped_column(ForeignKey("plan.digest"))
-    by: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    by: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     created: Mapped[float]
     touched: Mapped[float]
     closed: Mapped[float | None]
@@ -212,7 +213,7 @@ class LogEntry(Base):
     __tablename__ = "log"
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True)
-    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     kind: Mapped[str]
     body: Mapped[dict[str, Any]]
     digest: Mapped[str]
@@ -226,7 +227,7 @@ class Comment(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"))
     node: Mapped[int]
-    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     text: Mapped[str] = mapped_column(Text)
     created: Mapped[float]
     removed: Mapped[float | None]
@@ -348,7 +349,7 @@ class GivenAnswer(Base):
     __tablename__ = "answer"
     id: Mapped[str] = mapped_column(primary_key=True)
     room_id: Mapped[str] = mapped_column(ForeignKey("work.room_id"), index=True)
-    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"))
+    author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     question: Mapped[str]
     attempt: Mapped[int]
     text: Mapped[str] = mapped_column(Text, default="")  # of an answer that is no plan

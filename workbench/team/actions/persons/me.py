@@ -8,7 +8,8 @@ from workbench.team.access import MissingError, ProjectRole
 from workbench.team.accounts.logins import logins_of, revoke_login
 from workbench.team.actions.action import PERSON, Action, Call, member
 from workbench.team.actions.input_errors import ConflictError
-from workbench.team.actions.schemas import FLAG, ID, NAME, NOTHING, ROLE, SLUG, TEXT, TIME, list_of, or_none, record, text
+from workbench.team.actions.quotas import quota_records
+from workbench.team.actions.schemas import COUNT, FLAG, ID, NAME, NOTHING, ROLE, SLUG, TEXT, TIME, list_of, one_of, or_none, record, text
 from workbench.team.store.tables import Login, Member, Project, User
 
 _MEMBERSHIP = record({"project": SLUG, "name": TEXT, "role": ROLE, "personal": FLAG, "archived": FLAG})
@@ -25,6 +26,7 @@ _ME = record(
     }
 )
 _LOGIN = record({"id": TEXT, "way": TEXT, "agent": TEXT, "created": TIME, "expires": TIME, "present": FLAG})
+_QUOTA = record({"name": TEXT, "about": TEXT, "used": COUNT, "limit": COUNT, "unit": one_of("count", "bytes")})
 _SHOWN = 20  # hexadecimal digits of a login's digest: enough to name it
 
 
@@ -45,6 +47,10 @@ def _update(call: Call) -> dict[str, Any]:
     call.session.get_one(User, call.person.user_id).display = call.body["display"].strip() or call.person.name
     call.session.flush()
     return _get(call)
+
+
+def _quota(call: Call) -> dict[str, Any]:
+    return {"items": quota_records(call.session, call.person.user_id)}
 
 
 def _logins(call: Call) -> dict[str, Any]:
@@ -108,6 +114,9 @@ ACTIONS = (
         _update,
         body=record({"display": text(NAME, 1)}),
         subject="id",
+    ),
+    Action(
+        "me.quota", "GET", "/me/quota", "See what I have, and how much I may", PERSON, "read", record({"items": list_of(_QUOTA)}), _quota
     ),
     Action("me.logins", "GET", "/me/logins", "List where I am signed in", PERSON, "manage", record({"items": list_of(_LOGIN)}), _logins),
     Action(

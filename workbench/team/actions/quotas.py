@@ -1,0 +1,152 @@
+"""What one person may have on the server. `ALL_QUOTAS` drives the checks, the answer of `me.quota`, its page, and the tests.
+
+An action that adds to what is counted names its quotas here; `perform` and what people do in rooms ask `verify_quotas` before the work
+starts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Text, cast, func, select, union
+from sqlalchemy.orm import Session as DatabaseSession
+
+from workbench.team.access import ProjectRole
+from workbench.team.actions.input_errors import ConflictError
+from workbench.team.actions.jobs import ENDED
+from workbench.team.actions.server_settings import read_setting
+from workbench.team.store.tables import (
+    Comment,
+    GalleryEntry,
+    GivenAnswer,
+    LogEntry,
+    Member,
+    Project,
+    RegisteredProgram,
+    StoredFigures,
+    StoredJob,
+    StoredPlan,
+    StoredRoom,
+    StudentWork,
+)
+from workbench.units import format_bytes
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A quota: `setting` and `key` say where an administrator sets it, `used` counts what a person has, `actions` add to that. `unit` is
+    the bytes of one, where bytes are counted."""
+
+    name: str
+    about: str
+    setting: str
+    key: str
+    way_out: str
+    actions: tuple[str, ...]
+    used: Callable[[DatabaseSession, str], int]
+    unit: int = 0
+
+    def limit(self, session: DatabaseSession) -> int:
+        """The most that a person may have now."""
+        return int(read_setting(session, self.setting)[self.key]) * (self.unit or 1)
+
+    def text(self, amount: int) -> str:
+        """An amount as a person reads it."""
+        return format_bytes(amount) if self.unit else f"{amount:,}"
+
+    def verify(self, session: DatabaseSession, user_id: str) -> None:
+        """Raises `ConflictError` for somebody who has as much as one person may."""
+        used, limit = self.used(session, user_id), self.limit(session)
+        if used >= limit:
+            ways_out = [self.way_out, "ask an administrator for more"]
+            raise ConflictError(f"You have {self.text(used)} of {self.text(limit)}: {self.about}.", ways_out)
+
+
+def verify_quotas(session: DatabaseSession, action: str, user_id: str) -> None:
+    """Raises `ConflictError` for somebody who has as much as one person may of what this action adds."""
+    for quota in ALL_QUOTAS:
+        if action in quota.actions:
+            quota.verify(session, user_id)
+
+
+def quota_records(session: DatabaseSession, user_id: str) -> list[dict[str, Any]]:
+    """What somebody has of each quota."""
+    return [
+        {
+            "name": each.name,
+            "about": each.about,
+            "used": each.used(session, user_id),
+            "limit": each.limit(session),
+            "unit": "bytes" if each.unit else "count",
+        }
+        for each in ALL_QUOTAS
+    ]
+
+
+def _count(session: DatabaseSession, *where: Any) -> int:
+    return session.scalar(select(func.count()).where(*where)) or 0
+
+
+def _projects(session: DatabaseSession, user_id: str) -> int:
+    owned = (Member.user_id == user_id, Member.role == str(ProjectRole.OWNER), Project.id == Member.project_id)
+    return _count(session, *owned, Project.archived.is_(None), Project.personal_of.is_(None))
+
+
+def _programs(session: DatabaseSession, user_id: str) -> int:
+    return _count(session, RegisteredProgram.by == user_id, RegisteredProgram.state != "withdrawn")
+
+
+def _plans(session: DatabaseSession, user_id: str) -> int:
+    return _count(session, GalleryEntry.author_id == user_id, GalleryEntry.withdrawn.is_(None))
+
+
+def _rooms(session: DatabaseSession, user_id: str) -> int:
+    return _count(session, StoredRoom.by == user_id, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id)))
+
+
+def _jobs(session: DatabaseSession, user_id: str) -> int:
+    return _count(session, StoredJob.author_id == user_id, StoredJob.state.not_in(ENDED))
+
+
+def _bytes(session: DatabaseSession, user_id: str) -> int:
+    """Everything that stays in the store, also what is no longer shown: files of programs, plans with their pictures, comments, and what
+    was done in rooms. Characters are counted as bytes."""
+    plans = union(*(select(each.digest).where(each.author_id == user_id, each.digest.is_not(None)) for each in (GalleryEntry, GivenAnswer)))
+    digests = select(plans.subquery().c.digest)
+    sums = (
+        select(func.sum(RegisteredProgram.size)).where(RegisteredProgram.by == user_id, RegisteredProgram.state != "withdrawn"),
+        select(func.sum(func.length(StoredPlan.document))).where(StoredPlan.digest.in_(digests)),
+        select(func.sum(func.length(StoredFigures.thumbnail))).where(StoredFigures.digest.in_(digests)),
+        select(func.sum(func.length(Comment.text))).where(Comment.author_id == user_id),
+        select(func.sum(func.length(cast(LogEntry.body, Text)))).where(LogEntry.author_id == user_id),
+    )
+    return sum(int(session.scalar(each) or 0) for each in sums)
+
+
+ALL_QUOTAS = (
+    Quota("projects", "projects that you own", "projects", "per_person", "archive one", ("projects.create",), _projects),
+    Quota("programs", "programs that you registered", "accounts", "programs", "withdraw one", ("programs.add",), _programs),
+    Quota("plans", "plans in galleries", "accounts", "plans", "take one out of its gallery", ("plans.push", "plans.fork"), _plans),
+    Quota("rooms", "open rooms", "accounts", "rooms", "close one", ("rooms.open",), _rooms),
+    Quota(
+        "jobs",
+        "jobs that wait or run",
+        "jobs",
+        "per_person",
+        "wait for one, or cancel one",
+        ("jobs.submit", "assignments.search", "assignments.compile"),
+        _jobs,
+    ),
+    Quota(
+        "storage",
+        "programs, plans, comments and what you did in rooms",
+        "accounts",
+        "mebibytes",
+        "withdraw a program",
+        ("programs.add", "plans.push", "comments.add", "rooms.open", "rooms.edit", "answers.hand_in"),
+        _bytes,
+        MIB,
+    ),
+)
