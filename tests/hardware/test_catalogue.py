@@ -1,4 +1,6 @@
+import os
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -209,6 +211,19 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
         (OWN.replace("price = 0.5", "price = -1"), "`price` is -1; it is dollars an hour, more than 0, or left out"),
         (OWN.replace('link = "wire"', 'link = "wier"'), "it has no `wier`"),
         ("x = 1", "cannot be used"),
+        (OWN.replace("rank = 1", "rank = 1000000000"), "`rank` is 1000000000; it is a whole number from 1 to 3"),
+        (OWN.replace("side = 64", "side = 99999999999"), "`side` is 99999999999; it is a whole number from 1 to 10,000,000"),
+        (OWN.replace("chips = 64", "chips = 1.5"), "`chips` is 1.5; it is a whole number"),
+        (OWN.replace("size = 2", "size = 0"), "`size` is 0; it is a whole number"),
+        (OWN.replace("price = 0.5", "devices = 0"), "`devices` is 0; it is a whole number"),
+        (OWN.replace("memory = 16e9", "memory = 1e308\nhost_memory = inf"), "inf is no number to plan with"),
+        (OWN.replace("memory = 16e9", "memory = 2021-01-01"), "is of type date; write it as text"),
+        ("x = " + "[" * 5000 + "]" * 5000, "nested more than 16 deep"),
+        ("[" + ".".join("a" * 100_000) + "]", "line 1 joins more than 16 names with dots"),
+        ("x = " + "9" * 5000, "a whole number has more than 40 digits"),
+        ("x = [" + "1," * 200_000 + "]", "has more than 100,000 entries"),
+        ("".join(f"[t{n}]\n" for n in range(60_000)), "has more than 100,000 entries"),
+        ("x = '" + "a" * (1 << 20) + "'", "is no hardware file: it has more than 1,048,576 characters"),
     ],
 )
 def test_an_own_file_that_is_wrong_says_where(tmp_path, text, says):
@@ -216,6 +231,15 @@ def test_an_own_file_that_is_wrong_says_where(tmp_path, text, says):
     path.write_text(text)
     with pytest.raises(HardwareError, match=says):
         load_catalogue(path)
+
+
+def test_an_own_file_is_a_regular_file(tmp_path):
+    os.mkfifo(pipe := tmp_path / "own.toml")
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(HardwareError, match="cannot be read: it is a pipe, a device or a socket, and only regular files are read"):
+            load_catalogue(path)
+    with pytest.raises(HardwareError, match="cannot be read: Is a directory"):
+        load_catalogue(tmp_path)
 
 
 def test_an_own_file_that_is_not_there_says_so():

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.core.parse_untrusted import read_text
 from workbench.errors import WorkbenchError
 from workbench.units import format_seconds, parse_bytes
 
@@ -122,8 +123,7 @@ def _ask_token(url: str) -> str:
 def read_document(name: str) -> str:
     """The text of a document's file. What is in it, the server says. Raises `WorkbenchError`."""
     try:
-        with sys.stdin if name == "-" else Path(name).open(encoding="utf-8") as file:
-            text = file.read(_LARGEST + 1)
+        text = sys.stdin.read(_LARGEST + 1) if name == "-" else read_text(Path(name), _LARGEST)
     except OSError as error:
         raise WorkbenchError(f"`{name}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:

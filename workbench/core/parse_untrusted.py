@@ -8,9 +8,11 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from workbench.core.plain_files import open_plain
 from workbench.errors import DocumentError
 
 MOST_TEXT = 1 << 20
@@ -29,10 +31,10 @@ class UnreadableError(ValueError):
     """What is wrong with a text, as the end of a sentence: `line 3 ends too soon`."""
 
 
-def read_text(path: Path) -> str:
-    """A file's text, up to the longest document and one character more; raises `OSError` and `UnicodeDecodeError`."""
-    with path.open(encoding="utf-8") as stream:
-        return stream.read(MOST_TEXT + 1)
+def read_text(path: Path, most: int = MOST_TEXT) -> str:
+    """The text of a regular file, up to the longest document and one character more; raises `OSError` and `UnicodeDecodeError`."""
+    with TextIOWrapper(open_plain(path), encoding="utf-8") as stream:
+        return stream.read(most + 1)
 
 
 def verify_length(text: str, name: str, kind: str) -> None:
@@ -64,11 +66,12 @@ def _parse_bounded(parse: Callable[[], Any]) -> Any:
     except RecursionError:
         raise UnreadableError(_TOO_DEEP) from None
     except ValueError as error:
-        raise UnreadableError(str(error)) from None
+        raise UnreadableError(_TOO_LONG if "integer string conversion" in str(error) else str(error)) from None
     _verify_values(values)
     return values
 
 
+_TOO_LONG = f"a whole number has more than {MOST_DIGITS} digits"
 _TOO_DEEP = f"its lists and tables are nested more than {MOST_LEVELS} deep in each other"
 
 
@@ -111,7 +114,7 @@ def _verify_text(text: str) -> None:
 def _bounded_integer(given: str | int) -> int:
     """An integer of limited length: Python itself refuses to read or to print numbers of thousands of digits."""
     if len(given) > MOST_DIGITS if isinstance(given, str) else abs(given) >= 10**MOST_DIGITS:
-        raise UnreadableError(f"a whole number has more than {MOST_DIGITS} digits")
+        raise UnreadableError(_TOO_LONG)
     return int(given)
 
 

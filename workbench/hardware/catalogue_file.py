@@ -1,27 +1,32 @@
 """Read the entries of a catalogue from its TOML file: `hardware.toml`, or one of the user's."""
 
 import math
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import HardwareError, WorkbenchError
+from workbench.core.parse_untrusted import UnreadableError, parse_toml, read_text, verify_length
+from workbench.errors import DocumentError, HardwareError, WorkbenchError
 from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import Chip, Link
-from workbench.hardware.interconnect import Node, Torus
+from workbench.hardware.interconnect import Node, Torus, verify_count
 
 SHIPPED_FILE = Path(__file__).with_name("hardware.toml")
 
 
 def load_entries(path: Path) -> dict[str, CatalogueEntry]:
-    """The entries of a file by name; raises `HardwareError` if it cannot be used."""
+    """The entries of a file by name; raises `HardwareError` if it cannot be used, or is larger than a document may be."""
+    name = f"The hardware file `{path}`"
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = read_text(path)
+        verify_length(text, name, "hardware file")
+        tables = parse_toml(text)
     except OSError as error:
-        raise HardwareError(f"The hardware file `{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise HardwareError(f"The hardware file `{path}` is not TOML: {error}.", ["mend that line"]) from None
+        raise HardwareError(f"{name} cannot be read: {error.strerror or error}.", ["check the path"]) from None
+    except DocumentError as error:
+        raise HardwareError(error.message, error.ways_out) from None
+    except (UnreadableError, UnicodeDecodeError) as error:
+        raise HardwareError(f"{name} is not TOML: {error}.", ["mend that line"]) from None
     return {name: _load_entry(name, table, path) for name, table in tables.items()}
 
 
@@ -32,7 +37,7 @@ def _load_entry(name: str, table: Any, path: Path) -> CatalogueEntry:
         reason = error.message
     except KeyError as error:
         reason = f"it has no `{error.args[0]}`"
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = str(error)
     raise HardwareError(
         f"`{name}` in the hardware file `{path}` cannot be used: {reason}", [f"write it as the entries of {SHIPPED_FILE.name}"]
@@ -53,6 +58,7 @@ def _read_link_value(value: Any) -> Any:
 
 def _read_entry(name: str, table: dict[str, Any]) -> CatalogueEntry:
     """An entry of the catalogue; what the devices of a chip share is divided among them."""
+    verify_count("devices", table.get("devices", 1))
     share = 1 / table.get("devices", 1)
     links = {each: _read_link(each, values) for each, values in table["links"].items()}
     shared = {each: replace(link, bandwidth=link.bandwidth * share) for each, link in links.items()}

@@ -2,7 +2,18 @@
 
 from dataclasses import dataclass
 
+from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import AxisTopology, Link
+
+MOST_DEVICES = 10_000_000
+"""Of one torus or node, of a side of it, and of a chip: what a person can write as a size has seven digits."""
+_RANKS = 3
+
+
+def verify_count(name: str, value: object, most: int = MOST_DEVICES, least: int = 1) -> None:
+    """Raises `WorkbenchError` for what is no whole number within limits."""
+    if type(value) is not int or not least <= value <= most:
+        raise WorkbenchError(f"`{name}` is {str(value)[:80]}; it is a whole number from {least} to {most:,}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,13 @@ class Torus:
     ring_side: int = 0
     ring_multiple: int = 0
 
+    def __post_init__(self) -> None:
+        verify_count("rank", self.rank, _RANKS)
+        for name in ("side", "chips"):
+            verify_count(name, getattr(self, name))
+        for name in ("ring_side", "ring_multiple"):
+            verify_count(name, getattr(self, name), least=0)
+
     def shape(self, side: int, sides: tuple[int, ...]) -> AxisTopology:
         """Whether a dimension of `side` chips is a ring or a line in a slice of these sides."""
         cubes = self.ring_multiple and all(each % self.ring_multiple == 0 for each in sides)
@@ -35,3 +53,6 @@ class Node:
     size: int
     link: Link
     network: Link
+
+    def __post_init__(self) -> None:
+        verify_count("size", self.size)

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+from workbench.core.parse_untrusted import MOST_TEXT
+from workbench.core.plain_files import open_plain, verify_regular
 from workbench.documents import dump_plan, load_plan, save_plan
 from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 from workbench.widgets.board.board_host import ENDING
 
+MOST_BYTES = 4 * MOST_TEXT + 1
+"""Bytes of a file that are compared: more than a plan document may have."""
 Stamp = tuple[int, int, int]
 """When a file was written, its size, and its inode: two saves may have the same time."""
 
@@ -50,7 +54,9 @@ class PlanFile:
         return self.name
 
     def _verify_unchanged(self) -> None:
-        """Raises `DocumentError` for a text that this visitor has not seen."""
+        """Raises `DocumentError` for a text that this visitor has not seen, and `OSError` for a pipe or a device."""
+        if self.path.exists():
+            verify_regular(self.path.stat())
         content = _content(self.path)
         if self._looked and content not in (None, self._seen):
             self._remember()
@@ -101,6 +107,7 @@ def _stamp(path: Path) -> Stamp | None:
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        with open_plain(path) as file:
+            return file.read(MOST_BYTES)
     except OSError:
         return None

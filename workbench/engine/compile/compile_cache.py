@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from workbench.core.plain_files import open_plain
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory, Rematerialised
 
 LIMIT = 1 << 30
@@ -42,7 +43,7 @@ def load(key: str) -> tuple[Compiled, bytes] | None:
     except RuntimeError:  # a user without a home directory
         return None
     try:
-        with gzip.open(path) as file:
+        with open_plain(path) as raw, gzip.open(raw) as file:
             record, module = file.readline(), file.read()
         compiled = replace(_parse_compiled(json.loads(record)), from_cache=True)
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from workbench.core.plain_files import open_plain
 from workbench.engine.fleet.shard_units import Key
 
 
@@ -42,7 +43,7 @@ def write_arrays(path: Path, arrays: Mapping[Key, Any]) -> dict[Key, ArrayLocati
 
 def read_array(folder: Path, location: ArrayLocation) -> np.ndarray[Any, Any]:
     """Read an array. Raises `Damage` where the file is not what was written."""
-    with _finding_damage(location.file), (folder / location.file).open("rb") as stream:
+    with _finding_damage(location.file), open_plain(folder / location.file) as stream:
         dtype = _verify_length(stream, location)
         stream.seek(location.begin)
         stream.readline()
@@ -53,7 +54,7 @@ def read_array(folder: Path, location: ArrayLocation) -> np.ndarray[Any, Any]:
 
 def verify_length(folder: Path, location: ArrayLocation) -> None:
     """Check that the file holds the array to its end, without reading it. Raises `Damage` otherwise."""
-    with _finding_damage(location.file), (folder / location.file).open("rb") as stream:
+    with _finding_damage(location.file), open_plain(folder / location.file) as stream:
         _verify_length(stream, location)
 
 

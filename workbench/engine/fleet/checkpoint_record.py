@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from workbench.core.plain_files import open_plain
 from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, Damage
 from workbench.engine.fleet.shard_units import Key
 
@@ -42,7 +43,8 @@ def read_record(path: Path) -> CheckpointRecord | None:
     Checkpoints of older versions have no checksums and are accepted.
     """
     try:
-        text = path.read_bytes()
+        with open_plain(path) as file:
+            text = file.read()
     except FileNotFoundError:
         return None
     except OSError as error:

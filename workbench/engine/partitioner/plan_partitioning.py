@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from workbench.core.plain_files import open_plain
 from workbench.cost.tpu_kernel_cycles import rates_for
 from workbench.engine.compile.compile_cache import cache_folder, hash_key
 from workbench.engine.compile.targets import CLOCKS, compiler_flags, versions
@@ -94,7 +95,8 @@ def _path(key: str) -> Path:
 def _load(key: str) -> Partitioned | None:
     try:
         path = _path(key)
-        found = _parse_partitioned(json.loads(path.read_text(encoding="utf-8")))
+        with open_plain(path) as file:
+            found = _parse_partitioned(json.load(file))
     except (FileNotFoundError, RuntimeError):
         return None
     except Exception:  # noqa: BLE001 - with damaged data JSON and the record may raise anything

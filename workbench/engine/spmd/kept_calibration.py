@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from workbench.core.parse_untrusted import read_text
 from workbench.documents import hardware_entry
 from workbench.documents.durable_files import replace_file
 from workbench.engine.compile.compile_cache import cache_folder
@@ -37,7 +38,7 @@ def kept_calibration(devices: int) -> Hardware | None:
         path = _path(devices)
         if time.time() - path.stat().st_mtime > STALE:
             return None
-        found = re.match(r"# (.+), (\d+)\n", path.read_text(encoding="utf-8"))
+        found = re.match(r"# (.+), (\d+)\n", read_text(path))
         if found is None:
             return None
         name, count = found[1], int(found[2])

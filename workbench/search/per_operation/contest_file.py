@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.core.plain_files import open_plain
 from workbench.errors import SearchError
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, Floats
 
@@ -23,7 +24,8 @@ FORBIDDEN = 1e18
 
 def read_contest_file(path: Path) -> ChoiceProblem:
     """The problem in `path`. Raises `SearchError` where the file is not of the contest's form."""
-    content = path.read_bytes()
+    with open_plain(path) as file:
+        content = file.read()
     try:
         document = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
     except (ValueError, OSError, EOFError) as error:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.core.plain_files import open_plain
 from workbench.errors import DocumentError
 from workbench.session.journal.journal_content import read_document
 from workbench.session.journal.journal_lines import JournalLine, parse_lines
@@ -121,7 +122,9 @@ def _read_status(path: Path) -> os.stat_result | None:
 
 def read_lines(path: Path) -> tuple[bytes, list[JournalLine]]:
     """The content of a journal and its complete lines; nothing for a file that is longer than any journal. Raises `OSError`."""
-    content = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b""
+    with open_plain(path) as file:
+        content = file.read(MOST_BYTES + 1)
+    content = content if len(content) <= MOST_BYTES else b""
     return content, parse_lines(content)
 
 

@@ -10,8 +10,6 @@ The schema of an event is `events.schema.json` beside this file.
 """
 
 import json
-import os
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from workbench.core.plain_files import open_plain
 from workbench.reports.event_file import ENDING_EVENTS, EVENT_FIELDS
 
 MOST_BYTES = 1 << 27  # of a file of events
@@ -59,7 +58,7 @@ class EventReader:
     def read(self) -> tuple[JobEvent, ...]:
         """The events since the last call."""
         found: list[JobEvent] = []
-        with suppress(OSError), open_plain(self._path) as file:
+        with suppress(OSError), open_plain(self._path, follow_links=False) as file:
             file.seek(self._offset)
             while self._offset < MOST_BYTES and (chunk := file.read(_CHUNK)):
                 self._offset += len(chunk)
@@ -90,15 +89,6 @@ def parse_event(line: bytes) -> JobEvent | None:
     if not all(_is_valid(name, value) for name, value in fields.items()):
         return None
     return JobEvent(record["seq"], float(record["time"]), kind, fields)
-
-
-def open_plain(path: Path) -> Any:
-    """A plain file, for reading in binary; raises `OSError` for a link, a pipe, a device."""
-    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
-        raise OSError("not a plain file")
-    return os.fdopen(number, "rb")
 
 
 def _is_valid(name: str, value: Any) -> bool:

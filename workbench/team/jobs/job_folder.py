@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.core.plain_files import open_plain
 from workbench.reports.event_file import EventFile
-from workbench.team.jobs.events import open_plain
 from workbench.team.jobs.spec import JobSpec
 
 EVENTS, EXIT, STARTED, SPEC, PLAN = "events.jsonl", "exit", "started", "spec.json", "plan.json"
@@ -96,7 +96,7 @@ def read_tail(folder: Path, name: str, most: int = 1 << 16) -> str:
     if not name.startswith(("stdout", "stderr")) or "/" in name:
         return ""
     try:
-        with open_plain(folder / name) as file:
+        with open_plain(folder / name, follow_links=False) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - most))
             return str(file.read(most).decode(errors="replace"))
@@ -113,7 +113,7 @@ def add_ending(folder: Path, kind: str, message: str = "", ways_out: Sequence[st
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
-        with open_plain(path) as file:
+        with open_plain(path, follow_links=False) as file:
             found = json.loads(file.read(1 << 16))
     except (OSError, ValueError):
         return {}
