@@ -7,6 +7,8 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
+from workbench.core.child_process import start_child
+
 MOST_BYTES = 1 << 20  # that are passed on at a time
 MOST_WORDS = 1 << 16  # bytes of standard error, the last ones
 
@@ -20,7 +22,7 @@ class RemoteProcess:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - it ends with the actor
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
+            self._process = start_child(
                 [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
                 stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
                 stderr=self._words,

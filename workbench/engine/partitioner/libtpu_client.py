@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
+from workbench.core.child_process import start_child
 from workbench.core.public_error_text import process_end_text
 from workbench.engine.compile.targets import ABSENT_TPU, CLOCKS, has_compiler
 from workbench.hardware.hardware import Hardware
@@ -56,7 +57,7 @@ class _Process:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **ABSENT_TPU, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads would not survive a fork
         with ours, theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
+            self._process = start_child(
                 [sys.executable, "-P", "-m", "workbench.engine.partitioner.libtpu_process", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -21,11 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from workbench.core.child_process import end_with_parent
 from workbench.core.public_error_text import process_end_text
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
-_PR_SET_PDEATHSIG = 1
 _REFUSED = "refused"  # the file that says why there is no program, or that it does not fit the memory
 _NO_ROOM = "RESOURCE_EXHAUSTED"
 _STANDS = ("keep the planned figures",)
@@ -36,7 +36,7 @@ _children: list[int] = []  # the child that compiles, while it does
 def main(descriptor: int) -> None:
     """Answer until the connection closes."""
     signal.signal(signal.SIGUSR1, _end_child)
-    _end_with_parent()
+    end_with_parent()
     _import_all()
     with Connection(descriptor) as connection, suppress(EOFError, OSError):
         while True:
@@ -101,7 +101,7 @@ def _run_in_child(work: Callable[[], None]) -> int:
         status = 1
         try:
             signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-            _end_with_parent()
+            end_with_parent()
             work()
             status = 0
         finally:
@@ -148,10 +148,6 @@ def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:
     open_results = [number not in given for number in range(len(plan.program.results))]
     devices = list(open_target(plan, hardware).mesh.devices.flat)
     compile_until_code(module_of(plan, compiles=True), devices, open_results, folder)
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

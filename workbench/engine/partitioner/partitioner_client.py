@@ -52,6 +52,13 @@ class WarmWorker:
         self._begun: float | None = None  # when the current question was asked; None while its process starts
         self._thread: threading.Thread | None = None
         self._waiting = 0
+        self._deaths = 0
+
+    @property
+    def deaths(self) -> int:
+        """How often the process died, although nobody had cancelled its question."""
+        process = self._process
+        return self._deaths + (process is not None and process.is_gone and not process.cancelled)
 
     @property
     def pid(self) -> int | None:
@@ -183,6 +190,7 @@ class WarmWorker:
             self._close_process()
             if process.cancelled:
                 raise CancelledError from None
+            self._deaths += 1
             raise
         except TimeoutError:
             self._close_process()
@@ -201,6 +209,7 @@ class WarmWorker:
         """The process, started if there is none, or anew if it died while idle, or was ended with the question before."""
         if self._process is not None and self._is_warm():
             return self._process
+        self._deaths = self.deaths
         self._close_process()
         started = WarmProcess()
         with self._lock:
@@ -209,6 +218,7 @@ class WarmWorker:
             started.wait_until_ready()
         except (WarmProcessEnded, TimeoutError):
             self._close_process()
+            self._deaths += not started.cancelled
             raise
         return started
 

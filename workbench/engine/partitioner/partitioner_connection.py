@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from workbench.core.child_process import start_child
 from workbench.core.import_path import python_path
 from workbench.engine.worker.worker_process import file_for_last_words
 from workbench.tracing.jax_backends import NO_TPU, lacks_tpu
@@ -35,7 +36,7 @@ class WarmProcess:
         with ExitStack() as failing:
             self._last_words = failing.enter_context(file_for_last_words())
             ours, theirs = map(failing.enter_context, socket.socketpair())
-            self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
+            self._process = start_child(
                 [sys.executable, "-P", "-m", module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

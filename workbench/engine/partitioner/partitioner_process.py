@@ -13,6 +13,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from workbench.core.child_process import end_with_parent
 from workbench.core.niceness import raise_niceness, run_when_idle
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ WHEN_IDLE = "WORKBENCH_PARTITION_WHEN_IDLE"
 
 def main(descriptor: int) -> None:
     """Answer until the connection closes."""
+    end_with_parent()
     raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
         _warm_up()

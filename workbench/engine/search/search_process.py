@@ -11,6 +11,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from workbench.core.child_process import end_with_parent
 from workbench.core.niceness import raise_niceness
 
 _ALLOCATIONS = 50_000
@@ -21,6 +22,7 @@ _NICENESS = 5  # the page and the browser on the same machine go first
 
 def main(descriptor: int) -> None:
     """Answer until the connection closes."""
+    end_with_parent()
     raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
         from workbench.engine.search.pack_space import unpack_evaluator

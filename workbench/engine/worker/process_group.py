@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from workbench.core.child_process import start_child
+
 _CHUNK = 1 << 16  # bytes
 
 
@@ -25,7 +27,7 @@ class ProcessGroup:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - started by our own code
+        return start_child(command, start_new_session=True, **options)
 
     @property
     def stdin(self) -> IO[bytes] | None:

@@ -12,6 +12,7 @@ import threading
 from contextlib import suppress
 from typing import IO, Any
 
+from workbench.core.child_process import start_child
 from workbench.errors import PartitionError
 from workbench.propagation.explain.recorder_process import MOST_BYTES, receive, send
 from workbench.units import format_bytes
@@ -106,9 +107,7 @@ class Recorder:
         if self._stderr:
             self._stderr.close()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the process has died
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=_environment()
-        )
+        self._process = start_child(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=_environment())
         self.starts += 1
         return self._process
 

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from jax.extend.mlir import ir
 
+from workbench.core.child_process import end_with_parent
 from workbench.propagation.module.mlir_context import context, main_function, parse_module, producer, run_passes
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW
 from workbench.propagation.module.prepare_module import ID
@@ -164,6 +165,7 @@ def _next(stream: BinaryIO) -> bytes | None:
 
 def main(seconds: int) -> None:
     """Answer requests until standard input ends; the alarm ends the process if a request takes too long, also when its parent is gone."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for whoever asked
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is not part of the answer

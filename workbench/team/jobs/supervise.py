@@ -8,7 +8,6 @@ Which of the job's processes these are a launcher says that starts one superviso
 who starts one for each host (`WORKBENCH_HOST`, the completion index of a Kubernetes job); else they are all here.
 """
 
-import ctypes
 import json
 import os
 import resource
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench.core.child_process import end_with_parent
 from workbench.core.niceness import raise_niceness
 from workbench.team.jobs.job_folder import EVENTS, EXIT, INHERITED, STARTED, add_ending, read_launch, read_tail, write_whole
 from workbench.team.jobs.process_identity import start_mark
@@ -37,7 +37,6 @@ _LAUNCHERS = (
     ("SUBMITIT_LOCAL_GLOBALID", "SUBMITIT_LOCAL_NTASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _HOSTS = ("WORKBENCH_HOST", "JOB_COMPLETION_INDEX")
 
 
@@ -235,8 +234,7 @@ def _first_host(environment: Mapping[str, str]) -> str:
 
 def _limit(memory: int | None) -> None:
     """In the new process, before it becomes the job."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with the supervisor, whoever ends that
+    end_with_parent()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     raise_niceness()  # it is the supervisor's, in a session of its own
     limits: list[tuple[Any, int]] = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, MOST_WRITTEN)]

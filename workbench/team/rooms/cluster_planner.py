@@ -7,6 +7,7 @@ import tempfile
 from multiprocessing.connection import Connection
 
 from workbench.app.processes.process_connection import ENDING
+from workbench.core.child_process import start_child
 from workbench.core.import_path import python_path
 from workbench.core.public_error_text import last_line
 from workbench.engine.cluster.relay import command_on_cluster
@@ -20,7 +21,7 @@ def start_on_cluster(address: str) -> StartedPlanner:
     ours, theirs = socket.socketpair()
     environment = {**os.environ, "PYTHONPATH": python_path()}
     with ours, theirs:
-        process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
+        process = start_child(
             command_on_cluster(address, PLANNER, theirs.fileno()),
             stdin=subprocess.DEVNULL,
             stderr=words,
@@ -33,10 +34,10 @@ def start_on_cluster(address: str) -> StartedPlanner:
         try:
             process.wait(ENDING)
         except subprocess.TimeoutExpired:
-            return "The connection to the process of this room on the cluster ended"
+            return "lost its connection to the cluster"
         with words:
             words.seek(0)
             said = last_line(words.read().decode(errors="replace")).rstrip(".")
-        return f"The process of this room on the cluster ended: {said}" if said else "The process of this room on the cluster ended"
+        return f"ended on the cluster: {said}" if said else "ended on the cluster"
 
     return StartedPlanner(connection, reason, process.kill)

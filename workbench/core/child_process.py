@@ -1,0 +1,55 @@
+"""Child processes that end with their parent, however that ends: also by SIGKILL.
+
+A child of Linux says so itself, with `end_with_parent`, as the first thing that it does. Elsewhere, and in the moment before that, the end
+of its connection ends it.
+"""
+
+import ctypes
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_Request = tuple["Future[subprocess.Popen[bytes]]", Sequence[str], Mapping[str, Any]]
+
+
+def end_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have Linux send this process a signal when the thread that started it ends; 0 takes that back."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
+
+
+def start_child(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
+    """Start a process from a thread that lives as long as this process: Linux takes the end of that thread for the end of the parent."""
+    if threading.current_thread() is threading.main_thread():
+        return subprocess.Popen(command, **options)  # noqa: S603 - its callers run this interpreter and this package
+    started: Future[subprocess.Popen[bytes]] = Future()
+    _requests().put((started, command, options))
+    return started.result()
+
+
+@functools.cache
+def _requests() -> "SimpleQueue[_Request]":
+    """The queue of the starting thread."""
+    requests: SimpleQueue[_Request] = SimpleQueue()
+    threading.Thread(target=_start_all, args=(requests,), daemon=True, name="starts processes").start()
+    return requests
+
+
+def _start_all(requests: "SimpleQueue[_Request]") -> None:
+    while True:
+        started, command, options = requests.get()
+        try:
+            started.set_result(subprocess.Popen(command, **options))  # noqa: S603 - as above
+        except BaseException as error:  # noqa: BLE001 - it is for whoever asked
+            started.set_exception(error)
+
+
+os.register_at_fork(after_in_child=_requests.cache_clear)  # a fork has none of its parent's threads
