@@ -30,6 +30,7 @@ from workbench.team.store.store import Store
 Tried = tuple[str, str]
 """What was tried, and what refused it: empty where it succeeded."""
 MIB = 1 << 20
+_MOST_WHEELS = 60
 PROGRAM = """
 import pathlib
 pathlib.Path({marker!r}).write_text(pathlib.Path({secret!r}).read_text(errors="replace"))
@@ -161,14 +162,14 @@ def try_bodies(server: AttackedServer) -> Iterator[Tried]:
 
 def _flood(server: AttackedServer) -> Iterator[Tried]:
     """Wheels until the quota says no."""
-    for number in range(200):
+    for number in range(_MOST_WHEELS):
         wheel = _wheel({"data.bin": base64.b64encode(os.urandom(6 * MIB)).decode(), "mine.py": PROGRAM})
         body = {"name": f"m{number}", "target": "mine:build", "kind": "wheel", "locator": "mine-1-py3-none-any.whl", "wheel": wheel}
         answer = server.send("POST", f"/projects/{server.project}/programs", server.student, json=body)
         if answer.status_code >= 400:
             yield f"wheel number {number + 1} of 6 MiB (student)", _refusal(answer)
             return
-    yield "200 wheels of 6 MiB (student)", ""
+    yield f"{_MOST_WHEELS} wheels of 6 MiB (student)", ""
 
 
 @contextmanager

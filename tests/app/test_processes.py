@@ -329,10 +329,9 @@ def test_the_board_of_a_program_that_nothing_names_is_kept_for_a_server_of_the_s
         restarted.close()
 
 
-def test_whoever_asks_for_a_process_as_the_server_closes_is_told(monkeypatch):
+def test_whoever_asks_for_a_process_as_the_server_closes_is_told():
     server = ForkServer()
     server.connect().close()
     server.close()
-    monkeypatch.setattr(server, "_is_gone", False)  # it has not been heard yet
     with pytest.raises(EngineError, match="The process that starts boards ended"):
         server.connect()

@@ -11,11 +11,13 @@ import random
 import socket
 import sys
 import threading
-from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tests.support.team_rooms import Hand, RoomTeam, VisitedRoom
+from workbench.app.processes.child_table import ChildState
 from workbench.app.processes.fork_server_client import ForkServer
+from workbench.core.oom_kills import OomKills
 from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub
@@ -23,26 +25,41 @@ from workbench.team.store.store import Store
 from workbench.team.store.tables import Project, User
 
 
-class InheritedForkServer(ForkServer):
-    """A fork server that somebody else has started, and that has said that it is ready."""
+class InheritedForkServer:
+    """A fork server that somebody else has started, who hears how its processes end, and that has said that it is ready."""
 
     def __init__(self, descriptor: int) -> None:
-        self._control = socket.socket(fileno=descriptor)
-        self._sending, self._news = threading.Lock(), threading.Condition()
-        self._is_ready, self._is_gone = True, False
-        self._statuses: dict[int, int] = {}
-        threading.Thread(target=self._listen_as_heir, daemon=True).start()
+        self._control, self._sending = socket.socket(fileno=descriptor), threading.Lock()
 
-    def _listen_as_heir(self) -> None:
-        with suppress(ValueError):  # of a line that the one before had begun to read
-            self._listen()
+    def connect(self, *descriptors: int) -> Connection:
+        ours, theirs = socket.socketpair()
+        with theirs, self._sending:
+            socket.send_fds(self._control, [b"f"], [theirs.fileno(), *descriptors])
+        return Connection(ours.detach())
+
+    def is_ready(self) -> bool:
+        return True
+
+    def state(self) -> ChildState:
+        return ChildState(0, 0.0)
+
+    def status_of(self, _pid: int) -> None:
+        """Nobody tells."""
+
+    def close(self) -> None:
+        self._control.close()
 
 
 class NoBroker:
     """Nobody asks the partitioner: figures stay planned, and no further process imports JAX."""
 
-    def attach(self, connection: socket.socket) -> None:
-        connection.close()
+    def attach(self, room: socket.socket) -> None:
+        room.close()
+
+    def state(self) -> ChildState:
+        return ChildState(0, 0.0)
+
+    worker_state = state
 
     def close(self) -> None:
         """There is nothing to end."""
@@ -51,8 +68,9 @@ class NoBroker:
 class PlannersAlone(Planners):
     """Without a partitioner's process."""
 
-    def __init__(self, forking: ForkServer) -> None:
+    def __init__(self, forking: ForkServer | InheritedForkServer) -> None:
         self._forking, self._broker, self._programs, self._cluster = forking, NoBroker(), None, ""
+        self._oom_kills = OomKills()
         self._describers = DocumentDescribers(self.connect)
 
 
@@ -69,7 +87,7 @@ def main(folder: str, room_id: str, seed: str, forking: str) -> None:
         Hand(room.enter(name), dim, axis, random.Random(drawn.random()))
         for name, dim, axis in (("ada", "hidden", "model"), ("bob", "batch", "data"))
     ]
-    own = [planners._forking._process.pid, planners._broker._process.pid] if forking == "-" else []
+    own = [planners._forking.pid, planners._broker.pid] if forking == "-" else []
     about = {"entries": team.count_of(room_id), "pids": [room.pid, *own], "layout": hands[0].screen.layout, "jax": "jax" in sys.modules}
     write(f"open {json.dumps(about)}")
     threads = [threading.Thread(target=work, args=(name, hand)) for name, hand in zip(("ada", "bob"), hands, strict=True)]

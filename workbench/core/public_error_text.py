@@ -62,4 +62,29 @@ def process_end_text(status: int | None) -> str:
     >>> process_end_text(-9), process_end_text(3)
     ('by SIGKILL', 'with exit code 3')
     """
-    return f"by {signal.Signals(-status).name}" if status is not None and status < 0 else f"with exit code {status}"
+    return f"by {signal_name(-status)}" if status is not None and status < 0 else f"with exit code {status}"
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, or its number where it has none.
+
+    >>> signal_name(11), signal_name(35)
+    ('SIGSEGV', 'signal 35')
+    """
+    known = {*map(int, signal.Signals)}
+    return signal.Signals(number).name if number in known else f"signal {number}"
+
+
+def process_fate(status: int | None, *, memory_ran_out: bool) -> str:
+    """What became of a process, as the rest of a sentence about it; `memory_ran_out`: whether Linux killed something for that just then.
+
+    >>> process_fate(-9, memory_ran_out=False), process_fate(-9, memory_ran_out=True)
+    ('was killed (SIGKILL)', 'was killed by Linux, because memory ran out')
+    >>> process_fate(3, memory_ran_out=True), process_fate(None, memory_ran_out=True)
+    ('ended with exit code 3', 'ended')
+    """
+    if status is None:
+        return "ended"
+    if status == -signal.SIGKILL:
+        return "was killed by Linux, because memory ran out" if memory_ran_out else "was killed (SIGKILL)"
+    return f"ended {process_end_text(status)}"

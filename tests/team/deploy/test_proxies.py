@@ -147,7 +147,7 @@ def test_a_person_signs_in_through_a_proxy_and_has_the_room_s_websocket(proxy_po
     origin = f"http://{HOST}:{proxy_port}"
     headers = {"Host": f"{HOST}:{proxy_port}", "X-Forwarded-For": "192.0.2.66"}
     with httpx.Client(base_url=f"http://127.0.0.1:{proxy_port}", headers=headers, timeout=PATIENCE) as browser:
-        assert browser.get(f"{PREFIX}/healthz").json() == {"alive": True}
+        assert browser.get(f"{PREFIX}/healthz").json()["alive"]
         assert browser.get(f"{PREFIX}/").headers["location"] == f"{PREFIX}/login?next=%2Fworkbench%2F"
         form = {"name": "ada", "password": PASSWORD}
         assert browser.post(f"{PREFIX}/login", data=form, headers={"Origin": "https://evil.example"}).status_code == 403

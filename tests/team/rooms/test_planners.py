@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.room_sessions import first_plan
 from tests.support.team_rooms import VisitedRoom, is_there, send_signal, within
+from workbench.app.processes.fork_server_client import ForkServer
 from workbench.documents import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.team.rooms import document_describers
@@ -108,7 +109,7 @@ def test_a_document_that_breaks_its_process_is_an_error_and_the_next_is_read(pla
     for each in stopped:
         send_signal(each.pid, signal.SIGKILL)
     asked.join()
-    assert str(caught[0]).startswith("The process that reads plan documents ended: memory ran out, or a compiler failed on this document.")
+    assert str(caught[0]).startswith("The process that reads plan documents was killed (SIGKILL).")
     assert describe(planners, document).target == "two_layer"
 
 
@@ -153,26 +154,27 @@ def is_settled(page):
 def test_figures_of_rooms_settle_through_one_process_which_is_replaced_if_it_ends(settling_planners, room, team, hub, document):
     ada = room.enter("ada")
     ada.until(is_settled)
-    broker = settling_planners._broker._process
-    broker.kill()
-    broker.wait()
+    broker = settling_planners._broker.pid
+    send_signal(broker, signal.SIGKILL)
+    within(lambda: not is_there(broker))
     ada.place("hidden", "data")
-    ada.until(lambda page: "figures stay planned until the room is opened anew" in page.board["board"]["standing"]["text"])
-    assert not ada.board["board"]["standing"]["settling"]
+    ada.until(is_settled)
     other = VisitedRoom(team, hub, team.new_room(document))
     bob = other.enter("bob")
     bob.place("io", "model")
     bob.until(is_settled)
-    assert settling_planners._broker._process.pid != broker.pid
+    assert settling_planners._broker.pid != broker
 
 
 def test_where_no_process_can_be_started_rooms_and_documents_say_so(room, planners, document, monkeypatch):
     for each in waiting(planners):
         each.is_closed = True
-    monkeypatch.setattr(planners._forking, "_is_gone", True)
+    closed = ForkServer()
+    closed.close()
+    monkeypatch.setattr(planners, "_forking", closed)
     assert not planners.is_ready()
     ada = room.enter("ada")
-    assert ada.failures[0].startswith("The process that starts boards ended.")
+    assert ada.failures[0].startswith("The process that starts boards ended: the server is closing.")
     with pytest.raises(WorkbenchError, match="The process that starts boards ended"):
         describe(planners, document)
 

@@ -43,7 +43,7 @@ class ScriptedPlanners:
             with suppress(OSError):
                 theirs.shutdown(socket.SHUT_RDWR)
 
-        return StartedPlanner(Connection(ours.detach()), lambda _pid: "It ended", end)
+        return StartedPlanner(Connection(ours.detach()), lambda _pid: "ended", end)
 
     def work(self, theirs, says):
         with theirs, Connection(theirs.dup().detach()) as connection, suppress(OSError, EOFError):
@@ -59,6 +59,9 @@ class ScriptedPlanners:
 
     def is_ready(self):
         return True
+
+    def look(self):
+        """Nothing is counted."""
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_the_end_of_a_sandbox_is_that_of_its_processes():
     sandbox.close()
     ending = process.wait(60)
     assert ending is not None
-    assert (ending.kind, str(ending)) == (EndKind.STOPPED, "The server ended it.")
+    assert (ending.kind, str(ending)) == (EndKind.STOPPED, "It was ended by the server.")
 
 
 def test_a_process_outlives_the_thread_that_asked_for_it(walled: Sandbox):
@@ -175,7 +175,7 @@ ENDINGS = [
     (EndingSigns(3, last_line="ValueError: no"), "It ended with status 3: ValueError: no."),
     (EndingSigns(1, last_line="MemoryError"), "It ran out of memory: it may have 1.00 GiB."),
     (EndingSigns(1, last_line="BlockingIOError: [Errno 11]"), "It started more than the 9 processes and threads that it may have."),
-    (EndingSigns(1, last_line="bwrap: No permissions"), "Its sandbox could not be made: bwrap: No permissions."),
+    (EndingSigns(1, last_line="bwrap: No permissions"), "It did not start: its sandbox could not be made: bwrap: No permissions."),
     (EndingSigns(-9, EndKind.DEADLINE), "It did not end within 5 s, and was ended."),
     (EndingSigns(-9, EndKind.MEMORY), "It ran out of memory: it may have 1.00 GiB."),
     (EndingSigns(-9, processor_seconds=7.6), "It used up its processor time of 7 s."),

@@ -1,19 +1,24 @@
 """Health, readiness and figures."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.team_server import PASSWORD, add_person, stopped_clock, team_server, use_ways
+from workbench.app.processes.child_table import ALL_CHILDREN, HOPELESS, ChildState
 from workbench.team.accounts.rate_limit import SignInLimits
 from workbench.team.accounts.tokens import issue_token
 from workbench.team.web.security import forwarded_address
+
+WELL = {"alive": True, "degraded": [], "missing_seconds": {}, "deaths": {}}
 
 
 @dataclass
 class Part:
     ready: bool = True
+    states: Mapping[str, ChildState] = field(default_factory=dict)
 
     def is_ready(self):
         return self.ready
@@ -21,16 +26,37 @@ class Part:
     def count(self):
         return 7
 
+    def children(self):
+        return self.states
+
 
 def test_it_is_alive_and_ready_to_whoever_asks_from_anywhere(tmp_path):
     planner, queue = Part(), Part()
     with team_server(tmp_path, planner=planner, jobs=queue) as server, server.client() as anybody:
         foreign = {"Sec-Fetch-Site": "cross-site", "Cookie": "workbench=" + "x" * 43}
-        assert anybody.get("/healthz", headers=foreign).json() == {"alive": True}
+        assert anybody.get("/healthz", headers=foreign).json() == WELL
         assert anybody.get("/readyz", headers=foreign).json() == {"store": True, "planner": True, "queue": True}
         planner.ready = False
         answer = anybody.get("/readyz")
         assert (answer.status_code, answer.json()) == (503, {"store": True, "planner": False, "queue": True})
+
+
+@pytest.mark.parametrize("child", [each for each in ALL_CHILDREN if each.is_reported], ids=lambda child: child.name)
+def test_a_child_that_died_is_said_to_be_missing_until_another_is_there(tmp_path, child):
+    planner = Part(states={child.name: ChildState(3, 2.5)})
+    with team_server(tmp_path, planner=planner, rooms=Part(), jobs=Part()) as server, server.client() as anybody:
+        missing = {"alive": True, "degraded": [child.name], "missing_seconds": {child.name: 2.5}, "deaths": {child.name: 3}}
+        assert (anybody.get("/healthz").status_code, anybody.get("/healthz").json()) == (200, missing)
+        planner.states = {child.name: ChildState(3, HOPELESS + 1)}
+        assert anybody.get("/healthz").status_code == (503 if child.is_needed else 200)
+        assert anybody.get("/healthz").json()["alive"] is not child.is_needed
+        planner.states = {child.name: ChildState(3, 0.0)}
+        assert anybody.get("/healthz").json() == {**WELL, "deaths": {child.name: 3}}
+
+
+def test_a_child_is_in_the_table_once_and_says_what_happens():
+    assert len({each.name for each in ALL_CHILDREN}) == len(ALL_CHILDREN)
+    assert all(each.starts and each.when_it_dies for each in ALL_CHILDREN)
 
 
 def test_a_store_that_does_not_answer_is_not_ready_and_the_process_is_alive(tmp_path, monkeypatch):

@@ -25,6 +25,7 @@ from tornado.web import Application, OutputTransform, RequestHandler
 
 from workbench.app.page.panel_patches import patch_writes
 from workbench.app.page.request_policy import MOST_MESSAGE, SMALL_BODY, DeniedRequest, Hosts, judge_request, security_headers
+from workbench.app.processes.child_table import States, health_report
 
 # The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
 # imports the module that an address names, `/autoload.js`, which hands out sessions to be shown elsewhere, `/metadata`, and Panel's
@@ -33,10 +34,15 @@ HANDLERS = (DocHandler, WSHandler, StaticHandler, MultiRootStaticHandler, IcoHan
 
 
 class HealthHandler(RequestHandler):
-    """Answers that the server is running."""
+    """Answers that the server is running, and which of its children are missing; 503 where one that it needs does not come back."""
+
+    def initialize(self, states: Callable[[], States] = dict) -> None:
+        self._states = states
 
     def get(self) -> None:
-        self.write({"alive": True})
+        report, is_alive = health_report(self._states())
+        self.set_status(200 if is_alive else 503)
+        self.write(report)
 
 
 Pages = dict[str, Callable[[], pn.Template]]

@@ -12,8 +12,8 @@ from typing import Any
 
 import panel as pn
 
-from workbench.app.page.guarded_server import guarded_server, serve_in_thread
-from workbench.app.page.page_template import TITLE, template_of
+from workbench.app.page.guarded_server import HealthHandler, guarded_server, serve_in_thread
+from workbench.app.page.page_template import HEALTH, TITLE, template_of
 from workbench.app.page.request_policy import Hosts, allowed_hosts
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.shutdown import serve_until_signal
@@ -21,6 +21,7 @@ from workbench.app.page.visit import WATCHED, Settling
 from workbench.app.page.visitor_screen import Screen, on_document
 from workbench.app.page.window_channel import VisitorWindow
 from workbench.app.processes.board_process_pool import Boards
+from workbench.app.processes.child_table import States
 from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.worker_runner import RUN_LIMIT
@@ -83,7 +84,17 @@ def serve(
     if verify:
         boards.verify()
     opening = _open_in_own_processes(boards)
-    running = listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded, close=boards.close)
+    running = listen(
+        lambda: page(opening),
+        port,
+        open_browser,
+        address,
+        origins,
+        unix_socket,
+        threaded=threaded,
+        close=boards.close,
+        states=boards.children,
+    )
     weakref.finalize(running, boards.close)
     return running
 
@@ -98,11 +109,14 @@ def listen(
     *,
     threaded: bool,
     close: Callable[[], None] = lambda: None,
+    states: Callable[[], States] = dict,
 ) -> Any:
-    """Serve a page, made anew for each visitor, as `serve` describes. On shutdown the visitors' boards are `close`d."""
+    """Serve a page, made anew for each visitor, as `serve` describes. On shutdown the visitors' boards are `close`d; `states` is how the
+    processes of the server are."""
     page = {PROXY_PATH if unix_socket else "/": make}
     listen_options, allowed = _socket_options(unix_socket) if unix_socket else _port_options(address, port, origins)
     options: dict[str, Any] = {"show": open_browser and not unix_socket, "verbose": not (threaded or unix_socket)}
+    options["routes"] = ((f"/{HEALTH}", HealthHandler, {"states": states}),)
     if threaded:
         return serve_in_thread(page, listen_options, allowed, **options)
     make_server = functools.partial(guarded_server, page, listen_options, allowed, **options)

@@ -26,6 +26,7 @@ from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
 from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.processes.end_when_left import end_when_left
 from workbench.app.processes.job_queue_proxy import RemoteSlots
 from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 from workbench.app.runners.engine_partitioner import EnginePartitioner
@@ -90,6 +91,7 @@ class BoardProcess:
                     continue
                 self._send({"done": message["number"]})
         self._inbox.put(None)
+        end_when_left(self._connection)
 
     def _handle_message(self, message: Mapping[str, Any]) -> None:
         try:

@@ -1,17 +1,19 @@
 """All board processes of a server: one waits for the next visitor, those without visitors end after a while."""
 
 import base64
-import signal
 import threading
 import time
 from collections.abc import Mapping
 
 from workbench.app.page.requested_visit import ServeOptions
 from workbench.app.page.visitor_screen import Screen
+from workbench.app.processes.child_table import BOARDS, FORK_SERVER, PARTITIONER, ChildState
 from workbench.app.processes.fork_server_client import ForkServer
 from workbench.app.processes.remote_board import RemoteBoard
 from workbench.app.processes.served_board import ServedBoard
 from workbench.app.runners.job_queue import JobQueue
+from workbench.core.oom_kills import OomKills
+from workbench.core.public_error_text import process_fate
 from workbench.engine import shared_worker
 from workbench.engine.worker.job_payload import jax_settings, sendable
 from workbench.errors import EngineError, WorkbenchError
@@ -37,6 +39,7 @@ class Boards:
         self._lock = threading.RLock()
         self._boards: list[ServedBoard] = []
         self._spare: RemoteBoard | None = None
+        self._deaths, self._oom_kills = 0, OomKills()
         self._is_closed = threading.Event()
         self._first = threading.Thread(target=self._refill, daemon=True, name="spare board")
         self._first.start()
@@ -54,7 +57,7 @@ class Boards:
             if len(self._boards) >= MOST:
                 return None
             resumes = live is None and is_board_id(name)
-            board = ServedBoard(name if resumes else new_board_id(), query, screen, self._start, self._reason_of)
+            board = ServedBoard(name if resumes else new_board_id(), query, screen, self._start, self._explain_end)
             self._boards.append(board)
             return board
 
@@ -118,6 +121,7 @@ class Boards:
 
     def _watch(self) -> None:
         while not self._is_closed.wait(_LOOK):
+            self._oom_kills.look()
             with self._lock:
                 boards = list(self._boards)
             for board in boards:
@@ -133,12 +137,13 @@ class Boards:
         with self._lock:
             self._boards = [board for board in self._boards if not board.is_closed]
 
-    def _reason_of(self, remote: RemoteBoard) -> str:
-        """How a process ended, in words."""
+    def children(self) -> Mapping[str, ChildState]:
+        """How its processes are."""
+        own = ChildState(self._deaths, 0.0)
+        return {FORK_SERVER.name: self._forking.state(), BOARDS.name: own, PARTITIONER.name: ChildState(self._worker.deaths, 0.0)}
+
+    def _explain_end(self, remote: RemoteBoard) -> str:
+        """What became of a process that ended although a visitor had it, in words."""
+        self._deaths += 1
         status = None if remote.pid is None else self._forking.status_of(remote.pid)
-        if status is None or status >= 0:
-            return "The process of this board ended"
-        if -status == signal.SIGKILL:
-            return "Something killed the process of this board (SIGKILL), as Linux does when memory runs out"
-        name = signal.Signals(-status).name
-        return f"The process of this board ended by {name}: the compiler that plans for it failed, or memory ran out"
+        return f"The process of this board {process_fate(status, memory_ran_out=self._oom_kills.is_recent())}"

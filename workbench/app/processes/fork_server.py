@@ -2,7 +2,7 @@
 
 It imports everything a board needs, once, and then forks a child for every connection it is sent, which calls the function with its
 descriptors: a fork shares those pages, and is ready in milliseconds. It starts no thread and opens no device, so that its children may. It
-ends when its parent does.
+ends when its parent does, and its children with it; children outlive it where it ends alone.
 
 This is `multiprocessing.forkserver` without the part that imports the parent's main module again, which would run a notebook's or a
 script's own lines a second time.
@@ -15,8 +15,13 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
+
+from workbench.app.processes.end_when_left import GRACE
+from workbench.core.child_process import end_with_parent
 
 PRELOADED = (
     "workbench.models",
@@ -34,24 +39,29 @@ MOST_DESCRIPTORS = 2  # sent with one request: the child's connection, and one m
 
 def main(descriptor: int, becomes: str = BOARD) -> None:
     """Fork for every connection sent on this socket, and report how each child ended: `{"pid", "status"}`, one JSON object per line."""
+    end_with_parent()
     control = socket.socket(fileno=descriptor)
     serve_child = _preload(becomes)
+    children: set[int] = set()
 
     def reap(_signal: int, _frame: FrameType | None) -> None:
         while (ended := _ended_child()) is not None:
+            children.symmetric_difference_update((ended[0],))
             _tell(control, {"pid": ended[0], "status": os.waitstatus_to_exitcode(ended[1])})
 
     signal.signal(signal.SIGCHLD, reap)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: our parent gets it too, and ends us
+    end_with_parent(0)  # the end of its connection says so from now on
     _tell(control, {"ready": True})
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, MOST_DESCRIPTORS)
         if not descriptors:
-            return
-        if os.fork() == 0:
+            return _end_all(children)
+        if (child := os.fork()) == 0:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             _become(serve_child, descriptors)
+        children.symmetric_difference_update((child,))  # gone again where it has ended already
         for each in descriptors:
             os.close(each)
 
@@ -84,6 +94,14 @@ def _become(serve_child: Callable[..., None], descriptors: list[int]) -> None:
         os._exit(status)  # without the fork server's exit handlers
 
 
+def _end_all(children: set[int]) -> None:
+    """End them now where they do not end by themselves; none is waited for, so that the number of each stays its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    time.sleep(GRACE)
+    for each in children:
+        os.kill(each, signal.SIGKILL)
+
+
 def _ended_child() -> tuple[int, int] | None:
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
@@ -93,10 +111,8 @@ def _ended_child() -> tuple[int, int] | None:
 
 
 def _tell(control: socket.socket, message: dict[str, object]) -> None:
-    try:
+    with suppress(OSError):  # our parent is gone: what is received next says so
         control.sendall(json.dumps(message).encode() + b"\n")
-    except OSError:  # our parent is gone
-        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -124,12 +124,18 @@ class ServedBoard:
             remote.send({"open": {"asked": self._query, "name": self.name, **after}})
             for message in waiting:
                 remote.send(message)
+        if remote.is_closed:
+            self._handle_end(remote)
 
     def _handle_end(self, remote: RemoteBoard) -> None:
         """The process died: another one resumes from the journal, and says what happened."""
+        with self._lock:
+            if self._remote is not remote:  # it ended in the moment in which it was taken, which was seen twice
+                return
+            self._remote = None
         reason = self._stopped or self._reason_of(remote)
         with self._lock:
-            now, self._remote, self._stopped = time.monotonic(), None, ""
+            now, self._stopped = time.monotonic(), ""
             self._deaths = [*(each for each in self._deaths if now - each < WITHIN), now]
             if self.screen:
                 self.screen.show_busy(0.0)

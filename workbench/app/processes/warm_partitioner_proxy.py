@@ -31,10 +31,9 @@ class RemoteWorker:
 
     def __init__(self, send: Send) -> None:
         self._send, self._lock = send, threading.Lock()
-        self._pending: dict[int, Future[Partitioned]] = {}
+        self._pending: dict[int, tuple[Future[Partitioned], Mapping[str, Any]]] = {}
         self._answers: SimpleQueue[tuple[int, str]] = SimpleQueue()
         self._number = 0
-        self._ended = ""
 
     def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]:
         """As `WarmWorker.ask`."""
@@ -42,20 +41,19 @@ class RemoteWorker:
         with self._lock:
             if not self._number:
                 threading.Thread(target=self._give_out, daemon=True, name="partitioner").start()
-            if self._ended:
-                answer.set_exception(_ended_error(self._ended))
-                return answer
             self._number += 1
             number = self._number
-            self._pending[number] = answer
         question = base64.b64encode(pack_question(plan, target)).decode()
-        self._send({"partition": number, "name": plan.name, "question": question})
+        message = {"partition": number, "name": plan.name, "question": question}
+        with self._lock:
+            self._pending[number] = answer, message
+        self._send(message)
         return answer
 
     def cancel(self, answer: Future[Partitioned]) -> None:
         """Nobody waits for it any more; the server decides whether the question goes on."""
         with self._lock:
-            number = next((each for each, pending in self._pending.items() if pending is answer), None)
+            number = next((each for each, (pending, _) in self._pending.items() if pending is answer), None)
             self._pending.pop(number or 0, None)
         answer.cancel()
         if number is not None:
@@ -65,19 +63,26 @@ class RemoteWorker:
         """Handle the server's message. Returns at once."""
         self._answers.put((number, answer))
 
-    def give_up(self, reason: str) -> None:
-        """Nobody answers any more: neither what is pending, nor what is asked later."""
+    def ask_again(self) -> None:
+        """Whoever was asked is another now: send the questions that are pending once more."""
         with self._lock:
-            self._ended, pending, self._pending = reason, list(self._pending.values()), {}
-        for each in pending:
+            messages = [message for _, message in self._pending.values()]
+        for each in messages:
+            self._send(each)
+
+    def give_up(self, reason: str) -> None:
+        """Nobody answers what is pending."""
+        with self._lock:
+            pending, self._pending = list(self._pending.values()), {}
+        for each, _ in pending:
             if each.set_running_or_notify_cancel():
-                each.set_exception(_ended_error(reason))
+                each.set_exception(PartitionError(reason))
 
     def _give_out(self) -> None:
         while True:
             number, packed = self._answers.get()
             with self._lock:
-                answer = self._pending.pop(number, None)
+                answer, _ = self._pending.pop(number, (None, None))
             if answer is None:
                 continue
             kind, *rest = pickle.loads(base64.b64decode(packed))  # noqa: S301 - our own server wrote it
@@ -124,7 +129,3 @@ def _outcome(done: Future[Partitioned]) -> tuple[Any, ...]:
         return "refused", error.message, error.ways_out
     except CancelledError:
         return "refused", "The question to XLA's partitioner was cancelled.", ()
-
-
-def _ended_error(reason: str) -> PartitionError:
-    return PartitionError(reason)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from workbench.app.processes.child_table import JOB_LANES, ChildState
 from workbench.errors import unknown_name
 from workbench.team.jobs.engine import EngineDescription, JobEngine
 from workbench.team.jobs.events import JobEvent, read_events
@@ -73,6 +74,12 @@ class Dispatcher:
     def is_ready(self) -> bool:
         """Whether jobs would start."""
         return all(each.is_alive for each in self.lanes.values())
+
+    def children(self) -> Mapping[str, ChildState]:
+        """How its lanes are."""
+        lanes = self.lanes.values()
+        missing = max((each.missing_seconds() for each in lanes), default=0.0)
+        return {JOB_LANES.name: ChildState(sum(each.failures for each in lanes), missing)}
 
     def describe(self) -> tuple[EngineDescription, ...]:
         """The engines, for people; it may take as long as they take to answer."""

@@ -60,6 +60,8 @@ class EngineLane:
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"jobs of {engine.name}")
         self.reattached = 0
         self.is_well = True
+        self.failures = 0  # of turns
+        self._well_at = time.monotonic()
 
     def start(self) -> None:
         self._thread.start()
@@ -79,6 +81,10 @@ class EngineLane:
     def is_alive(self) -> bool:
         return self._thread.is_alive() and self.is_well
 
+    def missing_seconds(self) -> float:
+        """For how long no turn has come to its end; 0 while they do."""
+        return 0.0 if self.is_alive else time.monotonic() - self._well_at
+
     def _run(self) -> None:
         is_new = True
         while not self._stopped.is_set():
@@ -88,11 +94,12 @@ class EngineLane:
                     self._attach()
                     is_new = False
                 self.turn()
-                self.is_well = True
-            except Exception:  # noqa: BLE001 - a store that is locked, a disk that is full: the next turn may do
+                self.is_well, self._well_at = True, time.monotonic()
+            except BaseException:  # noqa: BLE001 - a store that is locked, a disk that is full: the next turn may do
                 if self.is_well:  # said once, for the log may be on the disk that is full
                     _LOG.exception("The jobs of %s could not be looked at.", self.engine.name)
                 self.is_well, is_new = False, True  # what could not be noted is found again in the folders
+                self.failures += 1
             self._woken.wait(TICK if self.is_well and (self._followed or self._unanswered) else IDLE)
 
     def turn(self) -> None:

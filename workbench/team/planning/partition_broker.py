@@ -1,8 +1,8 @@
 """The process that asks XLA's partitioner for all rooms: `python -m workbench.team.planning.partition_broker FD`.
 
 It is sent a connection for each room, and has the one warm process of the partitioner. Like the server it does not unpickle what a room
-sent. It ends when the server's connection does. What people wait for goes first: its answers settle figures that are shown already, and
-take more of the machine than the edits themselves.
+sent. It ends when the server does. What people wait for goes first: its answers settle figures that are shown already, and take more of the
+machine than the edits themselves.
 """
 
 import json
@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.app.processes.warm_partitioner_proxy import Questions
+from workbench.core.child_process import end_with_parent
 from workbench.core.niceness import raise_niceness
 from workbench.engine import WarmWorker, shared_worker
 from workbench.engine.partitioner.partitioner_process import WHEN_IDLE
@@ -27,19 +28,38 @@ BEHIND = 5
 OVERTAKEN = 10.0
 """Seconds that a question may take although a newer one waits: to end it ends the process, which the other rooms wait for too."""
 
+LOOK = 1.0  # seconds between two looks at whether the warm process has died
+
 
 def main(descriptor: int) -> None:
     """Serve every connection that is sent on this socket, each on a thread of its own."""
+    end_with_parent()
     raise_niceness(BEHIND)
     os.environ[WHEN_IDLE] = "1"
     control = socket.socket(fileno=descriptor)
     worker = shared_worker()
+    _tell(control, {"ready": True})
+    threading.Thread(target=_tell_deaths, args=(control, worker), daemon=True, name="deaths").start()
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not descriptors:
             return
         connection = Connection(descriptors[0])
         threading.Thread(target=_serve, args=(connection, worker), daemon=True, name="room").start()
+
+
+def _tell_deaths(control: socket.socket, worker: WarmWorker) -> None:
+    """Tell the server how often the warm process died."""
+    told = 0
+    while not threading.Event().wait(LOOK):
+        if worker.deaths != told:
+            told = worker.deaths
+            _tell(control, {"deaths": told})
+
+
+def _tell(control: socket.socket, message: Mapping[str, Any]) -> None:
+    with suppress(OSError):  # our parent is gone: what is received next says so
+        control.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _serve(connection: Connection, worker: WarmWorker) -> None:

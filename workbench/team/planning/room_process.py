@@ -35,8 +35,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.processes.end_when_left import end_when_left
 from workbench.app.processes.job_queue_proxy import RemoteSlots
-from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
@@ -50,6 +50,7 @@ from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
+from workbench.team.planning.broker_client import BrokerClient
 from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
 from workbench.team.planning.grade_answers import describe_exercise, grade_answer, parse_exercise
 from workbench.team.planning.job_runner import TeamJobs
@@ -79,23 +80,23 @@ Message = Mapping[str, Any]
 
 
 def serve_room(descriptor: int, broker: int | None = None, allow: tuple[str, ...] = ()) -> None:
-    """Serve one room, from its opening to the end of the connection; `broker` is a connection to who asks XLA's partitioner for all, and
-    `allow` the modules whose programs its plans may name."""
+    """Serve one room, from its opening to the end of the connection; `broker` is a socket on which connections to the process come that
+    asks XLA's partitioner for all rooms, and `allow` the modules whose programs its plans may name."""
     force_cpu_backend()
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with Connection(descriptor) as connection:
-        RoomProcess(connection, None if broker is None else Connection(broker), allow).serve()
+        RoomProcess(connection, None if broker is None else BrokerClient(broker), allow).serve()
 
 
 class RoomProcess:
     """The event loop of a room. All work on its session happens on the main thread; others read the connections."""
 
-    def __init__(self, connection: Connection, broker: Connection | None, allow: tuple[str, ...]) -> None:
-        self._connection, self._broker, self._allow = connection, broker, allow
+    def __init__(self, connection: Connection, broker: BrokerClient | None, allow: tuple[str, ...]) -> None:
+        self._connection, self._allow = connection, allow
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._slots, self._jobs = RemoteSlots(self._send), TeamJobs(self._send)
-        self._partitioner = EnginePartitioner(RemoteWorker(_sender(broker)) if broker else None)
+        self._partitioner = EnginePartitioner(broker.worker if broker else None)
         self._session: RoomSession | None = None
         self._settler: Settler | None = None
         self._time_limit = 0.0
@@ -111,8 +112,6 @@ class RoomProcess:
         """Run until the connection ends."""
         self._send({"ready": os.getpid()})
         threading.Thread(target=self._listen, daemon=True).start()
-        if self._broker is not None:
-            threading.Thread(target=self._listen_to_broker, args=(self._broker,), daemon=True).start()
         while (work := self._inbox.get()) is not None:
             work()
         for visit in self._visits.values():
@@ -128,6 +127,7 @@ class RoomProcess:
                 else:
                     self._inbox.put(lambda message=message: self._handle_message(message))  # type: ignore[misc]
         self._inbox.put(None)
+        end_when_left(self._connection)
 
     def _tell_work(self, message: Message) -> None:
         """Of the queue of compilations, or of a job."""
@@ -135,15 +135,6 @@ class RoomProcess:
             self._slots.tell(message["ticket"], message["ahead"])
         else:
             self._jobs.tell(message)
-
-    def _listen_to_broker(self, broker: Connection) -> None:
-        worker = self._partitioner.worker
-        assert isinstance(worker, RemoteWorker)
-        with suppress(EOFError, OSError):
-            while True:
-                message = json.loads(broker.recv_bytes())
-                worker.tell(message["partition"], message["answer"])
-        worker.give_up("The process that asks XLA's partitioner ended: figures stay planned until the room is opened anew.")
 
     def _handle_message(self, message: Message) -> None:
         try:
@@ -317,13 +308,3 @@ class RoomProcess:
 
 def _problem(error: WorkbenchError) -> Message:
     return {"message": error.message, "ways_out": list(error.ways_out)}
-
-
-def _sender(connection: Connection) -> Callable[[Message], None]:
-    lock = threading.Lock()
-
-    def send(message: Message) -> None:
-        with lock, suppress(OSError):
-            connection.send_bytes(json.dumps(message).encode())
-
-    return send

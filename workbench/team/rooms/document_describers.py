@@ -30,6 +30,7 @@ class DocumentDescribers:
         self._idle: list[DescribeConnection] = []
         self._at_work: set[DescribeConnection] = set()
         self._is_closed = False
+        self.deaths = 0  # of processes that nobody had ended
 
     async def describe(self, text: str, program: RegisteredProgram | None) -> Mapping[str, Any]:
         """What a process says of a plan's document. Raises `WorkbenchError`."""
@@ -60,11 +61,15 @@ class DocumentDescribers:
         with self._lock:
             describing = self._idle.pop() if self._idle else None
         if describing is None or describing.is_closed:
-            describing = DescribeConnection(self._connect(None))
+            describing = DescribeConnection(self._connect(None), self._note_death)
         try:
             return self._wait(describing, question)
         finally:
             self._give_back(describing)
+
+    def _note_death(self) -> None:
+        with self._lock:
+            self.deaths += 1
 
     def _give_back(self, describing: DescribeConnection) -> None:
         with self._lock:
@@ -74,7 +79,7 @@ class DocumentDescribers:
         describing.close()
 
     def _ask_apart(self, question: Mapping[str, Any], program: RegisteredProgram) -> Mapping[str, Any]:
-        describing = DescribeConnection(self._connect(program))
+        describing = DescribeConnection(self._connect(program), self._note_death)
         try:
             return _verified(self._wait(describing, question), program)
         finally:

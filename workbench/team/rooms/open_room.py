@@ -52,6 +52,7 @@ class OpenRoom:
         self._editors: set[str] = set()  # ids of those who may have edited while the present process ran; some have left
         self._last_word = ""
         self._connection: RoomConnection | None = None
+        self.total_deaths = 0  # of its processes
         self._deaths: list[float] = []
         self._stopped = ""
         self._number = 0
@@ -153,6 +154,12 @@ class OpenRoom:
         for guest in self.guests():
             guest.screen.show_busy(seconds if seconds > PATIENCE else 0.0)
 
+    def missing_seconds(self) -> float:
+        """For how long people have waited for another process after the last one died; 0 where there is one."""
+        with self._lock:
+            is_missing = self._connection is None and self._deaths and not self.is_closed
+            return time.monotonic() - self._deaths[-1] if is_missing else 0.0
+
     def close(self, text: str = "") -> None:
         """End the process; with a text every page shows that in place of the board."""
         with self._lock:
@@ -226,6 +233,7 @@ class OpenRoom:
         self._runs.forget()
         with self._lock:
             self._connection = None
+            self.total_deaths += 1
             deaths = self._note_death(connection)
             if self.is_closed:
                 return
@@ -249,7 +257,7 @@ class OpenRoom:
         if connection.failure is not None:
             why = f" ({connection.failure.message.rstrip('.')})" if isinstance(connection.failure, WorkbenchError) else ""
             return f"What was done last could not be stored{why}"
-        return connection.planner.reason(connection.pid)
+        return f"The process of this room {connection.planner.reason(connection.pid)}"
 
     def _begin(self, died: str) -> None:
         """Start a process in a thread: the first of a server takes a moment."""

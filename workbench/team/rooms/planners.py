@@ -4,32 +4,30 @@ room about a program of a team's own.
 The server itself imports neither JAX nor anybody's code; it passes messages.
 """
 
-import os
-import signal
 import socket
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
+from workbench.app.processes.child_table import BROKER, DESCRIBERS, FORK_SERVER, PARTITIONER, ChildState
 from workbench.app.processes.fork_server_client import ForkServer
 from workbench.app.processes.process_connection import ENDING
-from workbench.core.import_path import python_path
+from workbench.core.oom_kills import OomKills
+from workbench.core.public_error_text import process_fate
 from workbench.engine.cluster.join_cluster import verify_shared_cluster
 from workbench.errors import WorkbenchError
 from workbench.team.programs.launch import sandboxed_planner_command
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.rooms.cluster_planner import start_on_cluster
 from workbench.team.rooms.document_describers import DocumentDescribers
+from workbench.team.rooms.partition_broker_client import PartitionBroker
 from workbench.team.rooms.room_connection import StartedPlanner
+from workbench.team.sandbox.sandboxed_process import SandboxedProcess
 from workbench.team.store.tables import RegisteredProgram
 from workbench.team.web.services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, ReadExercise, ReplayedRoom
 
 _ROOM = "workbench.team.planning.room_process:serve_room"
-_BROKER = "workbench.team.planning.partition_broker"
 
 
 class Planners:
@@ -44,7 +42,7 @@ class Planners:
         self._cluster = cluster
         self._forking = ForkServer(_ROOM)
         self._broker = PartitionBroker()
-        self._programs = programs
+        self._programs, self._oom_kills = programs, OomKills()
         self._describers = DocumentDescribers(self.connect)
 
     def connect(self, program: RegisteredProgram | None) -> StartedPlanner:
@@ -55,11 +53,15 @@ class Planners:
         return start_on_cluster(self._cluster) if self._cluster else self._fork()
 
     def _fork(self) -> StartedPlanner:
-        with ExitStack() as stack:
-            ours, theirs = map(stack.enter_context, socket.socketpair())
-            connection = self._forking.connect(theirs.fileno())
-            self._broker.attach(ours)
-        return StartedPlanner(connection, self._ended_because)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                connection = self._forking.connect(theirs.fileno())
+            except BaseException:
+                ours.close()
+                raise
+        self._broker.attach(ours)
+        return StartedPlanner(connection, self._fate_of_fork)
 
     def _start_apart(self, program: RegisteredProgram) -> StartedPlanner:
         """In a sandbox: it has no connection to the broker, and nothing but its own."""
@@ -71,7 +73,7 @@ class Planners:
             ours, theirs = map(stack.enter_context, socket.socketpair())
             process = self._programs.sandbox.start(sandboxed_planner_command(self._programs, program, theirs.fileno()))
             connection = Connection(ours.detach())
-        return StartedPlanner(connection, lambda _pid: str(process.wait(ENDING) or "It ended"), process.kill)
+        return StartedPlanner(connection, lambda _pid: _fate_of(process), process.kill)
 
     def is_ready(self) -> bool:
         """Whether a process could be started now."""
@@ -110,45 +112,27 @@ class Planners:
         self._broker.close()
         self._forking.close()
 
-    def _ended_because(self, pid: int | None) -> str:
-        """How a fork ended, in words."""
+    def children(self) -> Mapping[str, ChildState]:
+        """How its processes are."""
+        return {
+            FORK_SERVER.name: self._forking.state(),
+            BROKER.name: self._broker.state(),
+            PARTITIONER.name: self._broker.worker_state(),
+            DESCRIBERS.name: ChildState(self._describers.deaths, 0.0),
+        }
+
+    def look(self) -> None:
+        """Called every second."""
+        self._oom_kills.look()
+
+    def _fate_of_fork(self, pid: int | None) -> str:
         status = None if pid is None else self._forking.status_of(pid)
-        if status is None or status >= 0:
-            return "The process of this room ended"
-        if -status == signal.SIGKILL:
-            return "Something killed the process of this room (SIGKILL), as Linux does when memory runs out"
-        return f"The process of this room ended by {signal.Signals(-status).name}: the compiler that plans for it failed, or memory ran out"
+        return process_fate(status, memory_ran_out=self._oom_kills.is_recent())
 
 
-class PartitionBroker:
-    """The process that asks XLA's partitioner for all rooms of the zoo (`team.planning.partition_broker`)."""
-
-    def __init__(self) -> None:
-        self._sending = threading.Lock()
-        self._begin()
-
-    def attach(self, connection: socket.socket) -> None:
-        """Hand over its end of a connection to a room's process. One that has ended is begun anew; without one a room shows planned
-        figures."""
-        with connection, self._sending, suppress(OSError):
-            if self._process.poll() is not None:
-                self._control.close()
-                self._begin()
-            socket.send_fds(self._control, [b"c"], [connection.fileno()])
-
-    def _begin(self) -> None:
-        self._control, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTHONPATH": python_path()}
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - runs only this interpreter and this package
-                [sys.executable, "-P", "-m", _BROKER, str(theirs.fileno())], pass_fds=(theirs.fileno(),), env=environment
-            )
-
-    def close(self) -> None:
-        """End it."""
-        self._control.close()
-        self._process.terminate()
-        self._process.wait()
+def _fate_of(process: SandboxedProcess) -> str:
+    ending = process.wait(ENDING)
+    return ending.fate if ending else "closed its connection"
 
 
 def graded_answer(record: Mapping[str, Any]) -> GradedAnswer:

@@ -19,7 +19,7 @@ MOST_BYTES = 64 << 20
 @dataclass(frozen=True)
 class StartedPlanner:
     """A process that was started, and the connection to it. `end` ends it, unless its own word of its number is taken for that;
-    `reason(pid)` says how it ended, in words."""
+    `reason(pid)` says what became of it, as the rest of a sentence: "ended with exit code 1"."""
 
     connection: Connection
     reason: Callable[[int | None], str]
@@ -104,10 +104,12 @@ class RoomConnection(ProcessConnection):
 
 
 class DescribeConnection(ProcessConnection):
-    """A process that reads documents, one after another: of plans, and of exercises and answers."""
+    """A process that reads documents, one after another: of plans, and of exercises and answers. `died` is called if it ends without having
+    been closed."""
 
-    def __init__(self, planner: StartedPlanner) -> None:
+    def __init__(self, planner: StartedPlanner, died: Callable[[], None]) -> None:
         super().__init__(planner.connection, planner.end, MOST_BYTES)
+        self._planner, self._died, self._fate = planner, died, "is closed"
         self._answers: dict[int, Future[Mapping[str, Any]]] = {}
         self._asking = threading.Lock()
         self.start()
@@ -118,7 +120,7 @@ class DescribeConnection(ProcessConnection):
         answer: Future[Mapping[str, Any]] = Future()
         with self._asking:
             if self.is_closed:
-                raise _ended_error()
+                raise _ended_error(self._fate)
             self._answers[self._number + 1] = answer
             self.send(question)
         return answer
@@ -134,16 +136,17 @@ class DescribeConnection(ProcessConnection):
             answer.set_exception(WorkbenchError(message["problem"]["message"], message["problem"]["ways_out"]))
 
     def handle_end(self) -> None:
+        if not self.is_closed:
+            self._fate = self._planner.reason(self.pid)
+            self._died()
         with self._asking:
             self.is_closed = True
             pending, self._answers = list(self._answers.values()), {}
         for each in pending:
             if each.set_running_or_notify_cancel():
-                each.set_exception(_ended_error())
+                each.set_exception(_ended_error(self._fate))
 
 
-def _ended_error() -> WorkbenchError:
-    return WorkbenchError(
-        "The process that reads plan documents ended: memory ran out, or a compiler failed on this document.",
-        ["try once more", "open the plan with `workbench serve` to see more"],
-    )
+def _ended_error(fate: str) -> WorkbenchError:
+    ways_out = ["try once more", "open the plan with `workbench serve` to see more"]
+    return WorkbenchError(f"The process that reads plan documents {fate}.", ways_out)

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from workbench.app.processes.child_table import ROOMS, ChildState
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole
@@ -31,13 +32,15 @@ _log = logging.getLogger(__name__)
 
 
 class RoomHub:
-    """`count`, `people_in`, `push_plan`, `deadline_changed`, `comments_changed` and `access_changed` are those of `web.services.Rooms`."""
+    """`count`, `children`, `people_in`, `push_plan`, `deadline_changed`, `comments_changed` and `access_changed` are those of
+    `web.services.Rooms`."""
 
     def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
         self._store, self._planners, self._idle_for = store, planners, idle_for
         self._queue, self._actions = JobQueue(), StoredRoomActions(store, address)
         self._lock = threading.RLock()
         self._rooms: dict[str, OpenRoom] = {}
+        self._past_deaths = 0  # of processes of rooms that are not open any more
         self._is_closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True, name="rooms").start()
 
@@ -45,6 +48,13 @@ class RoomHub:
         """How many rooms are open."""
         with self._lock:
             return len(self._rooms)
+
+    def children(self) -> Mapping[str, ChildState]:
+        """How the processes of its rooms are."""
+        with self._lock:
+            rooms = list(self._rooms.values())
+            deaths = self._past_deaths + sum(each.total_deaths for each in rooms)
+        return {ROOMS.name: ChildState(deaths, max((each.missing_seconds() for each in rooms), default=0.0))}
 
     def people_in(self, room_id: str) -> list[str]:
         """The ids of the people who have a room open now."""
@@ -136,6 +146,7 @@ class RoomHub:
                     )
                 source = read_room(self._store, room_id, with_log=False)  # of the server's event loop: its process reads it whole
                 room = OpenRoom(source, self._store, self._planners, self._queue, self._actions, RUN_LIMIT)
+                self._forget(room_id)
                 self._rooms[room_id] = room
             return room
 
@@ -153,6 +164,7 @@ class RoomHub:
         rounds = 0
         while not self._is_closed.wait(LOOK):
             rounds += 1
+            self._planners.look()
             with self._lock:
                 rooms = list(self._rooms.values())
             for room in rooms:
@@ -171,7 +183,11 @@ class RoomHub:
                 if room.left_at is not None and now - room.left_at > self._idle_for:
                     room.close()
                 if room.is_closed and not room.guests():
-                    del self._rooms[room_id]
+                    self._forget(room_id)
+
+    def _forget(self, room_id: str) -> None:
+        if (room := self._rooms.pop(room_id, None)) is not None:
+            self._past_deaths += room.total_deaths
 
 
 class GuestPage:

@@ -4,6 +4,7 @@ import signal
 from dataclasses import dataclass
 from enum import StrEnum
 
+from workbench.core.public_error_text import signal_name
 from workbench.team.sandbox.limits import ResourceLimits
 from workbench.units import format_bytes
 
@@ -40,6 +41,11 @@ class SandboxEnding:
     def __str__(self) -> str:
         return self.sentence
 
+    @property
+    def fate(self) -> str:
+        """The rest of a sentence about the process, without a full stop."""
+        return self.sentence.removeprefix("It ").rstrip(".")
+
 
 @dataclass(frozen=True)
 class EndingSigns:
@@ -50,6 +56,7 @@ class EndingSigns:
     ended_by: EndKind | None = None
     processor_seconds: float = 0.0
     last_line: str = ""
+    memory_ran_out: bool = False  # whether Linux killed something for that just then
 
 
 _MEMORY_WORDS = ("MemoryError", "std::bad_alloc", "Cannot allocate memory", "out of memory", "Out of memory", "RESOURCE_EXHAUSTED")
@@ -68,9 +75,11 @@ def _kind_of(signs: EndingSigns, limits: ResourceLimits) -> EndKind:
         return _kind_of_failure(signs.last_line)
     if signs.status == -signal.SIGKILL and limits.processor_seconds and signs.processor_seconds >= limits.processor_seconds - 0.5:
         return EndKind.PROCESSOR
-    kinds = {signal.SIGXCPU: EndKind.PROCESSOR, signal.SIGSYS: EndKind.REFUSED_CALL, signal.SIGXFSZ: EndKind.FILE_SIZE}
+    if signs.status == -signal.SIGKILL and signs.memory_ran_out:
+        return EndKind.MEMORY
+    kinds = {-signal.SIGXCPU: EndKind.PROCESSOR, -signal.SIGSYS: EndKind.REFUSED_CALL, -signal.SIGXFSZ: EndKind.FILE_SIZE}
     by_words = _kind_of_failure(signs.last_line)
-    return kinds.get(signal.Signals(-signs.status), EndKind.KILLED if by_words is EndKind.FAILED else by_words)
+    return kinds.get(signs.status, EndKind.KILLED if by_words is EndKind.FAILED else by_words)
 
 
 def _kind_of_failure(last_line: str) -> EndKind:
@@ -93,15 +102,8 @@ def _sentence(kind: EndKind, signs: EndingSigns, limits: ResourceLimits) -> str:
         EndKind.TASKS: f"It started more than the {limits.tasks} processes and threads that it may have.",
         EndKind.FILE_SIZE: f"It wrote a file of more than {format_bytes(limits.file_size)}, and was ended.",
         EndKind.REFUSED_CALL: "It made a system call that programs may not make here, such as to trace or to mount, and was ended.",
-        EndKind.STOPPED: "The server ended it.",
-        EndKind.KILLED: f"It was ended by {_signal_name(signs.status)}{last}.",
-        EndKind.NOT_STARTED: f"Its sandbox could not be made{last}.",
+        EndKind.STOPPED: "It was ended by the server.",
+        EndKind.KILLED: f"It was ended by {signal_name(-signs.status)}{last}.",
+        EndKind.NOT_STARTED: f"It did not start: its sandbox could not be made{last}.",
     }
     return sentences[kind]
-
-
-def _signal_name(status: int) -> str:
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"

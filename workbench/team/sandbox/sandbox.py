@@ -8,11 +8,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.core.child_process import start_child
 from workbench.team.sandbox.bubblewrap import bubblewrap_arguments
 from workbench.team.sandbox.command import HOME, SandboxedCommand
 from workbench.team.sandbox.ending import SandboxEnding
@@ -41,8 +41,6 @@ class Sandbox:
 
     def __init__(self, ability: SandboxAbility) -> None:
         self.ability = ability
-        # the kernel ends a sandbox when the thread that started it ends, so that is one which lives as long as this
-        self._starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox starter")
         self._lock = threading.Lock()
         self._users = ProgramUsers(ability)
         self._running: set[SandboxedProcess] = set()
@@ -59,7 +57,7 @@ class Sandbox:
                 self._give(command, user)
                 line = self._line(command, user, filter_descriptor)
                 passed = (*command.descriptors, *([filter_descriptor] if filter_descriptor >= 0 else []))
-                process = self._starter.submit(self._popen, line, passed, stdin, user).result()
+                process = self._start_line(line, passed, stdin, user)
         except OSError as error:
             self._users.give_back(user)
             raise SandboxError(f"A sandbox cannot be started: {error.strerror}.", ["end other processes of this machine"]) from None
@@ -83,11 +81,10 @@ class Sandbox:
             each.kill()
         for each in running:
             each.wait(10)
-        self._starter.shutdown()
 
-    def _popen(self, line: list[str], passed: tuple[int, ...], stdin: int, user: ProgramUser | None) -> subprocess.Popen[bytes]:
+    def _start_line(self, line: list[str], passed: tuple[int, ...], stdin: int, user: ProgramUser | None) -> subprocess.Popen[bytes]:
         dropped = user if self._is_walled and self.ability.own_user else None
-        return subprocess.Popen(  # noqa: S603 - its first word is bwrap, systemd-run or this interpreter
+        return start_child(
             line,
             stdin=stdin,
             stdout=subprocess.PIPE,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from workbench.core.oom_kills import OomKills
 from workbench.team.sandbox.ending import EndingSigns, EndKind, SandboxEnding, describe_ending
 from workbench.team.sandbox.kept_output import KeptOutput
 from workbench.team.sandbox.limits import ResourceLimits
@@ -35,6 +36,7 @@ class SandboxedProcess:
         self._ended = threading.Event()
         self._ended_by: EndKind | None = None
         self._longest, self._forced = 0.0, math.inf
+        self._oom_kills = OomKills()
         self._killing = threading.Lock()
         threading.Thread(target=self._watch, daemon=True, name=f"sandbox {self.pid}").start()
 
@@ -68,7 +70,7 @@ class SandboxedProcess:
             for stream in (self._process.stdout, self._process.stderr):
                 if stream:
                     stream.close()
-        signs = EndingSigns(status, self._ended_by, self._longest, self.errors.last_line())
+        signs = EndingSigns(status, self._ended_by, self._longest, self.errors.last_line(), self._oom_kills.is_recent())
         self.ending = describe_ending(signs, self.limits)
         self._ended.set()
         self._when_ended()
@@ -110,6 +112,7 @@ class SandboxedProcess:
 
     def _measure(self) -> None:
         self.usage = usage_below(self.pid)
+        self._oom_kills.look()
         self._longest = max(self._longest, self.usage.processor_seconds)
         if self.usage.memory > self.limits.memory:
             self.kill(EndKind.MEMORY)

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 from tornado.web import RequestHandler
 
+from workbench.app.processes.child_table import health_report
 from workbench.team.web.base_handler import TeamHandler
 from workbench.team.web.services import TeamServices
 
@@ -36,13 +37,14 @@ class ServerFigures:
 
 
 class AliveHandler(TeamHandler):
-    """`/healthz`: the process answers."""
+    """`/healthz`: the process answers, and says which of its children are missing; 503 where one that it needs does not come back."""
 
     async def prepare(self) -> None:
         """Anybody may ask, of whatever site: nothing is asked of the store."""
 
     def get(self) -> None:
-        self.write_json({"alive": True})
+        report, is_alive = health_report(self.server.children())
+        self.write_json(report, 200 if is_alive else 503)
 
 
 class ReadyHandler(TeamHandler):

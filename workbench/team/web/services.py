@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
+from workbench.app.processes.child_table import States
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.store.store import Store
 from workbench.team.store.tables import RegisteredProgram
@@ -90,6 +91,9 @@ class Planner(Protocol):
     def is_ready(self) -> bool:
         """Whether it would answer."""
 
+    def children(self) -> States:
+        """How its processes are."""
+
     async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
         """Validate a document, with the program that it names unless that is of the zoo. Raises `WorkbenchError`."""
 
@@ -114,6 +118,9 @@ class Rooms(Protocol):
 
     def count(self) -> int:
         """How many."""
+
+    def children(self) -> States:
+        """How their processes are."""
 
     def people_in(self, room_id: str) -> Sequence[str]:
         """The ids of the people who have a room open now."""
@@ -157,6 +164,9 @@ class JobService(Protocol):
 
     def is_ready(self) -> bool:
         """Whether jobs would start."""
+
+    def children(self) -> States:
+        """How what follows them is."""
 
     async def submit(self, request: JobRequest) -> str:
         """Put a job into the queue; its id. Raises `WorkbenchError` for an engine that is not here, or more than is allowed."""
@@ -215,6 +225,12 @@ class TeamServices:
     """Whether only a proxy can connect, which then says in `X-Forwarded-For` for whom."""
     open_metrics: bool = False
     """Whether `/metrics` answers anybody, and not administrators alone."""
+
+    def children(self) -> States:
+        """How the processes and threads are that it has for long."""
+        return {
+            name: state for part in (self.planner, self.rooms, self.jobs) if part is not None for name, state in part.children().items()
+        }
 
     @property
     def prefix(self) -> str:

@@ -1,0 +1,173 @@
+"""A child process that a server needs, which is started again whenever it ends: at once, and then after longer and longer pauses."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from workbench.app.processes.child_table import ChildState
+from workbench.core.child_process import start_child
+from workbench.core.import_path import python_path
+from workbench.core.public_error_text import process_end_text
+from workbench.errors import EngineError
+
+START_LIMIT = 120.0  # seconds for such a process to be ready
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
+"""Seconds between its end and the next start: twice as long each time."""
+STEADY = 10.0
+"""Seconds that it has to have been ready for the next pause to be the first one again."""
+MOST_FAILURES = 3
+"""Starts in a row that may fail by a signal until whoever waits for it is told; an exit of its own is told at once."""
+
+Listener = Callable[[Mapping[str, Any]], None]
+
+
+class HealingChild:
+    """`python -m module DESCRIPTOR ARGUMENTS`, started at once. It writes `{"ready": true}` on its connection when it is ready, and further
+    JSON objects, a line each; it ends when the connection does. `listen` is called with each of them, and with `{"ended": status}`."""
+
+    def __init__(self, noun: str, module: str, *arguments: str, listen: Listener) -> None:
+        self._noun, self._command, self._listener = noun, (module, arguments), listen
+        self._news, self._sending = threading.Condition(), threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._ready_at, self._missing_since = 0.0, time.monotonic()
+        self._is_ready = self._is_closed = False
+        self._deaths = self._failures = 0
+        self._problem = ""
+        self._thread = threading.Thread(target=self._supervise, daemon=True, name=noun)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process, if it runs."""
+        return self._process.pid if self._process is not None else None
+
+    def is_ready(self) -> bool:
+        """Whether it would take what is sent now."""
+        with self._news:
+            return self._is_ready
+
+    def state(self) -> ChildState:
+        """How often it ended although it was needed, and for how long it is missing."""
+        with self._news:
+            return ChildState(self._deaths, 0.0 if self._is_ready else time.monotonic() - self._missing_since)
+
+    def send(self, *descriptors: int) -> None:
+        """Send descriptors once it is ready, however often it has to be started for that. Raises `EngineError` where it does not start."""
+        while not self.offer(*descriptors):
+            with self._news:
+                if not self._news.wait_for(lambda: self._is_ready or self._is_hopeless(), START_LIMIT) or not self._is_ready:
+                    raise self._error()
+
+    def offer(self, *descriptors: int) -> bool:
+        """Send descriptors if it is ready; whether it was."""
+        with self._news:
+            control = self._control if self._is_ready else None
+        if control is None:
+            return False
+        try:
+            with self._sending:
+                socket.send_fds(control, [b"f"], descriptors)
+        except OSError:  # it has just ended
+            with self._news:
+                if self._control is control:
+                    self._note_missing()
+            return False
+        return True
+
+    def close(self) -> None:
+        """End it for good."""
+        with self._news:
+            self._is_closed = True
+            self._news.notify_all()
+            if self._process is not None:
+                self._process.terminate()
+        self._thread.join()
+
+    def _is_hopeless(self) -> bool:
+        return self._is_closed or bool(self._problem)
+
+    def _error(self) -> EngineError:
+        if self._is_closed:
+            return EngineError(f"The process that {self._noun} ended: the server is closing.", ["try again when it is there"])
+        problem = self._problem or f"did not start within {START_LIMIT:.0f} s"
+        return EngineError(
+            f"The process that {self._noun} {problem}. It is tried again every {LONGEST_PAUSE:.0f} s or sooner.",
+            ["try again in a moment", "look at what the server printed"],
+        )
+
+    def _supervise(self) -> None:
+        """Start it, listen to it and reap it, until it is closed."""
+        while (started := self._start()) is not None:
+            process, control = started
+            self._listen(control)
+            self._note_end(status := process.wait())
+            self._listener({"ended": status})
+            control.close()
+            with self._news:
+                self._news.wait_for(lambda: self._is_closed, self._pause())
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket] | None:
+        """The process and the connection to it, however long the machine lets none be started; none once this is closed."""
+        while True:
+            with self._news:
+                if self._is_closed:
+                    return None
+                with suppress(OSError):
+                    self._process, self._control = self._open()
+                    return self._process, self._control
+                self._failures += 1
+                self._problem = "cannot be started: the machine has no room for it"
+                self._news.notify_all()
+                self._news.wait_for(lambda: self._is_closed, self._pause())
+
+    def _open(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        ours, theirs = socket.socketpair()
+        module, arguments = self._command
+        with theirs:
+            process = start_child(
+                [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, "PYTHONPATH": python_path()},
+            )
+        return process, ours
+
+    def _pause(self) -> float:
+        return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 20)))
+
+    def _listen(self, control: socket.socket) -> None:
+        with suppress(OSError), control.makefile("rb") as lines:
+            for line in lines:
+                message = json.loads(line)
+                if "ready" in message:
+                    self._note_ready()
+                self._listener(message)
+
+    def _note_ready(self) -> None:
+        with self._news:
+            self._is_ready, self._ready_at, self._problem = True, time.monotonic(), ""
+            self._news.notify_all()
+
+    def _note_missing(self) -> None:
+        self._is_ready, self._missing_since = False, time.monotonic()
+        if self._missing_since - self._ready_at >= STEADY:
+            self._failures = 0
+
+    def _note_end(self, status: int) -> None:
+        with self._news:
+            if self._is_ready:
+                self._note_missing()
+            was_ready, self._ready_at = self._ready_at > 0, 0.0
+            self._process, self._control = None, None
+            self._failures += 1
+            self._deaths += not self._is_closed
+            if not was_ready and (status >= 0 or self._failures >= MOST_FAILURES):
+                self._problem = f"ended {process_end_text(status)} before it was ready"
+            self._news.notify_all()
