@@ -83,7 +83,7 @@ def test_a_job_that_waits_is_cancelled_at_once_and_never_begun(store, tmp_path):
 
 FAULTS = {
     "crashes": ("kill -SEGV $$", "crashed: signal 11"),
-    "is killed": ("kill -KILL $$", "killed by the system, as what needs more memory than there is"),
+    "is killed": ("kill -KILL $$", "The job's process was killed (SIGKILL)."),
     "fails": ("echo broken >&2; exit 3", "ended with exit code 3, without its result. Its last words were: broken"),
     "says nothing": ("exit 0", "ended with exit code 0, without its result"),
     "tears a line": ("""printf '{"seq": 1, "ti' >> "$0"; kill -SEGV $$""", "crashed: signal 11"),

@@ -7,6 +7,7 @@ stop = dispatcher.listen(lambda job_id, events, state: print(job_id, state, *eve
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,12 +19,13 @@ from workbench.app.processes.child_table import JOB_LANES, ChildState
 from workbench.errors import unknown_name
 from workbench.team.jobs.engine import EngineDescription, JobEngine
 from workbench.team.jobs.events import JobEvent, read_events
+from workbench.team.jobs.host_memory import HostMemory, own_memory, surest_peak, verify_fits
 from workbench.team.jobs.job_folder import EVENTS, read_tail, write_folder
 from workbench.team.jobs.lane import EngineLane, JobListener
 from workbench.team.jobs.queue import JobLimits, ask_to_cancel, enqueue
 from workbench.team.jobs.spec import JobError, JobSpec, command_line
 from workbench.team.store.store import Store
-from workbench.team.store.tables import RegisteredProgram, StoredPlan
+from workbench.team.store.tables import RegisteredProgram, StoredFigures, StoredPlan
 from workbench.team.web.services import JobRequest
 
 Confine = Callable[[JobSpec, Path, Sequence[str]], Sequence[str]]
@@ -152,6 +154,8 @@ class Dispatcher:
             options=dict(request.options),
         )
         self._verify_program(spec)
+        if request.engine in self.lanes:
+            self._verify_memory(spec, self.lanes[request.engine].engine)
         return self.put(spec, request.engine, project_id=request.project_id, author_id=request.author_id, room_id=request.room_id)
 
     def _verify_program(self, spec: JobSpec) -> None:
@@ -165,13 +169,26 @@ class Dispatcher:
             document = session.scalar(select(StoredPlan.document).where(StoredPlan.digest == spec.plan))
         if document is None:
             raise JobError("The plan of the job is not there any more.", ["push it again"])
+        memory = self._verify_memory(spec, engine)
         folder = self._folder / job_id
         command = self._command(spec, folder, engine.python)
         if self._confine is not None:
             command = self._confine(spec, folder, command)
         program = self._program_folder(spec.program) if spec.program and self._program_folder else None
-        write_folder(folder, spec, document, command, spec.environment, program)
+        data_limit = memory.share(spec.process_count if engine.is_here else spec.processes) if memory else None
+        write_folder(folder, spec, document, command, spec.environment, program, data_limit)
         return folder
+
+    def _verify_memory(self, spec: JobSpec, engine: JobEngine) -> HostMemory | None:
+        """The memory of each host that the job would have, where that is known. Raises `JobError` for a run that does not fit it."""
+        limit = self.lanes[engine.name].limits.memory
+        own = own_memory({**os.environ, **spec.environment}) if engine.is_here else None
+        memory = HostMemory(limit, limit) if limit else own
+        with self._store.read() as session:
+            rows = session.scalars(select(StoredFigures).where(StoredFigures.digest == spec.plan))
+            peak = surest_peak({each.tier: each.values for each in rows})
+        verify_fits(spec, peak, memory, 1 if engine.is_here else spec.hosts)
+        return memory
 
     def _tell(self, job_id: str, events: Sequence[JobEvent], state: str) -> None:
         with self._listening:

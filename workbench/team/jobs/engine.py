@@ -42,9 +42,11 @@ class EngineDescription:
 
 class JobEngine(Protocol):
     """An engine. `patience`: seconds that the folder may be behind, where it lies on the disk of another machine; `interval`: seconds
-    between two questions about a job; `python`: of the machines it runs on, `None` where it is the server's own."""
+    between two questions about a job; `python`: of the machines it runs on, `None` where it is the server's own; `is_here`: whether that is
+    this machine, whatever number of hosts a job has."""
 
     name: str
+    is_here: bool
     python: str | None
     patience: float
     interval: float

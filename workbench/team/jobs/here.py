@@ -20,6 +20,7 @@ class Here:
     """Starts jobs as processes of this machine. Several hosts are several processes here: good for trying a plan out."""
 
     name = "here"
+    is_here = True
     python: str | None = None
     patience = 0.0
     interval = 0.2

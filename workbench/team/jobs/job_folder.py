@@ -40,13 +40,21 @@ class JobExit:
 
 
 def write_folder(
-    folder: Path, spec: JobSpec, document: str, command: Sequence[str], environment: Mapping[str, str], program: Path | None = None
+    folder: Path,
+    spec: JobSpec,
+    document: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    program: Path | None = None,
+    data_limit: int | None = None,
 ) -> None:
-    """Make the folder of a job, with everything that its engine needs; `program` is where the files of its program are."""
+    """Make the folder of a job, with everything that its engine needs; `program` is where the files of its program are, `data_limit` how
+    many bytes each of its processes may allocate."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PLAN).write_text(document, encoding="utf-8")
     (folder / PLAN).chmod(0o644)  # a sandbox, which may run as another user, mounts it; the folders above are private
-    record = {"spec": spec.record(), "command": list(command), "environment": {**environment, "PYTHONPATH": python_path(program)}}
+    environment = {**environment, "PYTHONPATH": python_path(program)}
+    record = {"spec": spec.record(), "command": list(command), "environment": environment, "data_limit": data_limit}
     write_whole(folder / SPEC, json.dumps(record, indent=1).encode())
 
 

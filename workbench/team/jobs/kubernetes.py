@@ -37,6 +37,7 @@ class Kubernetes:
     """Renders manifests, and submits them where there is a `kubectl`; `mount` is the folder of data that pods and server share."""
 
     name = "kubernetes"
+    is_here = False
     python: str | None = "python"
     patience = 60.0
     interval = 5.0

@@ -28,13 +28,15 @@ ENDED = ("done", "failed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """How much of one engine at a time: `jobs` and `devices` in all, and of one `person` and one `project`; `minutes` of one job."""
+    """How much of one engine at a time: `jobs` and `devices` in all, and of one `person` and one `project`; `minutes` of one job;
+    `memory`: bytes of each host that the devices of runs may use, where they are its processor's; of this machine it is known."""
 
     jobs: int = 4
     devices: int = 64
     person: int = 4
     project: int = 4
     minutes: float = 24 * 60.0
+    memory: int | None = None
 
 
 def enqueue(

@@ -27,6 +27,7 @@ class Ray:
     """Submits to the cluster whose dashboard has this address. A job is on one node of it; its processes are all there."""
 
     name = "ray"
+    is_here = False
     python: str | None = None
     patience = 30.0
     interval = 1.0

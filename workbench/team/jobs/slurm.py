@@ -50,7 +50,7 @@ class Slurm:
     interval = 5.0
 
     def __init__(self, executor: str = "slurm") -> None:
-        self._executor = executor
+        self._executor, self.is_here = executor, executor == "local"
         if executor == "local":
             self.patience, self.interval = 2.0, 0.2
 

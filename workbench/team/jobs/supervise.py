@@ -19,15 +19,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from workbench.core.child_process import end_with_parent
 from workbench.core.niceness import raise_niceness
+from workbench.core.oom_kills import OomKills
+from workbench.core.public_error_text import process_fate
 from workbench.team.jobs.job_folder import EVENTS, EXIT, INHERITED, STARTED, add_ending, read_launch, read_tail, write_whole
 from workbench.team.jobs.process_identity import start_mark
 from workbench.team.jobs.spec import JobSpec, own_port, parse_spec
 
 GRACE = 1.0  # seconds from SIGTERM to SIGKILL
+LOOK = 1.0  # seconds between two looks at whether memory ran out
 PEERS_GRACE = 10.0  # seconds that the others have once one process has ended
 MOST_WRITTEN = 1 << 32  # bytes of one file
 _KEPT = ("SLURM_", "OMPI_", "PMIX_", "TPU_", "MEGASCALE_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "JAX_COORDINATOR")
@@ -50,6 +52,8 @@ class _Supervisor:
     environment: Mapping[str, str]
     first: int
     count: int
+    data_limit: int | None = None
+    oom_kills: OomKills = field(default_factory=OomKills)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     reason: str = "ended"
     failed: int | None = None  # the process that failed first
@@ -72,7 +76,7 @@ class _Supervisor:
                         stderr=err,
                         env=environment,
                         start_new_session=True,
-                        preexec_fn=lambda: _limit(self.spec.memory),  # noqa: PLW1509 - there are no threads here
+                        preexec_fn=lambda: _limit(self.spec.memory, self.data_limit),  # noqa: PLW1509 - there are no threads here
                     )
                 )
 
@@ -83,7 +87,8 @@ class _Supervisor:
         while self._are_alive():
             if not is_alone and any(each.returncode is not None for each in self.processes):
                 is_alone, deadline = True, min(deadline, time.monotonic() + PEERS_GRACE)
-            heard = signal.sigtimedwait(_SIGNALS, max(deadline - time.monotonic(), 0))
+            heard = signal.sigtimedwait(_SIGNALS, min(max(deadline - time.monotonic(), 0), LOOK))
+            self.oom_kills.look()
             if heard is not None and heard.si_signo != signal.SIGCHLD:
                 self.reason = "cancelled"
                 break
@@ -129,7 +134,7 @@ class _Supervisor:
                 number = self.failed or 0
                 stderr = read_tail(self.folder, f"stderr.{number}" if number else "stderr", 4096)
                 who = f"Process {number} of the job" if self.spec.process_count > 1 else "The job's process"
-                message, ways_out = why_ended(self.code, self.reason, self.spec, who, stderr)
+                message, ways_out = why_ended(self.code, self.reason, self.spec, who, stderr, memory_ran_out=self.oom_kills.is_recent())
                 add_ending(self.folder, "failed", message, ways_out)
         record = {"code": self.code, "reason": self.reason, "time": time.time()}
         write_whole(self.folder / (EXIT + self.suffix), json.dumps(record).encode())
@@ -146,7 +151,7 @@ def main(arguments: Sequence[str]) -> int:
     spec = parse_spec(launch["spec"])
     first, count = own_processes(os.environ, spec)
     environment = {**kept_environment(os.environ), **launch["environment"]}
-    supervisor = _Supervisor(folder, spec, launch["command"], environment, first, count)
+    supervisor = _Supervisor(folder, spec, launch["command"], environment, first, count, launch.get("data_limit"))
     if not _claim(folder / (STARTED + supervisor.suffix)):
         print("Another process has begun this job.", file=sys.stderr)  # noqa: T201 - for the log of the engine
         return 0
@@ -196,13 +201,13 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in INHERITED or name.startswith(_KEPT)}
 
 
-def why_ended(code: int, reason: str, spec: JobSpec, who: str, stderr: str) -> tuple[str, list[str]]:
+def why_ended(code: int, reason: str, spec: JobSpec, who: str, stderr: str, *, memory_ran_out: bool = False) -> tuple[str, list[str]]:
     """A sentence about a process that could not say it itself, and what to try."""
     if reason == "time":
         return f"The job was ended after {spec.minutes:g} minutes, its limit.", ["give it more minutes", "run fewer steps"]
     if code == -signal.SIGKILL:
-        ways_out = ["give it more memory", "take more devices", "look at its output"]
-        return f"{who} was killed by the system, as what needs more memory than there is.", ways_out
+        more = ["give it more memory", "take more devices"] if memory_ran_out else []
+        return f"{who} {process_fate(code, memory_ran_out=memory_ran_out)}.", [*more, "look at its output"]
     if code < 0:
         return f"{who} crashed: signal {-code} ({signal.strsignal(-code)}).", ["look at its output"]
     last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "")
@@ -232,13 +237,15 @@ def _first_host(environment: Mapping[str, str]) -> str:
     return name + (rest.partition("-")[0].rstrip("]") if bracket else "")
 
 
-def _limit(memory: int | None) -> None:
+def _limit(memory: int | None, data: int | None) -> None:
     """In the new process, before it becomes the job."""
     end_with_parent()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     raise_niceness()  # it is the supervisor's, in a session of its own
-    limits: list[tuple[Any, int]] = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, MOST_WRITTEN)]
-    for which, most in [*limits, *([(resource.RLIMIT_AS, memory)] if memory else [])]:
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # where memory runs out, jobs end before the server
+    asked = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, MOST_WRITTEN), (resource.RLIMIT_AS, memory), (resource.RLIMIT_DATA, data)]
+    for which, most in [(which, most) for which, most in asked if most is not None]:
         hard = resource.getrlimit(which)[1]
         resource.setrlimit(which, (most, most) if hard == resource.RLIM_INFINITY or most <= hard else (hard, hard))
 
