@@ -157,7 +157,8 @@ def try_bodies(server: AttackedServer) -> Iterator[Tried]:
                 refused = "connection closed"
             seconds = time.monotonic() - begun
             yield name, refused if seconds < _PATIENCE else ""
-        yield f"somebody else waits longer than {_PATIENCE:g} s meanwhile (at most {max(waited):.2f} s)", "no" if max(waited) < _PATIENCE else ""
+        longest = max(waited)
+        yield f"somebody else waits longer than {_PATIENCE:g} s meanwhile ({longest:.2f} s)", "no" if longest < _PATIENCE else ""
         yield from _flood(server)
 
 

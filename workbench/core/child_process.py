@@ -47,8 +47,7 @@ def _start_all(requests: "SimpleQueue[_Request]") -> None:
     while True:
         started, command, options = requests.get()
         try:
-            process: subprocess.Popen[bytes] = subprocess.Popen(command, **options)  # noqa: S603 - as above
-            started.set_result(process)
+            started.set_result(subprocess.Popen(command, **options))  # noqa: S603 - as above
         except BaseException as error:  # noqa: BLE001 - it is for whoever asked
             started.set_exception(error)
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from workbench.core.child_process import end_with_parent, start_child
 from workbench.team.programs import source_check
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, parse_source
 from workbench.team.programs.git_source import write_commit
@@ -65,19 +66,19 @@ def parse_request(text: str) -> FetchRequest:
     return FetchRequest(**given, policy=FetchPolicy(**policy | lists), ability=SandboxAbility(**ability | of_sandbox))
 
 
-def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[str]]") -> FetchedFiles:
+def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[bytes]]") -> FetchedFiles:
     """What was fetched into the request's folder. The process is in `running` as long as it may be killed.
 
     Raises `ProgramRegistryError` for what cannot be fetched, and where the process ends early.
     """
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(COMMAND, text=True, start_new_session=True, **pipes) as process:  # noqa: S603 - this interpreter and package
+    with start_child(COMMAND, start_new_session=True, **pipes) as process:
         running.add(process)
         try:
-            printed, _ = process.communicate(request.to_json(), request.policy.seconds * _COMMANDS + _PROCESSOR_SECONDS)
+            printed, _ = process.communicate(request.to_json().encode(), request.policy.seconds * _COMMANDS + _PROCESSOR_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            printed = ""
+            printed = b""
         finally:
             running.discard(process)
     answer: dict[str, Any] = json.loads(printed) if process.returncode == 0 else {}
@@ -89,6 +90,7 @@ def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[str]]
 
 def main() -> None:
     """Fetch what standard input asks for."""
+    end_with_parent()
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
     os.nice(_LESS_URGENT)

@@ -39,7 +39,7 @@ class ProgramRegistry:
         self._uploads = folder / "uploads"
         self._uploads.mkdir(parents=True, exist_ok=True)
         self._trees_lock = threading.Lock()  # from when a tree is kept until its row says so, none is pruned
-        self._fetching: set[subprocess.Popen[str]] = set()
+        self._fetching: set[subprocess.Popen[bytes]] = set()
 
     def add_git(self, project_id: str, name: str, target: str, address: str, commit: str, by: str) -> RegisteredProgram:
         """A commit of a repository, not fetched yet. Raises `ProgramRegistryError` for an address, a commit or a name that is none."""
