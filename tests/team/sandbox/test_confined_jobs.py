@@ -7,6 +7,11 @@ import sys
 import pytest
 
 from tests.support.team_sandbox import ability_here
+from workbench.team.data_folder import private_data
+from workbench.team.jobs.job_folder import write_folder
+from workbench.team.jobs.spec import JobSpec
+from workbench.team.programs.fetch_policy import TreeLimits
+from workbench.team.programs.program_tree import TreeStore
 from workbench.team.sandbox.levels import OVERRIDES, SandboxLevel, SandboxPolicy
 
 JOB = """
@@ -28,14 +33,16 @@ print(program.NAME)
 
 @pytest.fixture
 def job(tmp_path):
-    """A job's folder, a program's files, and a file that is neither's."""
-    folder, program = tmp_path / "job", tmp_path / "tree"
-    folder.mkdir()
-    program.mkdir()
-    (program / "program.py").write_text("NAME = 'of the team'")
-    (folder / "plan.json").write_text("a plan")
-    (folder / "spec.json").write_text("{}")
-    (folder / "events.jsonl").touch()
+    """A job's folder, a program's files, as they are in the private folder of a server, and a file that is neither's."""
+    data = tmp_path / "data"
+    folder, trees = data / "jobs" / "job", data / "programs" / "trees"
+    with private_data(data):
+        write_folder(folder, JobSpec(plan="d" * 64), "a plan", [], {})
+        (folder / "events.jsonl").touch()
+        with TreeStore(trees).staging(TreeLimits(files=1, total=100, each=100)) as writer:
+            writer.write("program.py", [b"NAME = 'of the team'"])
+            program = trees / TreeStore(trees).keep(writer)
+    assert data.stat().st_mode & 0o077 == 0
     return folder, program, tmp_path / "outside"
 
 
@@ -52,13 +59,14 @@ def test_it_reads_its_plan_and_writes_its_events_and_nothing_else(job):
     if ability_here().level is not SandboxLevel.SANDBOXED:
         pytest.skip(ability_here().reason)
     folder, program, outside = job
+    spec = (folder / "spec.json").read_text()
     done = confined(folder, program, sys.executable, "-c", JOB, str(folder / "plan.json"), str(folder / "events.jsonl"), str(outside))
     assert (done.returncode, done.stdout) == (0, "of the team\n"), done.stderr
     found = json.loads((folder / "events.jsonl").read_text())
     assert found["plan"] == "a plan"
     assert found["outside"] != "written"
     assert not outside.exists()
-    assert (folder / "spec.json").read_text() == "{}"
+    assert (folder / "spec.json").read_text() == spec
 
 
 def test_how_it_ended_is_said_after_what_it_wrote(job):
