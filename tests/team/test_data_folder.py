@@ -50,7 +50,7 @@ def test_a_folder_that_was_there_before_is_made_private_and_one_line_says_so(tmp
     assert open_to_others(data) == []
     assert mode(data) == mode(data / "jobs") == 0o700
     assert mode(data / "team.toml") == 0o600
-    assert caplog.messages == [f"Other users could read or enter 7 files and folders in {data}; now they cannot."]
+    assert caplog.messages == [f"Other users could read 7 files or folders in {data}: their modes are repaired."]
     caplog.clear()
     repair(data)
     assert caplog.messages == []

@@ -117,7 +117,7 @@ def _foreign_error(path: Path, owner: int) -> WorkbenchError:
 
 def _log_repair(data: Path, repair: _Repair) -> None:
     if repair.changed:
-        _log.warning("Other users could read or enter %d files and folders in %s; now they cannot.", repair.changed, data)
+        _log.warning("Other users could read %d files or folders in %s: their modes are repaired.", repair.changed, data)
     if repair.left:
         path, reason = repair.left[0]
         more = f" and {len(repair.left) - 1} more" if len(repair.left) > 1 else ""
