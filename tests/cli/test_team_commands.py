@@ -218,9 +218,16 @@ def test_a_token_is_printed_once_and_scopes_are_checked(data, capsys):
 
 def test_a_backup_is_restored_and_a_store_is_moved(data, tmp_path, capsys):
     assert main(["team", "user", "add", "ada"]) == 0
+    for name in ("jobs/a/stdout", "jobs/a/plan.json", "programs/trees/d/mine.py"):
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_text("")
+        (data / name).chmod(0o644)
     assert main(["team", "backup", str(tmp_path / "b.tar.gz")]) == 0
     assert main(["team", "backup", str(tmp_path / "b.tar.gz")]) == 1
     assert main(["team", "--data", str(tmp_path / "again"), "restore", str(tmp_path / "b.tar.gz")]) == 0
+    again = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "again").rglob("*")}
+    assert {name for name, mode in again.items() if mode & 0o077} == {"plan.json", "trees", "d", "mine.py"}
+    assert stat.S_IMODE((tmp_path / "b.tar.gz").stat().st_mode) == 0o600
     assert main(["team", "move", f"sqlite:///{tmp_path}/moved.db"]) == 0
     capsys.readouterr()
     assert main(["team", "--data", str(tmp_path / "again"), "user", "list"]) == 0

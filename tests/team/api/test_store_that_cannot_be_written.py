@@ -1,41 +1,16 @@
 """A store that can only be read: every change is refused in words, nothing that was stored is lost, and everything can still be read."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import update
 
 from tests.support.action_examples import address_of, allowed_person, body_of, path_of, query_of
 from tests.support.team_server import PASSWORD, add_person
+from tests.support.unwritable_stores import full, only_read
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.store.tables import Token
 
 CHANGES = [each for each in ALL_ACTIONS if each.changes]
 READS = [each for each in ALL_ACTIONS if not each.changes]
-
-
-@contextmanager
-def with_pragma(store, pragma, meanwhile, afterwards) -> Iterator[None]:
-    """Each connection has a pragma set to one value meanwhile, and to another one afterwards."""
-    value = [meanwhile]
-    event.listen(store.engine, "checkout", lambda connection, *_: connection.execute(f"PRAGMA {pragma}={value[-1]}"))
-    try:
-        yield
-    finally:
-        value.append(afterwards)
-
-
-def only_read(store) -> AbstractContextManager[None]:
-    """SQLite refuses to write, as on a disk that is read-only."""
-    return with_pragma(store, "query_only", "ON", "OFF")
-
-
-def full(store) -> AbstractContextManager[None]:
-    """SQLite gets no further page, as on a disk that is full."""
-    with store.engine.connect() as connection:
-        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
-    return with_pragma(store, "max_page_count", pages, 1 << 30)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 from tests.support.team_pages import project_pages, read_page
 from tests.support.team_server import add_person, sign_in
 from tests.support.team_store import wide_document
+from tests.support.unwritable_stores import only_read
 from workbench.team.pages.form_handler import fill
 from workbench.team.pages.page_forms import ALL_FORMS
 from workbench.team.pages.wheel_form import WHEEL_FORM
@@ -232,6 +233,15 @@ def test_what_was_refused_is_said_where_the_form_is_with_the_ways_out(day):
     said = day.said("vic", "/p/vision/rooms")
     assert "That did not work To open a room from a plan takes an editor of the project, and you are a viewer." in said
     assert "ask an owner of the project" in said
+
+
+def test_what_cannot_be_stored_is_said_where_the_form_is(day):
+    with only_read(day.world.store):
+        answer = day.send("ada", "/projects/new", {"name": "Weather", "slug": "weather"})
+        assert answer.headers["Location"] == "/p/vision/rooms?x=1"
+        said = day.said("ada", "/")
+    assert "The server may not write to its disk, so nothing was changed." in said
+    assert "weather" not in day.clients["ada"].get("/").text
 
 
 def test_a_form_leads_to_no_other_server(day):

@@ -27,6 +27,7 @@ from tornado.websocket import WebSocketHandler
 from workbench.team.access import Principal
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.secret_key import derive_key
+from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.web.services import TeamServices
 
 TOKEN_LASTS = 300
@@ -106,7 +107,10 @@ class TeamAuthProvider(AuthProvider):  # type: ignore[misc]  # Bokeh's classes h
     async def _identify(self, handler: RequestHandler) -> Principal | None:
         """The person behind a request; `None` has it refused, unless it was answered here."""
         cookie = handler.get_cookie(self._services.cookie_name)
-        person = await asyncio.to_thread(principal_of_login, self._services.store, cookie) if cookie else None
+        try:
+            person = await asyncio.to_thread(principal_of_login, self._services.store, cookie) if cookie else None
+        except DatabaseProblemError as error:
+            raise HTTPError(503, reason=error.message) from None
         if isinstance(handler, WebSocketHandler):
             return self._admit_websocket(handler, person)
         _verify_no_session_given(handler)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
 from workbench.errors import WorkbenchError
 from workbench.team.store.store import Store
@@ -17,7 +18,11 @@ from workbench.team.store.store import Store
 SUFFIX = "-server"
 """Of the file that is locked, after the name of the database's."""
 _LOCK = 0x73657276  # of PostgreSQL's advisory locks: "serv"
-_NAME = text("SELECT set_config('application_name', :holder, false)")  # PostgreSQL keeps 63 bytes of it
+_NAME = text(
+    "SELECT set_config('application_name', :holder, false), "  # PostgreSQL keeps 63 bytes of it
+    "set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false), "
+    "set_config('tcp_keepalives_count', '4', false)"  # else a machine that is gone would hold the lock for two hours
+)
 _HOLDER = text(
     "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
     "WHERE locktype = 'advisory' AND objid = :key AND classid = 0 AND datname = current_database()"
@@ -69,4 +74,6 @@ def _claim_postgresql(store: Store, holder: str) -> Iterator[None]:
         try:
             yield
         finally:
-            connection.invalidate()  # the pool would keep the connection, and with it the lock
+            with suppress(SQLAlchemyError):  # of a connection that is lost, and the lock with it
+                connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
+            connection.invalidate()  # the pool would keep its settings
