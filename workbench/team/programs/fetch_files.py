@@ -71,8 +71,7 @@ def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[bytes
 
     Raises `ProgramRegistryError` for what cannot be fetched, and where the process ends early.
     """
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with start_child(COMMAND, start_new_session=True, **pipes) as process:
+    with start_child(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         running.add(process)
         try:
             printed, _ = process.communicate(request.to_json().encode(), request.policy.seconds * _COMMANDS + _PROCESSOR_SECONDS)

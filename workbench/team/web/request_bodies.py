@@ -69,7 +69,7 @@ class BodyHandler(RequestHandler):
 
     def finish(self, chunk: Any = None) -> Any:
         """Say that the connection closes where the body was not read."""
-        if not self.request._body_future.done():  # type: ignore[attr-defined]  # noqa: SLF001 - of `stream_request_body`
+        if not self.request._body_future.done():  # noqa: SLF001 - of `stream_request_body`
             self.set_header("Connection", "close")
         return super().finish(chunk)
 
