@@ -10,11 +10,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.action_examples import allowed_person, body_of, path_of
+from tests.support.team_jobs import wait_until
+from tests.support.team_world import document
 from workbench.app.page.request_policy import SMALL_BODY
 from workbench.team.actions.action import Action
 from workbench.team.actions.all_actions import ALL_ACTIONS, action_of
 from workbench.team.actions.schemas import DOCUMENT, largest_json, list_of, one_of, or_none, record, table, text, whole
 from workbench.team.store.tables import Setting
+from workbench.team.web.request_bodies import MOST_AT_ONCE
 
 WITH_BODY = [each for each in ALL_ACTIONS if each.body is not None]
 HUGE = 100 << 20
@@ -87,6 +90,25 @@ def test_a_body_in_chunks_within_the_limit_is_read(running, world):
     with running.client(Authorization=f"Bearer {world.tokens['ed']}") as client:
         answer = client.post(f"/api/v1/rooms/{world.things['vision']['room']}/comments", content=iter([body[:5], body[5:]]))
     assert answer.status_code == 201
+
+
+def test_of_one_person_few_large_bodies_are_read_at_a_time(running, world):
+    """Those whose connections are closed count no more."""
+    place, path = urlsplit(running.url), "/api/v1/projects/vision/plans"
+    lines = (f"POST {path} HTTP/1.1", "Host: localhost", "Content-Length: 1000000", "Expect: 100-continue", token(world, "ada"), "", "")
+    connections = [socket.create_connection((place.hostname, place.port), timeout=20) for _ in range(MOST_AT_ONCE)]
+    for each in connections:
+        each.sendall("\r\n".join(lines).encode())
+        assert each.recv(100).startswith(b"HTTP/1.1 100")  # it waits for the body
+    status, message = answer_without_body(running, "POST", path, token(world, "ada"), length=1_000_000)
+    assert (status, json.loads(message)["error"]["kind"]) == (429, "too_many")
+    assert answer_without_body(running, "POST", path, token(world, "vic"), length=1_000_000)[0] == 403, "it is somebody else's"
+    for each in connections:
+        each.close()
+    content = json.dumps({"document": document()}).encode() + b" " * SMALL_BODY
+    with running.client(Authorization=f"Bearer {world.tokens['ada']}") as client:
+        wait_until(lambda: client.post(path, content=content).status_code == 201)
+        assert [client.post(path, content=content).status_code for _ in range(MOST_AT_ONCE + 1)] == [201] * (MOST_AT_ONCE + 1)
 
 
 def test_a_form_to_sign_in_is_small(running):

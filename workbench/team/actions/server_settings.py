@@ -34,7 +34,7 @@ ALL_SETTINGS = (
     ),
     SettingKind(
         "accounts",
-        "what one person may have: programs, plans, open rooms, and MiB of storage",
+        "what one person may have: programs, plans, open rooms, mebibytes of storage",
         record({"programs": whole(0, 10_000), "plans": whole(0, 1_000_000), "rooms": whole(0, 10_000), "mebibytes": whole(0, 1 << 30)}),
         {"programs": 20, "plans": 5_000, "rooms": 200, "mebibytes": 1_024},
     ),

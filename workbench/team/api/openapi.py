@@ -15,7 +15,8 @@ _REFUSALS = {
     "403": "the person, or the token, may not do this",
     "404": "there is no such thing, or it is not the person's to know of",
     "409": "it cannot be as things are: a name is taken, a project is archived",
-    "429": "too many attempts",
+    "413": "the body is larger than the action takes",
+    "429": "too many attempts, or too many large requests at a time",
     "503": "a part of the server that this needs is not there, or its database does not do what it should",
     "507": "the server's disk is full; what is there can be read",
 }

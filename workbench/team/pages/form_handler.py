@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from workbench.app.page.request_policy import SMALL_BODY
 from workbench.errors import WorkbenchError
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.perform import admit
@@ -65,9 +64,8 @@ class FormHandler(PageHandler):
     async def prepare(self) -> None:
         """Refuse a large body, before it is read, of a person who may not do this; a small one is refused with its fields."""
         await super().prepare()
-        action = action_named(self.form.action)
-        if self.announced_body is None or self.announced_body > SMALL_BODY:
-            await admit(action, self.context, self.path_kwargs)
+        if self.is_long:
+            await admit(action_named(self.form.action), self.context, self.path_kwargs)
 
     async def post(self, **path: str) -> None:
         await self.read_form()

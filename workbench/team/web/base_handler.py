@@ -24,7 +24,7 @@ from workbench.team.actions.input_errors import ConflictError, UnavailableError
 from workbench.team.store.database_errors import DatabaseProblemError, FullDiskError, as_database_problem
 from workbench.team.store.store import new_id
 from workbench.team.web.page_templates import page_environment
-from workbench.team.web.request_bodies import BodyHandler, TooLargeError
+from workbench.team.web.request_bodies import BodyHandler, TooLargeError, TooManyBodiesError
 from workbench.team.web.security import forwarded_address, page_headers, verify_origin
 from workbench.team.web.services import TeamServices
 
@@ -36,6 +36,7 @@ _STATUS = {
     ConflictError: 409,
     TooLargeError: 413,
     TooManyAttemptsError: 429,
+    TooManyBodiesError: 429,
     UnavailableError: 503,
     FullDiskError: 507,
     DatabaseProblemError: 503,
@@ -82,9 +83,15 @@ class TeamHandler(BodyHandler):
 
     async def prepare(self) -> None:
         """Refuse foreign and too large requests, and find the person behind this one."""
-        await super().prepare()
         if self.server.behind_proxy:
             self.request.remote_ip = forwarded_address(self.request.headers.get("X-Forwarded-For", ""))
+        await super().prepare()
+        await self._identify()
+        if self.principal is not None:
+            self.hold_body(self.principal.user_id)
+
+    async def _identify(self) -> None:
+        """Find the person behind the request. Raises `NotSignedInError` for a token that is not good, `ForbiddenError` for another site."""
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == BEARER:
             self.principal = await asyncio.to_thread(principal_of_token, self.server.store, token.strip())

@@ -5,11 +5,13 @@
 - `prepare` runs once the headers are there. A request that it refuses, or that announces more than `largest_body`, is answered before its
   body is read; its connection is then closed.
 - No more than `largest_body` bytes are kept, whatever the request announced.
-- A long body is parsed in a thread.
+- A long body is parsed in a thread. Of one person at most `MOST_AT_ONCE` are read at a time.
 """
 
 import asyncio
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -23,6 +25,8 @@ from workbench.errors import WorkbenchError
 from workbench.units import format_bytes
 
 Parsed = TypeVar("Parsed")
+MOST_AT_ONCE = 4
+"""Long bodies of one person that are in memory at a time."""
 
 
 class TooLargeError(WorkbenchError):
@@ -32,12 +36,20 @@ class TooLargeError(WorkbenchError):
         super().__init__(f"The request has {format_bytes(size)} or more; at most {format_bytes(largest)} are read here.", ["send less"])
 
 
+class TooManyBodiesError(WorkbenchError):
+    """One person sends many long bodies at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(f"You send {MOST_AT_ONCE} large requests already; no more are read at a time.", ["wait until one is done"])
+
+
 @stream_request_body
 class BodyHandler(RequestHandler):
     """A handler that reads a body of up to `largest_body` bytes."""
 
     def initialize(self) -> None:
         self._body = bytearray()
+        self._held_for = ""  # the person whose long body this is
 
     @property
     def largest_body(self) -> int:
@@ -46,11 +58,9 @@ class BodyHandler(RequestHandler):
 
     @property
     def announced_body(self) -> int | None:
-        """The bytes of the body as the headers announce them, 0 if there is none; `None` for a body in chunks."""
-        if "Transfer-Encoding" in self.request.headers:
-            return None
-        text = self.request.headers.get("Content-Length", "0")
-        return int(text) if text.isascii() and text.isdigit() else 0  # Tornado refuses another text when it reads the body
+        """The bytes of the body as the headers announce them, 0 if there is none; `None` where they do not say, as of one in chunks."""
+        text = "" if "Transfer-Encoding" in self.request.headers else self.request.headers.get("Content-Length", "0")
+        return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
     async def prepare(self) -> None:
         """Refuse a body that is announced as too large. Raises `TooLargeError`."""
@@ -58,6 +68,33 @@ class BodyHandler(RequestHandler):
             raise TooLargeError(self.announced_body or 0, self.largest_body)
         if self.request.connection is not None:
             self.request.connection.set_max_body_size(sys.maxsize)  # `data_received` counts, with a message
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the body may be more than a small one."""
+        return self.announced_body is None or self.announced_body > SMALL_BODY
+
+    def hold_body(self, user_id: str) -> None:
+        """Count a long body as this person's until the request is done. Raises `TooManyBodiesError`."""
+        held: Counter[str] = self.application.settings.setdefault("held_bodies", Counter())
+        if self.is_long:
+            if held[user_id] >= MOST_AT_ONCE:
+                raise TooManyBodiesError
+            held[user_id] += 1
+            self._held_for = user_id
+
+    def _release_body(self) -> None:
+        if self._held_for:
+            held: Counter[str] = self.application.settings["held_bodies"]
+            held -= Counter({self._held_for: 1})  # which leaves out who has none
+            self._held_for = ""
+
+    def on_finish(self) -> None:
+        self._release_body()
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self._release_body()
 
     def data_received(self, chunk: bytes) -> None:
         """Keep a part of the body, or answer that there are too many bytes."""
