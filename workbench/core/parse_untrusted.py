@@ -52,22 +52,22 @@ def parse_json(text: str) -> Any:
     )
 
 
-def parse_toml(text: str) -> Any:
-    """The values of a TOML text. Raises `UnreadableError`."""
+def parse_toml(text: str, *, with_infinity: bool = False) -> Any:
+    """The values of a TOML text; `inf` is a number `with_infinity` alone. Raises `UnreadableError`."""
     if found := _DOTTED.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise UnreadableError(f"line {line} joins more than {MOST_LEVELS} names with dots")
-    return _parse_bounded(lambda: tomllib.loads(text))
+    return _parse_bounded(lambda: tomllib.loads(text), with_infinity)
 
 
-def _parse_bounded(parse: Callable[[], Any]) -> Any:
+def _parse_bounded(parse: Callable[[], Any], with_infinity: bool = False) -> Any:
     try:
         values = parse()
     except RecursionError:
         raise UnreadableError(_TOO_DEEP) from None
     except ValueError as error:
         raise UnreadableError(_TOO_LONG if "integer string conversion" in str(error) else str(error)) from None
-    _verify_values(values)
+    _verify_values(values, with_infinity)
     return values
 
 
@@ -75,27 +75,27 @@ _TOO_LONG = f"a whole number has more than {MOST_DIGITS} digits"
 _TOO_DEEP = f"its lists and tables are nested more than {MOST_LEVELS} deep in each other"
 
 
-def _verify_values(root: Any) -> None:
+def _verify_values(root: Any, with_infinity: bool) -> None:
     """Check for numbers, texts, booleans, null, and lists and tables of them, within the limits on depth and number."""
     level, count = [root], 0
     for _ in range(MOST_LEVELS + 1):
         count += len(level)
         if count > MOST_VALUES:
             raise UnreadableError(f"it has more than {MOST_VALUES:,} entries")
-        level = [inner for each in level for inner in _inner_values(each)]
+        level = [inner for each in level for inner in _inner_values(each, with_infinity)]
         if not level:
             return
     raise UnreadableError(_TOO_DEEP)
 
 
-def _inner_values(value: Any) -> list[Any]:
+def _inner_values(value: Any, with_infinity: bool) -> list[Any]:
     if isinstance(value, Mapping):
         return [*value, *value.values()]
     if isinstance(value, list):
         return value
     if isinstance(value, str):
         _verify_text(value)
-    elif isinstance(value, float) and not math.isfinite(value):
+    elif isinstance(value, float) and not (math.isfinite(value) or (with_infinity and value == math.inf)):
         raise UnreadableError(f"{value} is no number to plan with")
     elif isinstance(value, int):
         _bounded_integer(value)
