@@ -9,11 +9,15 @@ import threading
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
+import httpx
 import pytest
 
+from tests.support.servers import free_port, wait_for
 from tests.support.team_rooms import is_there, send_signal, within
+from workbench.app.page.page_template import template_of
+from workbench.app.page.serve import listen
 from workbench.app.processes import healing_child
-from workbench.app.processes.child_table import FORK_SERVER, health_report
+from workbench.app.processes.child_table import FORK_SERVER, HOPELESS, ChildState, health_report
 from workbench.app.processes.healing_child import HealingChild
 from workbench.core.child_process import start_child
 from workbench.errors import EngineError
@@ -119,6 +123,20 @@ def test_a_closed_one_stays_closed(mode):
     assert child.state().deaths == 0
     with pytest.raises(EngineError, match="the server is closing"):
         answer(child)
+
+
+def test_the_page_of_a_board_says_what_is_missing_and_is_lost_where_that_does_not_come_back():
+    states = {FORK_SERVER.name: ChildState(1, 2.0)}
+    port = free_port()
+    running = listen(lambda: template_of("t", None), port, False, "127.0.0.1", (), None, threaded=True, states=lambda: states)
+    try:
+        wait_for(f"http://127.0.0.1:{port}/liveness")
+        degraded = httpx.get(f"http://127.0.0.1:{port}/liveness")
+        assert (degraded.status_code, degraded.json()["degraded"]) == (200, [FORK_SERVER.name])
+        states[FORK_SERVER.name] = ChildState(9, HOPELESS + 1)
+        assert httpx.get(f"http://127.0.0.1:{port}/liveness").status_code == 503
+    finally:
+        running.stop()
 
 
 PARENT = '''

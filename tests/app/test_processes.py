@@ -17,6 +17,7 @@ from workbench.app.page.part_changes import with_change
 from workbench.app.page.requested_visit import ServeOptions
 from workbench.app.page.serve import live_plan
 from workbench.app.processes.board_process_pool import Boards
+from workbench.app.processes.child_table import BOARDS, FORK_SERVER, health_report
 from workbench.app.processes.fork_server_client import ForkServer
 from workbench.app.runners.job_queue import JobQueue
 from workbench.core.remat import Remat
@@ -195,6 +196,26 @@ def test_a_board_whose_process_dies_is_started_again_and_says_how_it_ended(board
     assert "hidden:model" in page.board["board"]["layout"]
     page.place("hidden", "data", 2)
     board.close()
+
+
+def test_what_makes_boards_is_replaced_when_it_is_killed_and_the_boards_stay(boards):
+    (kept, here), (killed, there) = opened(boards), opened(boards)
+    there.place("hidden", "model", 1)
+    before = boards.children()
+    pid = pid_of(kept)
+    os.kill(boards._forking.pid, signal.SIGKILL)
+    os.kill(pid_of(killed), signal.SIGKILL)
+    there.until(lambda page: page.bridge.get("notice", {}).get("text", "").startswith("The process of this board "))
+    assert "hidden:model" in there.board["board"]["layout"]
+    there.place("hidden", "data", 2)
+    here.place("hidden", "model", 1)
+    assert pid_of(kept) == pid
+    new, _ = opened(boards)
+    after = boards.children()
+    assert [after[each.name].deaths - before[each.name].deaths for each in (FORK_SERVER, BOARDS)] == [1, 1]
+    assert health_report(after)[0]["degraded"] == []
+    for each in (kept, killed, new):
+        each.close()
 
 
 def test_a_board_that_dies_again_and_again_is_left_with_a_word(boards):

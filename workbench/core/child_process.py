@@ -1,12 +1,12 @@
 """Child processes that end with their parent, however that ends: also by SIGKILL.
 
-A child of Linux says so itself, with `end_with_parent`, as the first thing that it does. Elsewhere, and in the moment before that, the end
-of its connection ends it.
+A child of Linux says so itself, with `end_with_parent`, as the first thing that it does. Elsewhere the end of its connection ends it.
 """
 
 import ctypes
 import functools
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,8 +20,23 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _Request = tuple["Future[subprocess.Popen[bytes]]", Sequence[str], Mapping[str, Any]]
 
 
-def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Have Linux send this process a signal when the thread that started it ends; 0 takes that back."""
+def end_with_parent(connection: int | None = None) -> None:
+    """Have Linux kill this process when the thread that started it ends; at once where that was before this, as the other end of its
+    `connection`, a descriptor, says."""
+    _set_death_signal(signal.SIGKILL)
+    if connection is not None:
+        hung_up = select.poll()
+        hung_up.register(connection, 0)
+        if hung_up.poll(0):
+            os._exit(1)
+
+
+def end_by_connection() -> None:
+    """Take that back: this process sees the end of its connection at once, and has something to end before itself."""
+    _set_death_signal(0)
+
+
+def _set_death_signal(number: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
 

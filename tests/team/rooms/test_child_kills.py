@@ -6,15 +6,17 @@ import random
 import signal
 import threading
 import time
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.choosing import parametrize_drawn
 from tests.support.room_sessions import first_plan
-from tests.support.team_rooms import Hand, RoomTeam, VisitedRoom, send_signal, within
-from tests.team.rooms.test_kills import count_by, verify_log
+from tests.support.team_rooms import Hand, RoomTeam, VisitedRoom, is_there, send_signal, within
+from tests.team.rooms.test_kills import count_by, running_front, verify_log
 from workbench.app.processes.child_table import (
     ALL_CHILDREN,
     BROKER,
@@ -36,6 +38,8 @@ BACK = 10.0
 """Seconds in which everybody has a board again."""
 BUSY = 3
 """How many times slower a machine may be that does much else."""
+GONE = 3.0
+"""Seconds until nothing is left of a server that was killed."""
 HANDS = (("ada", "hidden", "model"), ("bob", "batch", "data"))
 
 
@@ -151,6 +155,27 @@ def test_what_is_killed_comes_back_by_itself_and_nothing_acknowledged_is_lost(ki
     for (name, *_), hand in zip(HANDS, killed.hands, strict=True):
         assert hand.acknowledged <= stored[name] <= hand.acknowledged + hand.lost, name
     verify_log(killed.team, killed.room.room_id)
+
+
+def test_what_a_killed_server_has_started_is_gone_a_moment_later(killed, monkeypatch, tmp_path):
+    """Its processes, what those have forked, and the partitioner, which is two further below, and is asked what no disk knows."""
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    with running_front(killed.team, killed.team.new_room(killed.document, "front"), 1, None) as front:
+        server = psutil.Process(front.process.pid)
+        modules = ("fork_server", "partition_broker", "partitioner_process")
+        within(lambda: all(any(module in line for line in command_lines(server)) for module in modules))
+        below = server.children(recursive=True)
+        front.kill()
+    assert len(below) >= 4
+    within(lambda: not any(is_there(each.pid) for each in below), GONE)
+
+
+def command_lines(server):
+    lines = []
+    for each in server.children(recursive=True):
+        with suppress(psutil.Error):
+            lines.append(" ".join(each.cmdline()))
+    return lines
 
 
 def work(hand, over):

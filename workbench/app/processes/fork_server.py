@@ -21,7 +21,7 @@ from contextlib import suppress
 from types import FrameType
 
 from workbench.app.processes.end_when_left import GRACE
-from workbench.core.child_process import end_with_parent
+from workbench.core.child_process import end_by_connection, end_with_parent
 
 PRELOADED = (
     "workbench.models",
@@ -39,7 +39,7 @@ MOST_DESCRIPTORS = 2  # sent with one request: the child's connection, and one m
 
 def main(descriptor: int, becomes: str = BOARD) -> None:
     """Fork for every connection sent on this socket, and report how each child ended: `{"pid", "status"}`, one JSON object per line."""
-    end_with_parent()
+    end_with_parent(descriptor)
     control = socket.socket(fileno=descriptor)
     serve_child = _preload(becomes)
     children: set[int] = set()
@@ -51,7 +51,7 @@ def main(descriptor: int, becomes: str = BOARD) -> None:
 
     signal.signal(signal.SIGCHLD, reap)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: our parent gets it too, and ends us
-    end_with_parent(0)  # the end of its connection says so from now on
+    end_by_connection()
     _tell(control, {"ready": True})
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, MOST_DESCRIPTORS)

@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from workbench.core.child_process import end_with_parent
+from workbench.core.child_process import end_by_connection, end_with_parent
 from workbench.engine.cluster.join_cluster import describe_ray_error, join_cluster
 from workbench.engine.cluster.remote_process import MOST_BYTES, RemoteProcess
 from workbench.errors import WorkbenchError
@@ -34,7 +34,7 @@ def command_on_cluster(address: str, module: str, descriptor: int, *arguments: s
 
 def main(address: str, source: str, module: str, descriptor: str, *arguments: str) -> None:
     """Relay until the process on the cluster has ended, or whoever started this one has."""
-    end_with_parent()
+    end_with_parent(0 if source == "stdin" else int(descriptor))
     os.environ.setdefault("RAY_CLIENT_RECONNECT_GRACE_PERIOD", str(AWAITED))
     try:
         ray = join_cluster(address)
@@ -43,7 +43,7 @@ def main(address: str, source: str, module: str, descriptor: str, *arguments: st
         process = actor.remote(module, arguments, environment, has_stdin=source == "stdin")
         place = 0 if source == "stdin" else int(descriptor)
         threading.Thread(target=_send, args=(ray, process, place), daemon=True).start()
-        end_with_parent(0)  # that thread does so from now on, after the process on the cluster
+        end_by_connection()  # that thread ends the process on the cluster, too
         code, words = _receive(ray, process, int(descriptor))
     except WorkbenchError as error:
         code, words = 1, f"{error.message}\n".encode()

@@ -36,7 +36,7 @@ _children: list[int] = []  # the child that compiles, while it does
 def main(descriptor: int) -> None:
     """Answer until the connection closes."""
     signal.signal(signal.SIGUSR1, _end_child)
-    end_with_parent()
+    end_with_parent(descriptor)
     _import_all()
     with Connection(descriptor) as connection, suppress(EOFError, OSError):
         while True:

@@ -26,7 +26,7 @@ WHEN_IDLE = "WORKBENCH_PARTITION_WHEN_IDLE"
 
 def main(descriptor: int) -> None:
     """Answer until the connection closes."""
-    end_with_parent()
+    end_with_parent(descriptor)
     raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
         _warm_up()

@@ -22,7 +22,7 @@ _NICENESS = 5  # the page and the browser on the same machine go first
 
 def main(descriptor: int) -> None:
     """Answer until the connection closes."""
-    end_with_parent()
+    end_with_parent(descriptor)
     raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
         from workbench.engine.search.pack_space import unpack_evaluator

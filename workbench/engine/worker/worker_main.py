@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, TextIO
 
-from workbench.core.child_process import end_with_parent
+from workbench.core.child_process import end_by_connection, end_with_parent
 from workbench.core.niceness import raise_niceness
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
 from workbench.errors import WorkbenchError
@@ -60,7 +60,7 @@ def main(descriptor: int, waits_for: str = "") -> None:
 
     With a kind in `waits_for` the job comes later: what such a job needs is imported meanwhile.
     """
-    end_with_parent()
+    end_with_parent(sys.stdin.fileno())
     if waits_for:
         _function(WORK[waits_for])
     with os.fdopen(descriptor, "w", buffering=1) as pipe:
@@ -70,7 +70,7 @@ def main(descriptor: int, waits_for: str = "") -> None:
             kind, subject, options = _receive(sys.stdin.buffer, int.from_bytes(size, "big"))
             commands: CommandQueue = queue.SimpleQueue()
             threading.Thread(target=_listen, args=(sys.stdin.buffer, commands, pipe), daemon=True).start()
-            end_with_parent(0)  # that thread does so from now on, with what the job forks
+            end_by_connection()  # that thread ends what the job forks, too
             listening = {"commands": commands} if kind in TAKES_COMMANDS else {}
             result = _function(WORK[kind])(subject, on_event=lambda event: _tell(pipe, event), **options, **listening)
             _tell(pipe, DONE[kind](result))

@@ -165,7 +165,7 @@ def _next(stream: BinaryIO) -> bytes | None:
 
 def main(seconds: int) -> None:
     """Answer requests until standard input ends; the alarm ends the process if a request takes too long, also when its parent is gone."""
-    end_with_parent()
+    end_with_parent(sys.stdin.fileno())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for whoever asked
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is not part of the answer

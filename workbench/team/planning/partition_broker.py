@@ -33,7 +33,7 @@ LOOK = 1.0  # seconds between two looks at whether the warm process has died
 
 def main(descriptor: int) -> None:
     """Serve every connection that is sent on this socket, each on a thread of its own."""
-    end_with_parent()
+    end_with_parent(descriptor)
     raise_niceness(BEHIND)
     os.environ[WHEN_IDLE] = "1"
     control = socket.socket(fileno=descriptor)
