@@ -288,3 +288,42 @@ def test_the_head_tells_of_the_fullest_stage_and_not_of_the_whole_program(progra
     assert found["bubble"].value == report.pipeline.simulated.bubble
     assert found["duplication"].value == pytest.approx(1.0)
     assert {*found} - {"hfu"} <= {label for _, terms in GROUPS for term in terms for label in term.on}
+
+
+BROKEN = {
+    "more stages than blocks": (16, "stages:16 micro_batches:4", "has 7 blocks"),
+    "more virtual stages than blocks": (2, "stages:2 micro_batches:4 schedule:interleaved chunks:4", "has 7 blocks"),
+    "a boundary that is no block": (2, "stages:2 micro_batches:4 boundaries:nowhere", "There is no block `nowhere`"),
+}
+TABS = (
+    "tensors",
+    "devices",
+    "communication",
+    "resharding",
+    "memory",
+    "step",
+    "timeline",
+    "pipeline",
+    "graph",
+    "values",
+    "propagation",
+    "notes",
+)
+QUESTIONS = ("figure memory", "figure flops", "sent stage", "tensor params/0", "value params/0", "axis tensor 0 stage params/0")
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_pipeline_that_cannot_be_made_is_a_message_in_every_tab_and_no_traceback(program, fault, caplog):
+    stages, text, words = BROKEN[fault]
+    found = Screen(Session(Plan(program, f"stage:{stages}", "", pipeline=text)))
+    for tab in TABS:
+        found.send("open", tab=tab)
+        assert not any("could not be made:" in json.dumps(each) for each in found.shown["table"]["blocks"]), tab
+    found.send("open", tab="memory")
+    assert words in json.dumps(found.shown["table"]["blocks"])
+    found.send("select", path=program.arguments[0].path)
+    for question in QUESTIONS:
+        found.send("why", of=question)
+    found.send("why", of="figure memory")
+    assert words in found.shown["table"]["why"]["lead"][0]
+    assert [record.getMessage() for record in caplog.records] == []

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from workbench.errors import WorkbenchError
 from workbench.reports.report import Report
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_state import axis_colours
@@ -81,6 +82,8 @@ def _with_shared_blocks(state: dict[str, Any]) -> dict[str, Any]:
 def _source(report: Report, sight: Sight) -> dict[str, Any] | None:
     try:
         return source_state(shown_stage(report.prediction, sight.views.stage), sight.selected)
+    except WorkbenchError:  # the pipeline cannot be made: the tab says why
+        return None
     except Exception:  # noqa: BLE001 - a file that cannot be read is no reason to lose the tables
         _log.exception("No source of %r", sight.selected)
         return None
@@ -94,6 +97,8 @@ def _answer(report: Report, sight: Sight, live: RunProgress, paint: Paint, backg
     ran = live.run_to_show(report.plan)
     try:
         return why(question, report.prediction, paint, ran.measurement if ran else None, background, sight.views.stage)
+    except WorkbenchError as error:
+        return {"of": question, "title": "No answer", "lead": [str(error)], "blocks": [], "words": []}
     except Exception:  # noqa: BLE001 - a question without an answer is no reason to lose the tables
         _log.exception("No answer to %r", question)
         return None
