@@ -44,10 +44,15 @@ def _set_death_signal(number: int) -> None:
 def start_child(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
     """Start a process from a thread that lives as long as this process: Linux takes the end of that thread for the end of the parent."""
     if threading.current_thread() is threading.main_thread():
-        return subprocess.Popen(command, **options)  # noqa: S603 - its callers run this interpreter and this package
+        return _start(command, options)
     started: Future[subprocess.Popen[bytes]] = Future()
     _requests().put((started, command, options))
     return started.result()
+
+
+def _start(command: Sequence[str], options: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
+    process: subprocess.Popen[bytes] = subprocess.Popen(command, **options)  # noqa: S603 - callers run this interpreter and this package
+    return process
 
 
 @functools.cache
@@ -62,7 +67,7 @@ def _start_all(requests: "SimpleQueue[_Request]") -> None:
     while True:
         started, command, options = requests.get()
         try:
-            started.set_result(subprocess.Popen(command, **options))  # noqa: S603 - as above
+            started.set_result(_start(command, options))
         except BaseException as error:  # noqa: BLE001 - it is for whoever asked
             started.set_exception(error)
 

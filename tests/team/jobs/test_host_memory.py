@@ -11,7 +11,7 @@ from workbench.core.memory_groups import machine_memory
 from workbench.team.jobs import host_memory
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.here import Here
-from workbench.team.jobs.host_memory import HostMemory, own_memory, surest_peak, verify_fits
+from workbench.team.jobs.host_memory import JobMemory, own_memory, surest_peak, verify_fits
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.jobs.slurm import Slurm
 from workbench.team.jobs.spec import JobError
@@ -19,7 +19,7 @@ from workbench.team.store.tables import StoredFigures, StoredPlan
 from workbench.team.web.services import JobRequest
 
 GIB = 1 << 30
-SMALL = HostMemory(24 * GIB, 20 * GIB)
+SMALL = JobMemory(24 * GIB, 20 * GIB)
 NEEDS_TOO_MUCH = (
     "The run needs 8 x 27.0 GiB = 216 GiB of memory on this server, which has 24.0 GiB; jobs may use 20.0 GiB of that.\n"
     "  Ways out: choose fewer devices · choose a smaller batch or a layout that needs less memory · choose another engine."

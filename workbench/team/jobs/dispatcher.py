@@ -19,7 +19,7 @@ from workbench.app.processes.child_table import JOB_LANES, ChildState
 from workbench.errors import unknown_name
 from workbench.team.jobs.engine import EngineDescription, JobEngine
 from workbench.team.jobs.events import JobEvent, read_events
-from workbench.team.jobs.host_memory import HostMemory, own_memory, surest_peak, verify_fits
+from workbench.team.jobs.host_memory import JobMemory, own_memory, surest_peak, verify_fits
 from workbench.team.jobs.job_folder import EVENTS, read_tail, write_folder
 from workbench.team.jobs.lane import EngineLane, JobListener
 from workbench.team.jobs.queue import JobLimits, ask_to_cancel, enqueue
@@ -179,11 +179,11 @@ class Dispatcher:
         write_folder(folder, spec, document, command, spec.environment, program, data_limit)
         return folder
 
-    def _verify_memory(self, spec: JobSpec, engine: JobEngine) -> HostMemory | None:
+    def _verify_memory(self, spec: JobSpec, engine: JobEngine) -> JobMemory | None:
         """The memory of each host that the job would have, where that is known. Raises `JobError` for a run that does not fit it."""
         limit = self.lanes[engine.name].limits.memory
         own = own_memory({**os.environ, **spec.environment}) if engine.is_here else None
-        memory = HostMemory(limit, limit) if limit else own
+        memory = JobMemory(limit, limit) if limit else own
         with self._store.read() as session:
             rows = session.scalars(select(StoredFigures).where(StoredFigures.digest == spec.plan))
             peak = surest_peak({each.tier: each.values for each in rows})

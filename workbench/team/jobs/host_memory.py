@@ -18,7 +18,7 @@ _ACCELERATORS = ("nvidia[0-9]*", "accel[0-9]*", "kfd")
 
 
 @dataclass(frozen=True, slots=True)
-class HostMemory:
+class JobMemory:
     """Bytes of one host in all, and those that jobs may use."""
 
     total: int
@@ -29,13 +29,13 @@ class HostMemory:
         return self.usable // processes
 
 
-def own_memory(environment: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> HostMemory | None:
+def own_memory(environment: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> JobMemory | None:
     """That of this machine; none where jobs run on accelerators, which have their own."""
     has_accelerators = any(any(devices.glob(each)) for each in _ACCELERATORS)
     if has_accelerators and environment.get("JAX_PLATFORMS", "") != "cpu":
         return None
     total = machine_memory()
-    return HostMemory(total, max(total - max(round(total * RESERVE), LEAST_RESERVE), 0))
+    return JobMemory(total, max(total - max(round(total * RESERVE), LEAST_RESERVE), 0))
 
 
 def surest_peak(figures: Mapping[str, Mapping[str, Any]]) -> float | None:
@@ -44,7 +44,7 @@ def surest_peak(figures: Mapping[str, Mapping[str, Any]]) -> float | None:
     return next((each for each in found if each), None)
 
 
-def verify_fits(spec: JobSpec, peak: float | None, memory: HostMemory | None, hosts: int) -> None:
+def verify_fits(spec: JobSpec, peak: float | None, memory: JobMemory | None, hosts: int) -> None:
     """Raises `JobError` for a run whose devices need more than there is on each of so many hosts. What is not known is not refused."""
     if spec.kind != "run" or not peak or memory is None:
         return

@@ -50,11 +50,11 @@ def main(descriptor: int) -> None:
 
 def _tell_deaths(control: socket.socket, worker: WarmWorker) -> None:
     """Tell the server how often the warm process died."""
-    told = 0
+    reported = 0
     while not threading.Event().wait(LOOK):
-        if worker.deaths != told:
-            told = worker.deaths
-            _tell(control, {"deaths": told})
+        if worker.deaths != reported:
+            reported = worker.deaths
+            _tell(control, {"deaths": reported})
 
 
 def _tell(control: socket.socket, message: Mapping[str, Any]) -> None:
