@@ -90,6 +90,13 @@ def test_of_another_engine_what_its_limits_say_of_each_host_counts(store, tmp_pa
     assert submit(dispatcher_of(store, tmp_path, Slurm()), engine="slurm"), "what is not known is not refused"
 
 
+def test_of_this_machine_the_limits_can_only_take_away(store, tmp_path, needs, small):
+    needs(2, 9 * GIB)
+    assert submit(dispatcher_of(store, tmp_path, memory=100 * GIB))
+    with pytest.raises(JobError, match=r"which has 24\.0 GiB; jobs may use 16\.0 GiB of that"):
+        submit(dispatcher_of(store, tmp_path, memory=16 * GIB))
+
+
 def test_a_job_may_allocate_its_share_and_ends_before_the_server(store, tmp_path, needs, small):
     with dispatching(dispatcher_of(store, tmp_path)) as dispatcher:
         job_id = dispatcher.put(tiny_spec(processes=2, devices=2), "here", project_id="alpha", author_id="ada")

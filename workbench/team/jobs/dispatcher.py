@@ -183,7 +183,7 @@ class Dispatcher:
         """The memory of each host that the job would have, where that is known. Raises `JobError` for a run that does not fit it."""
         limit = self.lanes[engine.name].limits.memory
         own = own_memory({**os.environ, **spec.environment}) if engine.is_here else None
-        memory = JobMemory(limit, limit) if limit else own
+        memory = own.within(limit) if own else JobMemory(limit, limit) if limit else None
         with self._store.read() as session:
             rows = session.scalars(select(StoredFigures).where(StoredFigures.digest == spec.plan))
             peak = surest_peak({each.tier: each.values for each in rows})

@@ -24,6 +24,10 @@ class JobMemory:
     total: int
     usable: int
 
+    def within(self, limit: int | None) -> "JobMemory":
+        """The same, of which jobs may use no more than this."""
+        return JobMemory(self.total, min(self.usable, limit)) if limit else self
+
     def share(self, processes: int) -> int:
         """Bytes of each of so many processes."""
         return self.usable // processes
