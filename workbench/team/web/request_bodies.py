@@ -67,7 +67,7 @@ class BodyHandler(RequestHandler):
         if (self.announced_body or 0) > self.largest_body:
             raise TooLargeError(self.announced_body or 0, self.largest_body)
         if self.request.connection is not None:
-            self.request.connection.set_max_body_size(sys.maxsize)  # `data_received` counts, with a message
+            self.request.connection.set_max_body_size(sys.maxsize)  # type: ignore[attr-defined]  # `data_received` counts, with a message
 
     @property
     def is_long(self) -> bool:
