@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.support.team_server import add_person
 from tests.support.team_world import document
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.input_errors import ConflictError
-from workbench.team.actions.quotas import ALL_QUOTAS, MIB, verify_quotas
+from workbench.team.actions.quotas import ALL_QUOTAS, MIB, quota_records, verify_quotas
 from workbench.team.actions.server_settings import ALL_SETTINGS
 from workbench.team.store.store import now
-from workbench.team.store.tables import LogEntry, RegisteredProgram, StoredPlan
+from workbench.team.store.tables import Base, LogEntry, Project, RegisteredProgram, StoredPlan, StoredRoom
 
 NAMES = [each.name for each in ALL_QUOTAS]
 
@@ -102,6 +103,24 @@ def test_who_has_stored_too_much_adds_nothing(world):
         with pytest.raises(ConflictError, match=r"You have 3\.0\d MiB of 3\.00 MiB: programs, plans, comments"):
             add(world)
     world.do("comments.add", "ed", {"node": 0, "text": "mine"}, room=world.things["vision"]["room"])
+
+
+@pytest.mark.compile
+def test_both_databases_count(store):
+    Base.metadata.create_all(store.engine)
+    person = add_person(store, "ada")
+    with store.write() as session:
+        project = session.query(Project).filter_by(personal_of=person).one()
+        session.add(StoredPlan(digest="d", document="x" * 1000, target="mlp", mesh="data:1", devices=1, dims=[], created=now()))
+        session.flush()
+        own = {"first": "d", "by": person, "created": now(), "touched": now(), "closed": None, "program_id": None}
+        session.add(StoredRoom(id="room", project_id=project.id, name="r", **own))
+        session.flush()
+        session.add(LogEntry(room_id="room", seq=1, author_id=person, kind="edit", body={"a": "x" * 100}, digest="d", created=now()))
+    with store.read() as session:
+        used = {each["name"]: each["used"] for each in quota_records(session, person)}
+    assert used | {"storage": 0} == {**dict.fromkeys(NAMES, 0), "rooms": 1}
+    assert 100 < used["storage"] < 120
 
 
 def test_the_table_names_actions_and_settings_that_there_are():

@@ -73,9 +73,11 @@ async def _perform(action: Action, context: Context, inputs: Inputs) -> Any:
 
 
 def _authorise_first(action: Action, context: Context, inputs: Inputs) -> Call:
-    """The call, authorised and with checked inputs; its session is closed and serves no more questions."""
+    """The call, authorised, with checked inputs and within the person's quotas; its session is closed and serves no more questions."""
     with context.services.store.read() as session:
-        return _authorised(session, action, context, inputs, None)
+        call = _authorised(session, action, context, inputs, None)
+        _verify_quotas(session, action, context.principal)
+        return call
 
 
 def _carry_out_again(action: Action, context: Context, inputs: Inputs, prepared: Any) -> Any:
@@ -99,8 +101,6 @@ def _carry_out(action: Action, context: Context, inputs: Inputs, prepared: Any) 
 
 def _authorised(session: DatabaseSession, action: Action, context: Context, inputs: Inputs, prepared: Any) -> Call:
     found = _authorise(session, action, context.principal, inputs)
-    if prepared is None:  # else what `prepare` made counts already
-        _verify_quotas(session, action, context.principal)
     return Call(context.services, context.principal, session, check_inputs(action, inputs), found, prepared)
 
 
