@@ -12,8 +12,7 @@ from workbench.errors import WorkbenchError
 from workbench.team.data_folder import private_data
 from workbench.team.jobs.job_folder import write_folder
 from workbench.team.jobs.spec import JobSpec
-from workbench.team.programs.fetch_policy import TreeLimits
-from workbench.team.programs.program_tree import TreeStore
+from workbench.team.programs.program_tree import TreeStore, seal_tree
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
 
@@ -85,9 +84,10 @@ def test_programs_and_plans_of_jobs_stay_readable_for_sandboxes_within_private_f
     data = tmp_path / "data"
     with private_data(data):
         trees = TreeStore(data / "programs" / "trees")
-        with trees.staging(TreeLimits(files=5, total=1000, each=1000)) as writer:
-            writer.write("pkg/mine.py", [b"x = 1\n"])
-            digest = trees.keep(writer)
+        with trees.staging() as staged:
+            (staged / "pkg").mkdir()
+            (staged / "pkg" / "mine.py").write_text("x = 1\n")
+            trees.keep(staged, digest := seal_tree(staged))
         write_folder(data / "jobs" / "a", JobSpec(plan="d" * 64, devices=1), "{}", ["true"], {})
     tree = f"programs/trees/{digest}"
     expected = ["jobs/a/plan.json", "programs/trees", tree, f"{tree}/pkg", f"{tree}/pkg/mine.py"]

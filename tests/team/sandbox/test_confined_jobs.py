@@ -10,8 +10,7 @@ from tests.support.team_sandbox import ability_here
 from workbench.team.data_folder import private_data
 from workbench.team.jobs.job_folder import write_folder
 from workbench.team.jobs.spec import JobSpec
-from workbench.team.programs.fetch_policy import TreeLimits
-from workbench.team.programs.program_tree import TreeStore
+from workbench.team.programs.program_tree import TreeStore, seal_tree
 from workbench.team.sandbox.levels import OVERRIDES, SandboxLevel, SandboxPolicy
 
 JOB = """
@@ -39,9 +38,10 @@ def job(tmp_path):
     with private_data(data):
         write_folder(folder, JobSpec(plan="d" * 64), "a plan", [], {})
         (folder / "events.jsonl").touch()
-        with TreeStore(trees).staging(TreeLimits(files=1, total=100, each=100)) as writer:
-            writer.write("program.py", [b"NAME = 'of the team'"])
-            program = trees / TreeStore(trees).keep(writer)
+        with (store := TreeStore(trees)).staging() as staged:
+            (staged / "program.py").write_text("NAME = 'of the team'")
+            store.keep(staged, digest := seal_tree(staged))
+            program = trees / digest
     assert data.stat().st_mode & 0o077 == 0
     return folder, program, tmp_path / "outside"
 

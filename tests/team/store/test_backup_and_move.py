@@ -80,7 +80,7 @@ def test_a_move_back_to_sqlite(postgres_store, other):
 
 
 def test_a_store_of_another_version_is_not_moved(sqlite_store, other):
-    with pytest.raises(MoveError, match="only those of `initial` are moved"):
+    with pytest.raises(MoveError, match="only those of `quotas` are moved"):
         move(sqlite_store, other)
 
 

@@ -24,7 +24,7 @@ def test_the_migrations_make_the_tables_of_this_program(store):
     migrate.upgrade(store)
     assert migrate.differences(store) == [], HINT
     assert tables(store) == set(Base.metadata.tables)
-    assert migrate.current(store) == migrate.newest() == "initial"
+    assert migrate.current(store) == migrate.newest() == "quotas"
     migrate.upgrade(store)
 
 
@@ -43,6 +43,20 @@ def test_up_and_down_and_up_on_a_filled_store(store):
     fill(store)
     with snapshot(store) as connection:
         assert digests(connection) == before
+
+
+@pytest.mark.parametrize("version", sorted(migrate.known_versions() - {migrate.newest()}))
+def test_a_store_of_an_earlier_version_keeps_its_rows(store, version):
+    migrate.upgrade(store)
+    fill(store)
+    migrate.downgrade(store, version)
+    with store.read() as session:
+        before = {table: session.scalar(text(f'SELECT count(*) FROM "{table}"')) for table in tables(store)}
+    migrate.upgrade(store)
+    assert migrate.differences(store) == [], HINT
+    with store.read() as session:
+        assert {table: session.scalar(text(f'SELECT count(*) FROM "{table}"')) for table in tables(store)} == before
+        assert sum(before.values()) > 15
 
 
 def test_several_processes_that_start_at_once_make_the_tables_once(store):
@@ -78,7 +92,7 @@ def test_a_migration_that_fails_changes_nothing(store, monkeypatch):
         migrate.downgrade(store)
     with snapshot(store) as connection:
         assert {name: digest for name, digest in digests(connection).items() if name != "in_the_way"} == before
-    assert migrate.current(store) == "initial"
+    assert migrate.current(store) == "quotas"
 
 
 def test_a_store_of_a_newer_program_and_a_database_of_others_are_left_alone(store):

@@ -226,8 +226,8 @@ class OpenRoom:
     def ended(self, connection: RoomConnection) -> None:
         """The process died: another one replays the log, and says what happened."""
         reason, lost = self._stopped or self._reason(connection), "so what was done last may not have been done"
-        problem = as_database_problem(connection.failure)
-        why = f" {problem.message}" if problem else ""
+        failure = as_database_problem(connection.failure) or connection.failure
+        why = f" {failure.message}" if isinstance(failure, WorkbenchError) else ""
         if connection.failure is not None:
             lost = "so it was not done"
         self._runs.forget()
@@ -255,8 +255,7 @@ class OpenRoom:
 
     def _reason(self, connection: RoomConnection) -> str:
         if connection.failure is not None:
-            why = f" ({connection.failure.message.rstrip('.')})" if isinstance(connection.failure, WorkbenchError) else ""
-            return f"What was done last could not be stored{why}"
+            return "What was done last could not be stored"
         return f"The process of this room {connection.planner.reason(connection.pid)}"
 
     def _begin(self, died: str) -> None:

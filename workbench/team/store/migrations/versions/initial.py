@@ -215,7 +215,6 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.Column("kind", sa.String(), nullable=False),
         sa.Column("locator", sa.String(), nullable=False),
         sa.Column("digest", sa.String(), nullable=True),
-        sa.Column("size", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("problem", sa.Text(), nullable=False),
         sa.Column("by", sa.String(), nullable=False),
@@ -229,7 +228,6 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.UniqueConstraint("project_id", "name", name=op.f("uq_program_project_id")),
     )
     with op.batch_alter_table("program", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_program_by"), ["by"], unique=False)
         batch_op.create_index(batch_op.f("ix_program_project_id"), ["project_id"], unique=False)
 
     op.create_table(
@@ -250,7 +248,6 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.PrimaryKeyConstraint("id", name=op.f("pk_room")),
     )
     with op.batch_alter_table("room", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_room_by"), ["by"], unique=False)
         batch_op.create_index(batch_op.f("ix_room_project_id"), ["project_id"], unique=False)
 
     op.create_table(
@@ -267,7 +264,6 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.PrimaryKeyConstraint("id", name=op.f("pk_comment")),
     )
     with op.batch_alter_table("comment", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_comment_author_id"), ["author_id"], unique=False)
         batch_op.create_index("ix_comment_node", ["room_id", "node"], unique=False)
 
     op.create_table(
@@ -290,7 +286,6 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.PrimaryKeyConstraint("id", name=op.f("pk_entry")),
     )
     with op.batch_alter_table("entry", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_entry_author_id"), ["author_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_entry_digest"), ["digest"], unique=False)
         batch_op.create_index(batch_op.f("ix_entry_project_id"), ["project_id"], unique=False)
 
@@ -337,9 +332,6 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.ForeignKeyConstraint(["room_id"], ["room.id"], name=op.f("fk_log_room_id_room")),
         sa.PrimaryKeyConstraint("room_id", "seq", name=op.f("pk_log")),
     )
-    with op.batch_alter_table("log", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_log_author_id"), ["author_id"], unique=False)
-
     op.create_table(
         "work",
         sa.Column("room_id", sa.String(), nullable=False),
@@ -376,7 +368,6 @@ def upgrade() -> None:  # noqa: PLR0915 - as many as there are tables
         sa.PrimaryKeyConstraint("id", name=op.f("pk_answer")),
     )
     with op.batch_alter_table("answer", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_answer_author_id"), ["author_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_answer_room_id"), ["room_id"], unique=False)
 
     op.create_table(
@@ -468,16 +459,12 @@ def downgrade() -> None:  # noqa: PLR0915 - as many as there are tables
     op.drop_table("baseline")
     with op.batch_alter_table("answer", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_answer_room_id"))
-        batch_op.drop_index(batch_op.f("ix_answer_author_id"))
 
     op.drop_table("answer")
     with op.batch_alter_table("work", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_work_assignment_id"))
 
     op.drop_table("work")
-    with op.batch_alter_table("log", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_log_author_id"))
-
     op.drop_table("log")
     with op.batch_alter_table("job", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_job_state"))
@@ -489,22 +476,18 @@ def downgrade() -> None:  # noqa: PLR0915 - as many as there are tables
     with op.batch_alter_table("entry", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_entry_project_id"))
         batch_op.drop_index(batch_op.f("ix_entry_digest"))
-        batch_op.drop_index(batch_op.f("ix_entry_author_id"))
 
     op.drop_table("entry")
     with op.batch_alter_table("comment", schema=None) as batch_op:
         batch_op.drop_index("ix_comment_node")
-        batch_op.drop_index(batch_op.f("ix_comment_author_id"))
 
     op.drop_table("comment")
     with op.batch_alter_table("room", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_room_project_id"))
-        batch_op.drop_index(batch_op.f("ix_room_by"))
 
     op.drop_table("room")
     with op.batch_alter_table("program", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_program_project_id"))
-        batch_op.drop_index(batch_op.f("ix_program_by"))
 
     op.drop_table("program")
     with op.batch_alter_table("member", schema=None) as batch_op:
