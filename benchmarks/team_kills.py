@@ -146,11 +146,12 @@ class Author:
     async def edit_until(self, done: asyncio.Event) -> None:
         while not done.is_set():
             await asyncio.sleep(self.chance.uniform(0, 2 * EVERY))
+            moves = [each for each in drops(self.person.board) if each["dim"] == self.dim]
+            if not moves:  # every axis is taken by what it shares a tensor with
+                continue
             before = self._place()
             try:
-                answered, _, _ = await self.person.do(
-                    **self.chance.choice([each for each in drops(self.person.board) if each["dim"] == self.dim])
-                )
+                answered, _, _ = await self.person.do(**self.chance.choice(moves))
             except (AssertionError, WebSocketClosedError):
                 self.unanswered += 1
                 continue
