@@ -4,6 +4,7 @@ SQLite by default, in write-ahead mode with one writer at a time; PostgreSQL by 
 """
 
 import secrets
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -129,9 +130,23 @@ def _with_driver(address: str) -> str:
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # we begin transactions ourselves: Python's own way begins them too late
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={BUSY * 1000:.0f}"):
+    _use_write_ahead_log(cursor)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON", f"busy_timeout={BUSY * 1000:.0f}"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _use_write_ahead_log(cursor: Any) -> None:
+    """SQLite does not wait for others to change this: two servers that start at once would meet `database is locked`."""
+    until = time.monotonic() + BUSY
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: Any) -> None:
