@@ -142,11 +142,12 @@ def _use_write_ahead_log(cursor: Any) -> None:
     while True:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
-            return
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.01)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Any) -> None:
