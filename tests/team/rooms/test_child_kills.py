@@ -28,6 +28,7 @@ from workbench.app.processes.child_table import (
     health_report,
 )
 from workbench.documents import dump_plan
+from workbench.errors import WorkbenchError
 from workbench.team.config import TeamConfig
 from workbench.team.rooms import open_room
 from workbench.team.serve import TeamServer
@@ -38,8 +39,8 @@ BACK = 10.0
 """Seconds in which everybody has a board again."""
 BUSY = 3
 """How many times slower a machine may be that does much else."""
-GONE = 3.0
-"""Seconds until nothing is left of a server that was killed."""
+GONE = 20.0
+"""Seconds until nothing is left of a server that was killed: one, where nothing else runs (`benchmarks/team_kills.py`)."""
 HANDS = (("ada", "hidden", "model"), ("bob", "batch", "data"))
 
 
@@ -79,7 +80,7 @@ class KilledServer:
         """The warm process below the broker, which somebody asks what the disk does not know."""
         self.asked += 1
         asked = self.document.replace('"batch": 16', f'"batch": {16 * (1 + self.asked)}')
-        threading.Thread(target=self.describe, args=(asked,), daemon=True).start()
+        threading.Thread(target=self.try_to_describe, args=(asked,), daemon=True).start()
         send_signal(within(self.find_partitioner), signal.SIGKILL)
 
     def find_partitioner(self) -> int:
@@ -104,6 +105,10 @@ class KilledServer:
         lane.turn = end
         lane.wake()
         happened.wait(BACK)
+
+    def try_to_describe(self, document: str) -> None:
+        with suppress(WorkbenchError):  # what else is killed may end the process that reads it
+            self.describe(document)
 
     def describe(self, document: str = "") -> str:
         return asyncio.run(self.planners.describe_document(document or self.document, None)).target
@@ -144,7 +149,7 @@ def test_what_is_killed_comes_back_by_itself_and_nothing_acknowledged_is_lost(ki
             killed.kills[each]()
         begun = time.monotonic()
         for each in set(victims) - ({PARTITIONER} if BROKER in victims else set()):  # which tells of it
-            within(lambda each=each: killed.deaths(each) > before[each], BACK)
+            within(lambda each=each: killed.deaths(each) > before[each], BACK * BUSY)
         verify_back(killed)
         assert time.monotonic() - begun < BACK * BUSY
     finally:
