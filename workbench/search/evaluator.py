@@ -4,6 +4,7 @@ Everything is remembered by what it depends on, so that candidates that share a 
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -183,8 +184,10 @@ class Evaluator:
         schedules, zeros = self.space.schedules_of(core, micro_batches), self.space.zeros_of(core)
         if not schedules or schedules[0].schedule == WHOLE:
             return tuple(Bounded(replace(each, zero=zero), least.bounds) for each in schedules for zero in zeros)
-        uniform = [with_schedule(self.space, self.core(each), schedules[0]) for each in self._uniform_cores(core)]
-        each_totals, laid = [self._relaxed_totals(each, zeros) for each in uniform], uniform[0]
+        cores = self._uniform_cores(core)
+        uniform = [with_schedule(self.space, self.core(each), schedules[0]) for each in cores]
+        firsts = [replace(schedules[0], layout=each.layout) for each in cores]
+        each_totals, laid = [self._relaxed_totals(*each, zeros) for each in zip(uniform, firsts, strict=True)], uniform[0]
         totals = {zero: least_totals([each[zero] for each in each_totals]) for zero in zeros}
         found = []
         for each in schedules:
@@ -194,14 +197,19 @@ class Evaluator:
                 found += [Bounded(replace(each, zero=zero, boundaries=rule), figures) for rule in self.space.boundaries_of(each)]
         return tuple(found)
 
-    def _relaxed_totals(self, laid: Plan, zeros: Sequence[str]) -> dict[str, BlockTotals]:
-        """The least that the blocks of a plan with one layout need, for each of these stages of ZeRO, which it has not."""
+    def _relaxed_totals(self, laid: Plan, first: PlanCandidate, zeros: Sequence[str]) -> dict[str, BlockTotals]:
+        """The least that the blocks of the plan of a candidate with one layout need, for each of these stages of ZeRO, which it has not."""
         relaxed = self._relax(laid)
         costs = self._block_costs(relaxed)
-        if exchanges(costs):
-            relaxed = replace(exact_stage(laid), is_exact=False)  # but for ZeRO
-            costs = relaxed.block_costs()
-        return total_blocks(relaxed, costs, laid, zeros)
+        if not exchanges(costs):
+            return total_blocks(relaxed, costs, laid, zeros)
+        stage = replace(exact_stage(laid), is_exact=False)  # but for ZeRO
+        totals = total_blocks(stage, stage.block_costs(), laid, zeros)
+        for zero in set(zeros) - {*UNSHARED, SHARING}:  # sharded gradients change what replicas send each other within a micro-batch
+            with suppress(WorkbenchError):  # such a plan is illegal, and is bounded by nothing
+                sharded = exact_stage(self.plan(replace(first, zero=zero)))
+                totals |= total_blocks(sharded, sharded.block_costs(), laid, [zero])
+        return totals
 
     def bound_partitions(self, candidate: PlanCandidate) -> tuple[Bounded, ...]:
         """The candidates with any schedule that differ from this one in it, and in whether replicas share the optimiser's state, bounded by
