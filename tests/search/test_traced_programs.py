@@ -260,3 +260,12 @@ def test_results_change_only_where_a_precision_is_named():
     assert make_space(own, remats=("none",), precisions=("bfloat16", "compute=bfloat16")).precisions == ("bfloat16",)
     with pytest.raises(PrecisionError, match="`float8` is no type to compute in"):
         make_space(gpt(), precisions=("float8",))
+
+
+@pytest.mark.parametrize("micro_batches", [2, 4])
+def test_a_bound_holds_where_zero_2_changes_what_replicas_send_within_a_micro_batch(micro_batches):
+    _, evaluator, candidates = precise_space("8 H100")
+    wanted = {"layout": "two-dimensional", "zero": "zero_2", "remat": "none", "precision": "bfloat16", "micro_batches": micro_batches}
+    has = lambda each: all(getattr(each, name) == value for name, value in wanted.items())  # noqa: E731
+    (candidate,) = (each for each in candidates if has(each) and dict(each.mesh) == {"stage": 1, "data": 4, "model": 2})
+    verify_bounds(evaluator, candidate)
