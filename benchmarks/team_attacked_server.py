@@ -1,7 +1,6 @@
 """Attacks on a server that runs as it does at home: no bubblewrap, one administrator, and a student with an account of their own."""
 
 import base64
-import io
 import json
 import os
 import stat
@@ -10,7 +9,6 @@ import sys
 import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ import httpx
 from served_load import free_port
 from team_served import SERVE, environment, wait_until_ready
 
+from tests.team.programs.test_registry import wheel
 from workbench.team.access import SCOPES
 from workbench.team.accounts.people import add_user
 from workbench.team.accounts.tokens import issue_token
@@ -102,8 +101,8 @@ def _fill(data: Path) -> tuple[str, str, str]:
 def try_takeover(server: AttackedServer) -> Iterator[Tried]:
     """The steps by which a student became an administrator, then with the help of one who approves without looking."""
     marker = server.data.parent / "marker"
-    wheel = _wheel({"mine.py": PROGRAM.format(marker=str(marker), secret=str(server.data / "secret_key"))})
-    body = {"name": "mine", "target": "mine:build", "kind": "wheel", "locator": "mine-1-py3-none-any.whl", "wheel": wheel}
+    content = _wheel({"mine.py": PROGRAM.format(marker=str(marker), secret=str(server.data / "secret_key"))})
+    body = {"name": "mine", "target": "mine:build", "kind": "wheel", "locator": "mine-1-py3-none-any.whl", "wheel": content}
     added = server.send("POST", f"/projects/{server.project}/programs", server.student, json=body).json()
     approval = (f"/programs/{added['id']}/approval", {"digest": added["digest"]})
     push = (f"/projects/{server.project}/plans", {"document": json.dumps(PLAN)})
@@ -165,8 +164,8 @@ def try_bodies(server: AttackedServer) -> Iterator[Tried]:
 def _flood(server: AttackedServer) -> Iterator[Tried]:
     """Wheels until the quota says no."""
     for number in range(_MOST_WHEELS):
-        wheel = _wheel({"data.bin": base64.b64encode(os.urandom(6 * MIB)).decode(), "mine.py": PROGRAM})
-        body = {"name": f"m{number}", "target": "mine:build", "kind": "wheel", "locator": "mine-1-py3-none-any.whl", "wheel": wheel}
+        content = _wheel({"data.bin": base64.b64encode(os.urandom(6 * MIB)).decode(), "mine.py": PROGRAM})
+        body = {"name": f"m{number}", "target": "mine:build", "kind": "wheel", "locator": "mine-1-py3-none-any.whl", "wheel": content}
         answer = server.send("POST", f"/projects/{server.project}/programs", server.student, json=body)
         if answer.status_code >= 400:
             yield f"wheel number {number + 1} of 6 MiB (student)", _refusal(answer)
@@ -199,12 +198,8 @@ def _refusal(answer: httpx.Response) -> str:
     return "" if answer.status_code < 400 else f"{answer.status_code} {answer.json()['error']['message']}"[:110]
 
 
-def _wheel(files: dict[str, str]) -> str:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, text in {"mine-1.dist-info/WHEEL": "Wheel-Version: 1.0\n", **files}.items():
-            archive.writestr(name, text)
-    return base64.b64encode(content.getvalue()).decode()
+def _wheel(files: dict[str, str | bytes]) -> str:
+    return base64.b64encode(wheel(files)).decode()
 
 
 SERVER_PARTS: dict[str, Callable[[AttackedServer], Iterator[Tried]]] = {"takeover": try_takeover, "files": try_files, "bodies": try_bodies}

@@ -21,8 +21,7 @@ class AdminPage(PageHandler):
 
     def show(self, template: str, status: int = 200, **values: object) -> None:
         """A page, with a warning where programs run with the server's rights."""
-        level = getattr(self.server.sandbox, "level", None)
-        warning = self.sandbox_text if level == SandboxLevel.SEPARATE_PROCESS else ""
+        warning = self.sandbox_text if self.sandbox_level is SandboxLevel.SEPARATE_PROCESS else ""
         super().show(template, status, **{"sandbox_warning": warning, **values})
 
     def argument(self, name: str) -> str:
@@ -92,7 +91,6 @@ class StatusPage(AdminPage):
             ("Open rooms", str(server.rooms.count()) if server.rooms else "0"),
             ("Open pages", str(server.revocations.count())),
         ]
-        level = getattr(server.sandbox, "level", None)
         self.show(
             "admin_status.html",
             title="Status",
@@ -101,6 +99,6 @@ class StatusPage(AdminPage):
             states=states,
             facts=facts,
             sandbox=self.sandbox_text,
-            is_sandboxed=level == SandboxLevel.SANDBOXED,
+            is_sandboxed=self.sandbox_level is SandboxLevel.SANDBOXED,
             waiting=(await self.ask("programs.waiting"))["items"],
         )

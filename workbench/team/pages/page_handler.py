@@ -11,6 +11,7 @@ from workbench.team.actions.action import Action, Inputs
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.perform import Context, perform
 from workbench.team.pages.said_messages import LASTS, SAID_COOKIE, SaidMessage, read_said, write_said
+from workbench.team.sandbox.levels import SandboxLevel
 from workbench.team.web.base_handler import TeamHandler
 from workbench.team.web.page_templates import page_environment
 
@@ -72,9 +73,13 @@ class PageHandler(TeamHandler):
         """What everybody should know of how the team's programs run here."""
         return "" if self.server.sandbox is None else str(self.server.sandbox)
 
+    @property
+    def sandbox_level(self) -> SandboxLevel | None:
+        """What isolates the team's programs here; `None` where none runs."""
+        return None if self.server.sandbox is None else self.server.sandbox.level
+
     def _foot(self) -> list[str]:
-        level = getattr(self.server.sandbox, "level", None)
-        return [f"Programs of the team: {level}"] if level else []
+        return [f"Programs of the team: {self.sandbox_level}"] if self.sandbox_level else []
 
     def _take_said(self) -> SaidMessage | None:
         cookie = self.get_cookie(SAID_COOKIE)
