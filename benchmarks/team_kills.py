@@ -160,7 +160,8 @@ class Author:
 
     def _place(self) -> list[str]:
         """Where the layout has the dimension."""
-        return [each for each in self.person.board["layout"].replace(",", " ").split() if each.startswith(f"{self.dim}:")]
+        rules = self.person.board["layout"].replace(",", " ").replace(";", " ").split()
+        return [rule for rule in rules if rule.startswith(f"{self.dim}:")]
 
 
 async def gather_authors(team: ServedTeam, people: int, seed: int) -> list[Author]:

@@ -93,6 +93,22 @@ def test_without_a_plan_the_last_update_has_the_clash(space):
     assert list(map(str, last.update.clash.requirements)) == ["at most 1.00 KiB a device"]
 
 
+def test_a_search_that_comes_while_it_is_asked_what_would_help_takes_over(space):
+    """As the button of the first relaxation starts it."""
+    events, waiting, limits = [], queue.SimpleQueue(), []
+
+    def tell(event):
+        events.append(event)
+        clash = event.update.clash
+        if clash is not None and clash.relaxations and not limits:
+            limits.append(clash.relaxations[0].weakened.limit)
+            waiting.put(search_of(space, 2, memory=limits[0]))
+
+    SearchServer(space, tell, waiting).answer(search_of(space, 1, memory=1024.0))
+    assert [each.update.number for each in events if each.update.is_over] == [2]
+    assert 1024 < events[-1].update.state.best[1].memory <= limits[0]
+
+
 def test_a_question_is_answered_between_two_rounds_of_a_search(space, searched):
     first = other = searched[-1].state.front.entries[0][0]
     events = answers_to(space, search_of(space), AskExplanation(ExplainRequest(7, first, other)))

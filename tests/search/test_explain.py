@@ -53,13 +53,33 @@ def test_what_clashes_is_smallest_and_a_relaxation_helps(result):
     requirements = (AtMost("memory", 2**18), Pin("zero", ("no ZeRO",)), Pin("remat", ("none", "full")))
     heard = []
     clash = find_clash(space, requirements, within=600, evaluator=evaluator, on_clash=heard.append)
-    assert heard == [replace(clash, relaxations=())], "it is said before what would help is known"
+    assert heard[0] == replace(clash, relaxations=()), "it is said before what would help is known"
+    assert heard[-1] == clash
+    limits = [relaxation.weakened.limit for each in heard for relaxation in each.relaxations]
+    assert limits == sorted(limits, reverse=True), "each gives way by less than the one before"
     assert clash.is_proved
     assert clash.requirements == (AtMost("memory", 2**18),)
     (relaxation,) = clash.relaxations
     assert relaxation.figures.memory == relaxation.weakened.limit > 2**18
     again = (relaxation.weakened, *requirements[1:])
     assert all(each.allows(relaxation.candidate) and each.allows_figures(relaxation.figures) for each in again)
+
+
+def test_the_first_relaxation_is_enough_to_go_on_with(result):
+    heard = []
+    requirements = (AtMost("memory", 2**18),)
+    clash = find_clash(
+        result.space,
+        requirements,
+        within=600,
+        evaluator=result.evaluator,
+        on_clash=heard.append,
+        is_cancelled=lambda: bool(heard) and bool(heard[-1].relaxations),
+    )
+    assert clash == heard[-1]
+    (relaxation,) = clash.relaxations
+    assert relaxation.weakened.allows_figures(relaxation.figures)
+    assert not find_clash(result.space, requirements, evaluator=result.evaluator, is_cancelled=lambda: True).requirements
 
 
 def test_two_pins_that_contradict_are_both_named(result):

@@ -8,6 +8,7 @@ from workbench.errors import HardwareError, SearchError, WorkbenchError
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.search.candidate_plans import candidate_plan
+from workbench.search.evaluator import Evaluator
 from workbench.search.figures import NOMINAL_SECONDS, Figures, evaluate_plan
 from workbench.search.find_plans import find_plans, read_requirements
 from workbench.search.make_space import make_space
@@ -132,6 +133,25 @@ def test_it_can_be_cancelled_and_ends_after_so_many_evaluations(plan):
     assert len(seen) == 2
     assert not result.state.is_complete
     assert find_plans(plan, within=600, most_evaluations=9, axes=("data", "model")).state.evaluated in range(9, 9 + 8)
+
+
+def test_a_plan_that_its_arguments_alone_exclude_is_never_planned(plan):
+    space = make_space(plan, **FEW, **SMALL)
+    states = list(run_search(space, read_requirements(space, {"memory": "1 KiB"}, {}), within=600))
+    assert states[-1].is_complete
+    assert states[-1].best is None
+    assert states[-1].evaluated == 0
+
+
+def test_the_seconds_of_a_search_end_it_where_the_first_candidates_do_not_fit(plan):
+    space = make_space(plan, **FEW, **SMALL)
+    limit = 1.01 * min(
+        Evaluator(space).bound_core(core).bounds.memory for core in space.cores()
+    )  # above what arguments need, below any step
+    states = list(run_search(space, read_requirements(space, {"memory": limit}, {}), within=0))
+    assert states[0].evaluated == 1
+    assert states[-1].evaluated == 1
+    assert states[-1].best is None
 
 
 def test_any_traced_function_can_be_searched():

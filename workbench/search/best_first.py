@@ -85,6 +85,13 @@ class BestFirst:
             self._add_group("work", members)
         self.has_started = True
 
+    def may_fit(self, candidate: PlanCandidate) -> bool:
+        """Whether what all plans of its core need keeps to the requirements. An illegal one is tried: the answer says why."""
+        try:
+            return allows_figures(self.requirements, self.evaluator.bound_core(candidate.core()).bounds)
+        except WorkbenchError:
+            return True
+
     def _add_group(self, kind: str, members: Sequence[SearchNode]) -> None:
         """Nodes that one question raises the bounds of, those of no worth left out."""
         members = [each for each in members if not self._is_worthless(each)]

@@ -47,27 +47,36 @@ def find_clash(
     within: float = 20.0,
     evaluator: Evaluator | None = None,
     on_clash: Callable[[Clash], None] = lambda _: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Clash:
     """The smallest set of requirements that clash: the first, by size, that a search finds no plan for.
 
-    `on_clash` hears of it before its relaxations are looked for, which takes a search each. Returns one with no requirements where not even
-    the space without any has a plan.
+    `on_clash` hears of it before its relaxations are looked for, which takes a search each, and again whenever one is known or gives way by
+    less. Returns one with no requirements where not even the space without any has a plan, or where `is_cancelled` before one is known.
     """
     here = evaluator or Evaluator(space)
     is_proved = True
     for size in range(len(requirements) + 1):
         for some in combinations(requirements, size):
-            state = _find_any(space, some, within, here)
+            state = _find_any(space, some, within, here, is_cancelled)
+            if is_cancelled():
+                return Clash((), (), is_proved=False)
             if state.best is None:
-                is_proved = is_proved and state.is_complete
-                on_clash(Clash(some, (), is_proved))
-                return Clash(some, tuple(_relax(space, requirements, some, within, here)), is_proved)
+                clash = Clash(some, (), is_proved and state.is_complete)
+                on_clash(clash)
+                for relaxations in _relax(space, requirements, some, within, here, is_cancelled):
+                    clash = replace(clash, relaxations=relaxations)
+                    on_clash(clash)
+                return clash
     return Clash((), (), is_proved=False)
 
 
-def _find_any(space: SearchSpace, requirements: Sequence[Requirement], within: float, evaluator: Evaluator) -> SearchState:
+def _find_any(
+    space: SearchSpace, requirements: Sequence[Requirement], within: float, evaluator: Evaluator, is_cancelled: Callable[[], bool]
+) -> SearchState:
     """The search up to its first plan."""
-    for state in run_search(space, requirements, objective=_objective_of(requirements), within=within, evaluator=evaluator):
+    objective = _objective_of(requirements)
+    for state in run_search(space, requirements, objective=objective, within=within, evaluator=evaluator, is_cancelled=is_cancelled):
         if state.best is not None:
             break
     return state
@@ -80,30 +89,44 @@ def _objective_of(requirements: Sequence[Requirement]) -> str:
 
 
 def _relax(
-    space: SearchSpace, requirements: Sequence[Requirement], clash: Sequence[Requirement], within: float, evaluator: Evaluator
-) -> Iterator[Relaxation]:
-    """For each requirement of the clash, the least that it has to give way while all others stay; none where nothing helps."""
-    for each in clash:
-        others = [other for other in requirements if other != each]
-        found = _least(space, others, each, within, evaluator)
-        if found is None:
-            continue
-        candidate, figures = found
-        weakened = _weaken(each, candidate, figures)
-        if weakened.allows(candidate) and weakened.allows_figures(figures):
-            yield Relaxation(weakened, each, candidate, figures)
+    space: SearchSpace,
+    requirements: Sequence[Requirement],
+    clash: Sequence[Requirement],
+    within: float,
+    evaluator: Evaluator,
+    is_cancelled: Callable[[], bool],
+) -> Iterator[tuple[Relaxation, ...]]:
+    """What is known of how far each requirement of the clash has to give way while all others stay, whenever more is known."""
+    known: dict[Requirement, Relaxation] = {}
+    for requirement in clash:
+        others = [other for other in requirements if other != requirement]
+        for candidate, figures in _improve(space, others, requirement, within, evaluator, is_cancelled):
+            weakened = _weaken(requirement, candidate, figures)
+            if weakened.allows(candidate) and weakened.allows_figures(figures):
+                known[requirement] = Relaxation(weakened, requirement, candidate, figures)
+                yield tuple(known.values())
 
 
-def _least(
-    space: SearchSpace, others: Sequence[Requirement], given_up: Requirement, within: float, evaluator: Evaluator
-) -> tuple[PlanCandidate, Figures] | None:
-    """The plan that keeps the others and needs least of what is given up."""
+def _improve(
+    space: SearchSpace,
+    others: Sequence[Requirement],
+    given_up: Requirement,
+    within: float,
+    evaluator: Evaluator,
+    is_cancelled: Callable[[], bool],
+) -> Iterator[tuple[PlanCandidate, Figures]]:
+    """The first plan that keeps the others, and then the one that needs least of what is given up."""
     objective = given_up.figure if isinstance(given_up, AtMost) else "seconds"
-    state = None
-    for state in run_search(space, others, objective=objective, within=within, evaluator=evaluator):
-        if state.is_proved:
-            break
-    return state.best if state else None
+    first = best = None
+    for state in run_search(
+        space, others, objective=objective, within=within, evaluator=evaluator, is_cancelled=is_cancelled, until="proved"
+    ):
+        best = state.best
+        if best is not None and first is None:
+            first = best
+            yield best
+    if best is not None and best != first:
+        yield best
 
 
 def _weaken(requirement: Requirement, candidate: PlanCandidate, figures: Figures) -> Requirement:

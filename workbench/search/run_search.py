@@ -66,12 +66,14 @@ def _rounds(
     is_cancelled: Callable[[], bool],
     until: str,
 ) -> Iterator[SearchState]:
-    """The state after each round, the `candidates` being tried until one stands in the picture."""
-    for each in candidates:
+    """The state after each round; first those of the `candidates` that may keep the requirements are tried until one stands in the
+    picture, or the time is up."""
+    for each in filter(search.may_fit, candidates):
         first = guess(each)
         search.take_answer(first, who.submit(first.question)())
-        yield search.state(time.perf_counter() - begin)
-        if search.front.entries or is_cancelled():
+        state = search.state(time.perf_counter() - begin)
+        yield state
+        if search.front.entries or state.elapsed >= within or is_cancelled():
             break
     for _ in search.start():
         state = search.state(time.perf_counter() - begin)

@@ -124,12 +124,18 @@ class SearchServer:
         except WorkbenchError as error:
             self._tell(SearchRefused(request.number, error.message, error.ways_out))
             return None
-        if state is not None:
-            self._finish(request, state, answerer)
-        return None
+        return None if state is None else self._finish(request, state, answerer)
 
-    def _finish(self, request: SearchRequest, state: SearchState, answerer: RecordingAnswerer) -> None:
+    def _finish(self, request: SearchRequest, state: SearchState, answerer: RecordingAnswerer) -> SearchRequest | None:
+        """The last update of a search, or the next request that came while it was asked what clashes."""
         number, clash = request.number, None
+        following: SearchRequest | None = None
+
+        def has_following() -> bool:
+            nonlocal following
+            following = following or self._answer_waiting()
+            return following is not None
+
         if state.best is None:
             self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found())))
             clash = find_clash(
@@ -138,8 +144,11 @@ class SearchServer:
                 within=CLASH_SECONDS,
                 evaluator=self._evaluator,
                 on_clash=lambda found: self._tell(SearchUpdated(SearchUpdate(number, state, clash=found))),
+                is_cancelled=has_following,
             )
-        self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found(), is_over=True, clash=clash)))
+        if following is None:
+            self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found(), is_over=True, clash=clash)))
+        return following
 
     def _answer_waiting(self) -> SearchRequest | None:
         """Answer what has come meanwhile, up to a request for another search, which is returned."""
