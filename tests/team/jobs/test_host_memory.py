@@ -12,7 +12,7 @@ from workbench.team.jobs import host_memory
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.here import Here
 from workbench.team.jobs.host_memory import JobMemory, own_memory, surest_peak, verify_fits
-from workbench.team.jobs.queue import JobLimits
+from workbench.team.jobs.queue import JobLimits, JobResult, finish
 from workbench.team.jobs.slurm import Slurm
 from workbench.team.jobs.spec import JobError
 from workbench.team.store.tables import StoredFigures, StoredPlan
@@ -79,6 +79,18 @@ def test_a_run_that_waited_while_the_memory_shrank_is_refused_when_it_begins(sto
         wait_until(lambda: states_of(store)[job_id] == "failed")
     assert job_of(store, job_id).problem == NEEDS_TOO_MUCH
     assert not (tmp_path / "jobs" / job_id / "started").exists()
+
+
+def test_two_runs_that_fit_only_one_after_the_other_run_so(store, tmp_path, needs, small):
+    needs(2, 6 * GIB)
+    dispatcher = dispatcher_of(store, tmp_path)
+    first, second = (submit(dispatcher, steps=steps) for steps in (1, 2))
+    assert [job_of(store, each).spec["host_bytes"] for each in (first, second)] == [12 * GIB] * 2
+    lane = dispatcher.lanes["here"]
+    assert lane.claim().id == first
+    assert lane.claim() is None
+    finish(store, first, JobResult("done", {}))
+    assert lane.claim().id == second
 
 
 def test_of_another_engine_what_its_limits_say_of_each_host_counts(store, tmp_path, needs):

@@ -100,6 +100,32 @@ def test_no_more_are_claimed_than_a_limit_says_until_one_has_ended(limit, store)
     assert claim(store, "here", limits) is None
 
 
+def test_jobs_beside_each_other_share_the_memory_of_the_machine(store):
+    gib = 1 << 30
+    first = put(store, "ada", host_bytes=9 * gib)
+    second = put(store, "bob", host_bytes=9 * gib)
+    unknown = put(store, "cyd")
+    assert claim(store, "here", WIDE, 16 * gib).id == first
+    assert claim(store, "here", WIDE, 16 * gib) is None, "the next needs more than is left, and those behind it wait with it"
+    end(store, first)
+    assert claim(store, "here", WIDE, 16 * gib).id == second
+    assert claim(store, "here", WIDE, 16 * gib).id == unknown, "nothing is known of what it needs"
+    assert claim(store, "here", WIDE, 16 * gib) is None
+    too_large = put(store, "ada", host_bytes=20 * gib)
+    assert claim(store, "here", WIDE, 16 * gib) is None
+    end(store, second)
+    assert claim(store, "here", WIDE, 16 * gib).id == too_large, "alone it is tried, and refused where it begins"
+
+
+def test_jobs_of_before_say_nothing_of_their_memory(store):
+    first = put(store, "ada")
+    with store.write() as session:
+        row = session.get_one(StoredJob, first)
+        row.spec = {name: value for name, value in row.spec.items() if name != "host_bytes"}
+    second = put(store, "bob", host_bytes=9)
+    assert {claim(store, "here", WIDE, 10).id for _ in range(2)} == {first, second}
+
+
 def test_a_large_job_is_not_starved_by_small_ones(store):
     limits = JobLimits(devices=8)
     small = [put(store, "ada", devices=4) for _ in range(2)]

@@ -10,6 +10,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +60,12 @@ class Dispatcher:
         self._listeners: list[JobListener] = []
         self._listening = threading.Lock()
         limits = limits or {}
-        self.lanes = {
-            each.name: EngineLane(store, each, limits.get(each.name, JobLimits()), folder, self._write_folder, self._tell)
-            for each in engines
-        }
+        self.lanes = {each.name: self._make_lane(each, limits.get(each.name, JobLimits())) for each in engines}
+
+    def _make_lane(self, engine: JobEngine, limits: JobLimits) -> EngineLane:
+        return EngineLane(
+            self._store, engine, limits, self._folder, self._write_folder, self._tell, partial(_shared_memory, engine, limits)
+        )
 
     def start(self) -> None:
         """Follow the jobs that are under way, and take others from the queue."""
@@ -155,7 +159,7 @@ class Dispatcher:
         )
         self._verify_program(spec)
         if request.engine in self.lanes:
-            self._verify_memory(spec, self.lanes[request.engine].engine)
+            spec = replace(spec, host_bytes=self._verify_memory(spec, self.lanes[request.engine].engine)[1])
         return self.put(spec, request.engine, project_id=request.project_id, author_id=request.author_id, room_id=request.room_id)
 
     def _verify_program(self, spec: JobSpec) -> None:
@@ -169,7 +173,7 @@ class Dispatcher:
             document = session.scalar(select(StoredPlan.document).where(StoredPlan.digest == spec.plan))
         if document is None:
             raise JobError("The plan of the job is not there any more.", ["push it again"])
-        memory = self._verify_memory(spec, engine)
+        memory, _ = self._verify_memory(spec, engine)
         folder = self._folder / job_id
         command = self._command(spec, folder, engine.python)
         if self._confine is not None:
@@ -179,16 +183,18 @@ class Dispatcher:
         write_folder(folder, spec, document, command, spec.environment, program, data_limit)
         return folder
 
-    def _verify_memory(self, spec: JobSpec, engine: JobEngine) -> JobMemory | None:
-        """The memory of each host that the job would have, where that is known. Raises `JobError` for a run that does not fit it."""
+    def _verify_memory(self, spec: JobSpec, engine: JobEngine) -> tuple[JobMemory | None, int]:
+        """The memory of each host that the job would have, where that is known, and the bytes of it that a run needs.
+
+        Raises `JobError` for a run that does not fit.
+        """
         limit = self.lanes[engine.name].limits.memory
         own = own_memory({**os.environ, **spec.environment}) if engine.is_here else None
         memory = own.within(limit) if own else JobMemory(limit, limit) if limit else None
         with self._store.read() as session:
             rows = session.scalars(select(StoredFigures).where(StoredFigures.digest == spec.plan))
             peak = surest_peak({each.tier: each.values for each in rows})
-        verify_fits(spec, peak, memory, 1 if engine.is_here else spec.hosts)
-        return memory
+        return memory, verify_fits(spec, peak, memory, 1 if engine.is_here else spec.hosts)
 
     def _tell(self, job_id: str, events: Sequence[JobEvent], state: str) -> None:
         with self._listening:
@@ -198,3 +204,9 @@ class Dispatcher:
                 each(job_id, events, state)
             except Exception:  # noqa: BLE001 - a listener's own fault ends nothing
                 _LOG.exception("A listener to jobs failed.")
+
+
+def _shared_memory(engine: JobEngine, limits: JobLimits) -> int | None:
+    """Bytes that the jobs of this machine share; other engines find room for each themselves."""
+    own = own_memory({"JAX_PLATFORMS": "cpu"}) if engine.is_here else None
+    return own.within(limits.memory).usable if own else None

@@ -48,13 +48,16 @@ def surest_peak(figures: Mapping[str, Mapping[str, Any]]) -> float | None:
     return next((each for each in found if each), None)
 
 
-def verify_fits(spec: JobSpec, peak: float | None, memory: JobMemory | None, hosts: int) -> None:
-    """Raises `JobError` for a run whose devices need more than there is on each of so many hosts. What is not known is not refused."""
+def verify_fits(spec: JobSpec, peak: float | None, memory: JobMemory | None, hosts: int) -> int:
+    """The bytes that the devices of a run need on each of so many hosts, 0 where nothing is known of them.
+
+    Raises `JobError` where that is more than there is; what is not known is not refused.
+    """
     if spec.kind != "run" or not peak or memory is None:
-        return
+        return 0
     devices = -(-spec.devices // hosts)
     if devices * peak <= memory.usable:
-        return
+        return round(devices * peak)
     where = "this server" if hosts == 1 else f"each of {hosts} hosts"
     raise JobError(
         f"The run needs {devices} x {format_bytes(peak)} = {format_bytes(devices * peak)} of memory on {where}, which has "

@@ -47,12 +47,22 @@ class _Followed:
 
 
 class EngineLane:
-    """See the module. `write_folder` makes the folder of a job that was claimed; `tell` is called with what happens."""
+    """See the module. `write_folder` makes the folder of a job that was claimed; `tell` is called with what happens.
+
+    `shared_memory`: bytes that its jobs share, where they run on one machine.
+    """
 
     def __init__(
-        self, store: Store, engine: JobEngine, limits: JobLimits, data: Path, write_folder: WriteFolder, tell: JobListener
+        self,
+        store: Store,
+        engine: JobEngine,
+        limits: JobLimits,
+        data: Path,
+        write_folder: WriteFolder,
+        tell: JobListener,
+        shared_memory: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self.engine, self.limits = engine, limits
+        self.engine, self.limits, self._shared_memory = engine, limits, shared_memory
         self._store, self._data, self._write_folder, self._tell = store, data, write_folder, tell
         self._followed: dict[str, _Followed] = {}
         self._unanswered: dict[str, tuple[float, float]] = {}  # jobs not yet submitted: when that was tried first, and last
@@ -115,8 +125,12 @@ class EngineLane:
                 self._follow(each, was_asked_to_end=rows[each.job_id].cancel_asked is not None)
             else:
                 del self._followed[each.job_id]
-        while not self._stopped.is_set() and (claimed := claim(self._store, self.engine.name, self.limits)) is not None:
+        while not self._stopped.is_set() and (claimed := self.claim()) is not None:
             self._submit(claimed)
+
+    def claim(self) -> StoredJob | None:
+        """The job whose turn it is, if there is room for it."""
+        return claim(self._store, self.engine.name, self.limits, self._shared_memory())
 
     def _submit_again(self, row: StoredJob) -> None:
         """A job that the engine did not answer about; it may have it all the same, and then runs once."""

@@ -1,8 +1,8 @@
 """The queue is the table: a job waits in its row until somebody claims it, in one statement that nobody else can make at the same time.
 
 Who is served: the person with the fewest jobs running on the engine, of those the one who was served the longest ago, then the project
-alike, then the oldest job. The job whose turn it is waits where its devices are taken, and those behind it wait with it: a large job is not
-starved by small ones.
+alike, then the oldest job. The job whose turn it is waits where its devices or its memory are taken, and those behind it wait with it: a
+large job is not starved by small ones.
 
 **Invariants**
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Integer, case, cast, func, select, update
+from sqlalchemy import BigInteger, Integer, case, cast, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from workbench.team.jobs.spec import JobError, JobSpec
@@ -79,8 +79,11 @@ def enqueue(
     return row.id
 
 
-def claim(store: Store, engine: str, limits: JobLimits) -> StoredJob | None:
-    """Take the job whose turn it is; it is "starting" then. `None` where there is none, or no room for it."""
+def claim(store: Store, engine: str, limits: JobLimits, shared_memory: int | None = None) -> StoredJob | None:
+    """Take the job whose turn it is; it is "starting" then. `None` where there is none, or no room for it.
+
+    `shared_memory`: bytes that all jobs of the engine share, where it runs them on one machine. A job that needs more than is left waits.
+    """
     with store.read() as session:  # a transaction that writes keeps others from writing
         waiting = session.scalar(select(StoredJob.id).where(StoredJob.engine == engine, StoredJob.state == "queued").limit(1))
     if waiting is None:
@@ -89,16 +92,23 @@ def claim(store: Store, engine: str, limits: JobLimits) -> StoredJob | None:
     is_active = (active.engine == engine, active.state.in_(ACTIVE))
     used = select(func.coalesce(func.sum(cast(active.spec["devices"].as_string(), Integer)), 0)).where(*is_active).scalar_subquery()
     running = select(func.count()).select_from(active).where(*is_active).scalar_subquery()
+    needed, held = _host_bytes(StoredJob), select(func.coalesce(func.sum(_host_bytes(active)), 0)).where(*is_active).scalar_subquery()
+    has_memory = [] if shared_memory is None else [or_(needed == 0, held == 0, needed + held <= shared_memory)]
     claimed = (
         update(StoredJob)
         .where(StoredJob.id == _head(engine, limits).scalar_subquery(), StoredJob.state == "queued")
-        .where(cast(StoredJob.spec["devices"].as_string(), Integer) + used <= limits.devices, running < limits.jobs)
+        .where(cast(StoredJob.spec["devices"].as_string(), Integer) + used <= limits.devices, running < limits.jobs, *has_memory)
         .values(state="starting", started=now())
         .returning(StoredJob)
         .execution_options(synchronize_session=False)
     )
     with store.write() as session:
         return session.scalars(claimed).one_or_none()
+
+
+def _host_bytes(job: Any) -> Any:
+    """The memory that a job needs; jobs of before say nothing of it."""
+    return func.coalesce(cast(job.spec["host_bytes"].as_string(), BigInteger), 0)
 
 
 def _head(engine: str, limits: JobLimits) -> Any:

@@ -43,6 +43,7 @@ class JobSpec:
 
     - `plan`, `program`: digests; without a program the plan's is of the zoo;
     - `processes`: of each host; `devices`: of all hosts; `minutes`: after which the job is ended; `memory`: bytes of each process;
+    - `host_bytes`: of memory that its devices need at their peak on each host, where they are the processor's; 0 where that is not known;
     - `port`: of the process that the others meet at; 0 leaves it to the engine;
     - `options`: of the engine: a partition, a queue, an image; of a search: decisions that are fixed.
     """
@@ -58,6 +59,7 @@ class JobSpec:
     devices: int = 1
     minutes: float = 30.0
     memory: int | None = None
+    host_bytes: int = 0
     port: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
@@ -132,6 +134,8 @@ def _verify_counts(spec: JobSpec) -> None:
         raise JobError(f"`minutes` is {spec.minutes!r:.80}; it should be above 0, and at most 30 days.", ["give minutes=30"])
     if spec.memory is not None and (type(spec.memory) is not int or not 1 << 20 <= spec.memory < 1 << 50):
         raise JobError(f"`memory` is {spec.memory!r:.80}; it should be bytes, a MiB or more.", ["give 8 GiB: memory=8589934592"])
+    if type(spec.host_bytes) is not int or not 0 <= spec.host_bytes < 1 << 62:
+        raise JobError(f"`host_bytes` is {spec.host_bytes!r:.80}; it should be bytes, or 0 where they are not known.", ["leave it out"])
     if type(spec.port) is not int or not 0 <= spec.port < 1 << 16:
         raise JobError(f"`port` is {spec.port!r:.80}; it should be a port, or 0 for any.", ["leave it out"])
 
