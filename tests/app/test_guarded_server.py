@@ -47,6 +47,23 @@ def test_a_large_body_is_not_read(path, host):
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("sent", ["", "GET /liveness HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n\r\nx"], ids=["headers", "body"])
+def test_who_sends_nothing_more_is_not_waited_for(sent, monkeypatch):
+    monkeypatch.setattr("workbench.app.page.guarded_server.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("workbench.app.page.request_policy.LEAST_BODY_SECONDS", -0.8)  # 0.2 s for a small body
+
+    async def work():
+        with serving() as url:
+            host = url.removeprefix("http://")
+            reader, writer = await asyncio.open_connection(*host.split(":"))
+            writer.write(sent.format(host=host).encode())
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+            writer.close()
+            assert (await ask(f"{url}/liveness", b"")).code == 200
+
+    asyncio.run(work())
+
+
 def test_a_message_that_is_too_large_closes_its_websocket():
     async def work():
         with serving() as url:

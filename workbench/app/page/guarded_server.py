@@ -24,7 +24,16 @@ from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
 from workbench.app.page.panel_patches import patch_writes
-from workbench.app.page.request_policy import MOST_MESSAGE, SMALL_BODY, DeniedRequest, Hosts, judge_request, security_headers
+from workbench.app.page.request_policy import (
+    IDLE_SECONDS,
+    MOST_MESSAGE,
+    SMALL_BODY,
+    DeniedRequest,
+    Hosts,
+    body_seconds,
+    judge_request,
+    security_headers,
+)
 from workbench.app.processes.child_table import States, health_report
 
 # The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
@@ -64,7 +73,7 @@ def guarded_server(
     """A server of a page, and of further `routes`, that answers only requests which `judge` accepts; it is not started. Without `allowed`
     hosts it is behind a proxy."""
     patch_writes()
-    limits = {"websocket_max_message_size": MOST_MESSAGE}
+    limits = {"websocket_max_message_size": MOST_MESSAGE, "http_server_kwargs": {"idle_connection_timeout": IDLE_SECONDS}}
     server = get_server(page, start=False, extra_patterns=list(routes), **limits, **options, **listen_options)
     guard_server(server, allowed, tuple(route[1] for route in routes), judge)
     return server
@@ -157,6 +166,7 @@ class _JudgedRequest(HTTPMessageDelegate):
     def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> Awaitable[None] | None:
         assert isinstance(start_line, RequestStartLine)
         self._connection.set_max_body_size(SMALL_BODY)  # type: ignore[attr-defined]  # of `HTTP1Connection`; a handler may raise it
+        self._connection.set_body_timeout(body_seconds(SMALL_BODY))  # type: ignore[attr-defined]
         self._refusal = self._judge(start_line.method, headers, start_line.path.partition("?")[0], self._allowed)
         if self._refusal:
             return None

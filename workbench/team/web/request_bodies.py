@@ -5,6 +5,7 @@
 - `prepare` runs once the headers are there. A request that it refuses, or that announces more than `largest_body`, is answered before its
   body is read; its connection is then closed.
 - No more than `largest_body` bytes are kept, whatever the request announced.
+- A body that takes longer than its size allows closes its connection.
 - A long body is parsed in a thread. Of one person at most `MOST_AT_ONCE` are read at a time.
 """
 
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 from tornado.httputil import HTTPInputError, parse_body_arguments
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
-from workbench.app.page.request_policy import SMALL_BODY
+from workbench.app.page.request_policy import SMALL_BODY, body_seconds
 from workbench.core.parse_untrusted import parse_json
 from workbench.errors import WorkbenchError
 from workbench.units import format_bytes
@@ -68,6 +69,7 @@ class BodyHandler(RequestHandler):
             raise TooLargeError(self.announced_body or 0, self.largest_body)
         if self.request.connection is not None:
             self.request.connection.set_max_body_size(sys.maxsize)  # type: ignore[attr-defined]  # `data_received` counts, with a message
+            self.request.connection.set_body_timeout(body_seconds(self.largest_body))  # type: ignore[attr-defined]
 
     @property
     def is_long(self) -> bool:
