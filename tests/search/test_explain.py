@@ -13,6 +13,8 @@ from workbench.search.explain import make_ledger
 from workbench.search.figures import evaluate_plan
 from workbench.search.find_plans import find_plans
 from workbench.search.neighbours import is_of_space
+from workbench.search.pareto_front import ParetoFront
+from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Pin
 from workbench.text.search import clash_text, counterfactual_text, ledger_text, progress_text, search_text
 
@@ -89,6 +91,24 @@ def test_two_pins_that_contradict_are_both_named(result):
     assert {each.requirement for each in clash.relaxations} == set(requirements)
     assert str(clash) == clash_text(clash)
     assert clash_text(clash).startswith("No plan keeps `stage 1` and `schedule zb_v`.\nWith `stage 1 or ")
+
+
+def test_a_search_that_ran_out_of_time_does_not_say_that_there_is_no_plan(result, monkeypatch):
+    """Clashes are only named where they are proved."""
+    none_yet = replace(result.state, front=ParetoFront(), is_proved=False, is_complete=False, evaluated=4, bounded=0, elapsed=10.0)
+    present = PresentPlan(result.state.best[1])
+    unfinished = replace(result, state=none_yet, requirements=(AtMost("memory", 2**30),), present=present)
+    unknown = find_clash(result.space, unfinished.requirements, within=0, evaluator=result.evaluator)
+    assert (unknown.requirements, unknown.is_proved) == ((), False)
+    monkeypatch.setattr("workbench.search.search_result.find_clash", lambda *_, **__: unknown)
+    with pytest.raises(SearchError) as caught:
+        unfinished.what_if()
+    size = f"{result.space.size:,}"
+    assert caught.value.message == (
+        f"No plan was found in 10.0 s: 4 planned, 0 known by bounds of {size} combinations; whether there is one is not known."
+    )
+    assert caught.value.ways_out[0] == "search longer"
+    assert caught.value.ways_out[1].startswith("keep the present plan, which keeps the limits: ")
 
 
 def test_no_plan_is_an_error_with_the_ways_out():

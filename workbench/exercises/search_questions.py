@@ -5,13 +5,13 @@ from typing import Any
 
 from workbench.errors import SearchError, unknown_name
 from workbench.exercises.verdict import Check, Verdict
-from workbench.search.candidates import PlanCandidate
 from workbench.search.explain import Ledger, LedgerLine
 from workbench.search.figures import Figures
 from workbench.search.find_plans import read_requirements
 from workbench.search.requirements import Requirement
 from workbench.search.run_search import run_search
 from workbench.search.search_result import SearchResult
+from workbench.search.search_state import SearchState, nothing_found_text
 from workbench.units import format_bytes, format_dollars, format_seconds
 
 
@@ -35,7 +35,10 @@ class WinnerQuestion:
     def _explain(self, guess: Requirement) -> str:
         """Why no best plan has what was guessed; empty where one has it."""
         result, objective = self.result, self.result.state.objective
-        found = _find_best(result, guess)
+        state = _find_best(result, guess)
+        found = state.best
+        if found is None and not state.is_complete:
+            raise SearchError(nothing_found_text(state, result.space.size), ["search a smaller space"])
         if found is None:
             return f"Not {guess}: no plan with it keeps {' and '.join(f'`{each}`' for each in result.requirements) or 'what is asked for'}."
         best = result.state.best
@@ -60,15 +63,11 @@ class LedgerQuestion:
         return Verdict((Check("No decision saves more.", reason),))
 
 
-def _find_best(result: SearchResult, guess: Requirement) -> tuple[PlanCandidate, Figures] | None:
-    """The best plan that has what was guessed and keeps what the search had to keep."""
-    requirements = (*result.requirements, guess)
-    found = None
-    for state in run_search(result.space, requirements, objective=result.state.objective, evaluator=result.evaluator):
-        found = state.best
-        if state.is_proved:
-            break
-    return found
+def _find_best(result: SearchResult, guess: Requirement) -> SearchState:
+    """The search for the best plan that has what was guessed and keeps what the search had to keep, at its end."""
+    requirements, objective = (*result.requirements, guess), result.state.objective
+    *_, last = run_search(result.space, requirements, objective=objective, evaluator=result.evaluator, until="proved")
+    return last
 
 
 def _difference_text(objective: str, figures: Figures, best: Figures) -> str:

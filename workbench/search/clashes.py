@@ -1,5 +1,6 @@
 """Why no plan keeps all requirements: a smallest set of them that no plan keeps together, and how little would have to give way."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -25,9 +26,8 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class Clash:
-    """`requirements` that no plan of the space keeps together, though any fewer of them can be kept; `relaxations` of single ones.
-
-    `is_proved`: the whole space was looked at; else only what time allowed.
+    """`requirements` that no plan of the space keeps together, though fewer of them can be kept as far as is known; `relaxations` of single
+    ones. With no requirements the space has no legal plan; or, where it is not `is_proved`, time did not suffice to know what clashes.
     """
 
     requirements: tuple[Requirement, ...]
@@ -40,6 +40,9 @@ class Clash:
         return clash_text(self)
 
 
+UNKNOWN = Clash((), (), is_proved=False)
+
+
 def find_clash(
     space: SearchSpace,
     requirements: Sequence[Requirement],
@@ -49,26 +52,27 @@ def find_clash(
     on_clash: Callable[[Clash], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Clash:
-    """The smallest set of requirements that clash: the first, by size, that a search finds no plan for.
+    """The smallest set of requirements that clash: the first, by size, that a search proves to have no plan, all searches together taking
+    `within` seconds.
 
     `on_clash` hears of it before its relaxations are looked for, which takes a search each, and again whenever one is known or gives way by
-    less. Returns one with no requirements where not even the space without any has a plan, or where `is_cancelled` before one is known.
+    less. Returns one that is not proved where time did not suffice, or where `is_cancelled` before one is known.
     """
-    here = evaluator or Evaluator(space)
-    is_proved = True
+    here, begin = evaluator or Evaluator(space), time.perf_counter()
     for size in range(len(requirements) + 1):
         for some in combinations(requirements, size):
-            state = _find_any(space, some, within, here, is_cancelled)
-            if is_cancelled():
-                return Clash((), (), is_proved=False)
-            if state.best is None:
-                clash = Clash(some, (), is_proved and state.is_complete)
+            left = within - (time.perf_counter() - begin)
+            if left <= 0 or is_cancelled():
+                return UNKNOWN
+            state = _find_any(space, some, left, here, is_cancelled)
+            if state.best is None and state.is_complete:
+                clash = Clash(some, ())
                 on_clash(clash)
                 for relaxations in _relax(space, requirements, some, within, here, is_cancelled):
                     clash = replace(clash, relaxations=relaxations)
                     on_clash(clash)
                 return clash
-    return Clash((), (), is_proved=False)
+    return UNKNOWN
 
 
 def _find_any(

@@ -14,10 +14,10 @@ from workbench.search.evaluator import Evaluator
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.figures import Figures
 from workbench.search.present_plan import PresentPlan
-from workbench.search.requirements import AtMost, Requirement
+from workbench.search.requirements import AtMost, Requirement, allows_figures
 from workbench.search.search_space import SearchSpace
-from workbench.search.search_state import SearchState
-from workbench.units import read_whole_number
+from workbench.search.search_state import SearchState, nothing_found_text
+from workbench.units import format_bytes, format_seconds, read_whole_number
 
 _MARGIN = 1.006
 
@@ -91,18 +91,27 @@ class SearchResult:
 
     @cached_property
     def clash(self) -> Clash:
-        """What clashes, where no plan keeps the requirements."""
+        """What clashes, where no plan keeps the requirements, if time suffices to prove it."""
         return find_clash(self.space, self.requirements, evaluator=self.evaluator)
 
     def no_plan_error(self) -> SearchError:
-        """The error in the user's words: what clashes, and the least that would have to give way."""
+        """The error in the user's words: what clashes and the least that would have to give way, or that no plan was found in time."""
         clash = self.clash
+        if not clash.is_proved:
+            return SearchError(nothing_found_text(self.state, self.space.size), ["search longer", *self._present_ways()])
         if not clash.requirements:
             reason = self.state.refused[0][0] if self.state.refused else "nothing is left to choose from"
             return SearchError(f"The space has no legal plan: {reason}", ["allow more choices", "take another number of devices"])
         what = " and ".join(f"`{each}`" for each in clash.requirements)
         together = " together" if len(clash.requirements) > 1 else ""
         return SearchError(f"No plan keeps {what}{together}.", [f"allow {_round_up(each.weakened)}" for each in clash.relaxations])
+
+    def _present_ways(self) -> list[str]:
+        """That the present plan keeps the limits, where it does."""
+        if self.present is None or not allows_figures(self.requirements, self.present.figures):
+            return []
+        seconds, memory = format_seconds(self.present.figures.seconds), format_bytes(int(self.present.figures.memory))
+        return [f"keep the present plan, which keeps the limits: {seconds}, {memory}"]
 
     @property
     def _number_of_best(self) -> int:

@@ -61,6 +61,12 @@ class SearchState:
         )
 
 
+def nothing_found_text(state: SearchState, combinations: int) -> str:
+    """That the time of a search did not suffice for a first plan; nothing is said of what there is."""
+    known = f"{state.evaluated:,} planned, {state.bounded:,} known by bounds of {combinations:,} combinations"
+    return f"No plan was found in {state.elapsed:.1f} s: {known}; whether there is one is not known."
+
+
 def objective_key(objective: str, figures: Figures) -> tuple[float, ...]:
     """What is compared first, and what decides between equals: seconds and bytes. An unknown figure is worse than any."""
     value = getattr(figures, objective)

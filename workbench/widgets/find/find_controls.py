@@ -6,6 +6,7 @@ from workbench.plan.plan import Plan
 from workbench.search.clashes import Clash, Relaxation
 from workbench.search.figures import NOMINAL_SECONDS, Figures
 from workbench.search.requirements import AtMost
+from workbench.search.search_state import nothing_found_text
 from workbench.text.search import present_text
 from workbench.widgets.find.find_fields import form_fields
 from workbench.widgets.find.find_progress import FindProgress
@@ -82,7 +83,7 @@ def _message(progress: FindProgress) -> dict[str, Any]:
     if progress.message:
         return {"message": progress.message, "tone": "bad", "ways_out": list(progress.ways_out), "acts": []}
     clash = progress.clash
-    if clash is not None:
+    if clash is not None and clash.is_proved:
         acts = [act(_relaxation_text(each), RelaxGesture(str(place))) for place, each in enumerate(clash.relaxations)]
         return {
             "message": _clash_sentence(progress, clash),
@@ -91,7 +92,8 @@ def _message(progress: FindProgress) -> dict[str, Any]:
             "acts": acts,
         }
     if progress.phase == "done" and progress.state and progress.state.best is None:
-        return {"message": "No plan was found in this time.", "tone": "bad", "ways_out": ["search longer"], "acts": []}
+        text = nothing_found_text(progress.state, progress.space.size if progress.space else 0)
+        return {"message": text, "tone": "bad", "ways_out": ["search longer"], "acts": []}
     return {"message": INVITATION if progress.number == 0 else _remark(progress), "tone": "muted", "ways_out": [], "acts": []}
 
 
