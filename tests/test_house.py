@@ -93,6 +93,7 @@ DOORS = {
     "anywidget": {"app"},
     "traitlets": {"app"},
     "psutil": {"widgets"},
+    "msgspec": {"widgets"},
     "httpx": {"team", "team_client"},
     **{each: {"team"} for each in ("sqlalchemy", "alembic", "argon2", "authlib", "joserfc", "jinja2", "markupsafe", "jupyterhub")},
     **{each: {"team"} for each in ("prometheus_client", "submitit", "yaml")},

@@ -1,17 +1,20 @@
 """What boards of one session show alike is made once; what is one's own stays one's own, and every page has what its board says."""
 
 import json
+from collections import OrderedDict
 
+import numpy as np
 import pytest
 
 from workbench.app.page.part_changes import SentParts, with_change
+from workbench.core.tensor import Role
 from workbench.models import build
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board import open_tab_part
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.open_tab_part import SHARED_TABS
-from workbench.widgets.shared_states import MOST_NAMES, MOST_SUBJECTS, SharedList, SharedStates, json_text, shared_states
+from workbench.widgets.shared_states import MOST_NAMES, MOST_SUBJECTS, SharedList, SharedStates, json_text, json_value, shared_states
 
 
 class Page:
@@ -102,3 +105,21 @@ def test_the_text_of_a_shared_list_is_made_once_and_is_that_of_a_list():
     shared = SharedList(values)
     assert json_text(shared) is json_text(shared)
     assert json_text({"b": shared}) == json_text({"b": values})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": (1, 2.5, None, True), "é": "\u2028</script>", "n": 2**70, "small": 1e-7, "large": 1e300, "z": -0.0},
+        [np.float64(0.1), Role.PARAMETER, OrderedDict(a=1), SharedList([1, [2]]), type("Word", (str,), {})("word")],
+    ],
+    ids=["plain", "subclasses"],
+)
+def test_a_text_is_read_by_json_as_json_would_have_written_it(value):
+    text = json_text(value)
+    assert json.loads(text) == json_value(text) == json.loads(json.dumps(value))
+
+
+def test_what_is_no_json_is_refused():
+    with pytest.raises(TypeError, match="cannot be sent to a page"):
+        json_text({"a": object()})

@@ -6,12 +6,13 @@
 - Nothing outlives its session, and only what follows from the last few plans and reports is kept.
 """
 
-import json
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -78,4 +79,21 @@ def json_text(value: Any) -> str:
     return _dump(value)
 
 
-_dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+def json_value(text: str) -> Any:
+    """The value of a text of `json_text`."""
+    return _decoder.decode(text)
+
+
+def _dump(value: Any) -> str:
+    return _encoder.encode(value).decode()
+
+
+def _plain(value: Any) -> Any:
+    """A subclass as what it is one of: NumPy's `float64` is a `float`, and `json` takes it as one."""
+    for kind in (float, int, str, dict, list):
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(f"{value!r:.80} cannot be sent to a page.")
+
+
+_encoder, _decoder = msgspec.json.Encoder(enc_hook=_plain), msgspec.json.Decoder()

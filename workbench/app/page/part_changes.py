@@ -5,12 +5,11 @@ key or place. `model_parts.js` makes them. Every state that is sent has a number
 that missed one asks for the whole.
 """
 
-import json
 import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from workbench.widgets.shared_states import SharedList
+from workbench.widgets.shared_states import SharedList, json_value
 from workbench.widgets.shared_states import json_text as _text
 
 WHOLE = "told"
@@ -51,7 +50,7 @@ def with_change(before: Any, change: Any) -> Any:
 
 def changed_text(text: str, change: Mapping[str, Any]) -> str:
     """The text of a part with a change (`SentParts.next`) made; as it was, if the change is of another edition."""
-    before = json.loads(text)
+    before = json_value(text)
     return _text(with_change(before, change["by"])) if before.get("edition") == change["of"] else text
 
 
@@ -119,5 +118,5 @@ def _change_text(before: _SentEntry, after: _SentEntry) -> str | None:
 
 
 def _find_text(before: _SentEntry, after: _SentEntry) -> str | None:
-    change = find_changes(json.loads(before.text), json.loads(after.text))
+    change = find_changes(json_value(before.text), json_value(after.text))
     return None if change is None else _text(change)
