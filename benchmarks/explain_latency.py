@@ -17,7 +17,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.report import Report
 
 MESH, LAYOUT = "data:64 model:32", "batch:data; heads:model; vocab:model; d_ff:model"

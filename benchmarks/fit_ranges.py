@@ -30,7 +30,7 @@ from workbench.analysis.prediction_intervals import KERNELS, MEMORY, RANGES_FILE
 from workbench.engine import shared_worker
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from workbench.core.derived_value_cache import CACHE
 from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation.module.mlir_context import parse_module
+from workbench.public_plan import Plan
 from workbench.recipes.recipe_list import list_recipes
 from workbench.reports.report import Report
 

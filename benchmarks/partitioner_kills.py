@@ -26,7 +26,7 @@ from workbench.engine import WarmWorker
 from workbench.hardware.hardware import Hardware
 from workbench.models import build
 from workbench.plan.edits import ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.figure_tiers import Settler
 from workbench.session.plan_history import Session

@@ -21,7 +21,7 @@ from jax.sharding import AxisType, NamedSharding
 from workbench.core.program import Program
 from workbench.models import build
 from workbench.plan.edits import Edit, ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.tracing.constrain import partition_spec
 

@@ -29,7 +29,7 @@ from benchmarks.search_programs import program_of
 from benchmarks.search_small import ROUNDING, compare_bounds
 from workbench.engine import open_answerer
 from workbench.errors import WorkbenchError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator

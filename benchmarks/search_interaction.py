@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.search_programs import program_of
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.find_plans import find_plans
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState

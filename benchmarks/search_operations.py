@@ -22,7 +22,7 @@ from workbench.cost.estimate import estimate
 from workbench.engine import partition_plan
 from workbench.errors import WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.figures import evaluate_plan
 from workbench.search.layout_choices import PER_OPERATION, list_layout_choices
 from workbench.search.per_operation.choose_layout import GAP, ITERATIONS, choose_layout

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.search_programs import program_of
 from workbench.errors import WorkbenchError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator

@@ -26,7 +26,7 @@ from benchmarks.search_small import SmallCase, enumerate_plainly
 from workbench.engine.worker.launch import run_plan
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.verified_plan import VerifiedPlan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.find_plans import find_plans

@@ -38,7 +38,7 @@ from benchmarks.search_optimisers import OPTIMISERS, Judge
 from benchmarks.search_programs import program_of
 from benchmarks.search_vectors import CandidateVectors
 from workbench.engine import open_answerer
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.find_plans import find_plans, read_requirements
 from workbench.search.first_candidates import list_first_candidates

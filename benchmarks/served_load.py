@@ -40,7 +40,7 @@ SLOW_PLAN = """
 import statistics, sys, time
 from workbench.plan.edits import ShardDim
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 
 def edit_ms(plan):

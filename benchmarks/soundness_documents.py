@@ -157,7 +157,7 @@ class _Opener:
         from pathlib import Path
 
         from workbench.models import build
-        from workbench.plan.plan import Plan
+        from workbench.public_plan import Plan
 
         (Path(folder) / f"{NOBODY}.py").write_text("print('imported')\n")
         self._plan = Plan(build("two_layer"), "data:4 model:2", "batch:data; hidden:model")
@@ -195,6 +195,7 @@ class _Opener:
 
     def _do(self, case: Case) -> bool:
         """True if it was obeyed; raises for what is refused."""
+        from workbench.analysis.analyze import analyze
         from workbench.documents import dump_plan, parse_fleet, parse_link, parse_plan
 
         if case.kind == "fleet":
@@ -203,7 +204,7 @@ class _Opener:
         if case.kind == "gesture":
             return self._gesture(json.loads(case.text))
         plan = parse_link(case.text, self._plan) if case.kind == "link" else parse_plan(case.text, "`theirs.plan.json`")
-        str(plan.report()).encode()
+        str(analyze(plan)).encode()
         dump_plan(plan)
         return True
 

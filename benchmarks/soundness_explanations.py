@@ -27,8 +27,8 @@ from workbench.core.sharding import Sharding
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
 from workbench.plan.edits import Constrain, Edit, GroupValues, Override, Prioritize, SetBarrier, ShardDim
-from workbench.plan.plan import Plan
 from workbench.propagation import propagation_of
+from workbench.public_plan import Plan
 from workbench.reports.propagation import Propagation
 
 MODELS = ("two_layer", "mnist", "gpt", "deep_unet", "decoder", "conformer", "unet", "mixture", "t5")

@@ -18,7 +18,7 @@ from workbench.app.page.window_channel import VisitorWindow
 from workbench.app.runners.job_queue import JobQueue
 from workbench.documents import dump_plan
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_connection import RoomConnection

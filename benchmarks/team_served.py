@@ -31,7 +31,7 @@ serve(TeamConfig.read(Path(sys.argv[1]), listen=f"127.0.0.1:{sys.argv[2]}"), on_
 FILL = """
 import json, sys
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.people import add_user, set_role

@@ -27,7 +27,7 @@ from workbench.app.page.serve import serve
 from workbench.documents.fleet_files import parse_fleet
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.people import add_user, set_role

@@ -14,7 +14,7 @@ from plain_docstrings import convert
 
 from tests.support.choosing import drawn
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.widgets.glossary.glossary import GROUPS
 from workbench.widgets.glossary.lessons import COURSES, LESSON_OF, page_name

@@ -12,7 +12,7 @@ from workbench.core.sharding import Sharding
 from workbench.errors import WorkbenchError, unknown_name
 from workbench.models.registry import build
 from workbench.plan.mesh_edits import ReorderAxes
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 FFN = program(parameter("params/w1", d_model=1024, d_ff=4096), batch("batch/x", batch=12, d_model=1024))
 

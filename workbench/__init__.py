@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from workbench.core.sharding import Sharding as Sharding
     from workbench.errors import WorkbenchError as WorkbenchError
     from workbench.exercises.exercise import Exercise as Exercise
-    from workbench.plan.plan import Plan as Plan
+    from workbench.public_plan import Plan as Plan
     from workbench.reports.measurement import Measurement as Measurement
     from workbench.reports.report import Report as Report
     from workbench.session.plan_history import Session as Session
@@ -69,7 +69,7 @@ _MODULE_OF = {
     "Sharding": "workbench.core.sharding",
     "WorkbenchError": "workbench.errors",
     "Exercise": "workbench.exercises.exercise",
-    "Plan": "workbench.plan.plan",
+    "Plan": "workbench.public_plan",
     "Measurement": "workbench.reports.measurement",
     "Report": "workbench.reports.report",
     "Session": "workbench.session.plan_history",
@@ -93,9 +93,9 @@ def __getattr__(name: str) -> Any:
     if name == "models":
         return import_module("workbench.models")
     if name == "load":
-        from workbench.documents import load_plan
+        from workbench.public_plan import load
 
-        return load_plan
+        return load
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)

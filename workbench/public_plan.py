@@ -1,21 +1,23 @@
-"""The verbs of a plan: `plan.report()`, `plan.run()`, `plan.save(path)`.
+"""The plan that users hold: `wb.Plan`, the data of `plan.plan.Plan` with `plan.report()`, `plan.run()`, `plan.save(path)` and the others.
 
-Each calls a package above this one, imported on first use, so that a plan needs none of them. This is the one file that may do so.
+The methods call packages all over the workbench, each imported on first use, so that a plan needs none of them. Nothing inside the package
+calls them: it calls `analyze(plan)`, `partition_plan(plan)` and the like, or is given a function.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import WorkbenchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
+from workbench.plan import plan as data
 
 if TYPE_CHECKING:
     from workbench.analysis.plan_diff import PlanDiff
     from workbench.analysis.tier_comparison import Comparison
     from workbench.plan.edits import Edit
-    from workbench.plan.plan import Plan
     from workbench.reports.compiled import Compiled
     from workbench.reports.latency_front import LatencyFront
     from workbench.reports.measurement import Measurement
@@ -26,20 +28,15 @@ if TYPE_CHECKING:
 TIERS = ("planned", "partitioned", "compiled")  # of a report
 
 
-class PlanVerbs:
-    """What can be done with a plan; `Plan` inherits it."""
-
-    __slots__ = ()
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Plan(data.Plan):
+    __doc__ = data.Plan.__doc__
 
     def apply(self, edit: "Edit") -> "Plan":
         """The plan after one edit; raises a `WorkbenchError` and leaves this plan as it is if the result would be illegal."""
-        before = _as_plan(self)
-        after = edit.apply(before)
-        if after.pipeline is not None:
-            from workbench.pipeline.choose_boundaries import verify_change
+        from workbench.pipeline.choose_boundaries import apply_edit
 
-            verify_change(before, after)
-        return after
+        return as_public(apply_edit(self, edit))
 
     def recipe(self, name: str, *axes: str) -> "Plan":
         """Apply a known recipe: `plan.recipe("data_parallel").recipe("megatron", "model").recipe("zero_1")`.
@@ -49,7 +46,7 @@ class PlanVerbs:
         """
         from workbench.recipes import find_recipe
 
-        return self.apply(find_recipe(name, axes).edit(_as_plan(self)))
+        return self.apply(find_recipe(name, axes).edit(self))
 
     def report(self, tier: str = "planned") -> "Report":
         """The report of what every device will hold, send and compute. `print` it.
@@ -64,7 +61,7 @@ class PlanVerbs:
 
         if tier not in TIERS:
             raise WorkbenchError(*unknown_name("tier", tier, TIERS))
-        report = analyze(_as_plan(self), answer=None if tier == "planned" else self.partition())
+        report = analyze(self, answer=None if tier == "planned" else self.partition())
         return with_compiled(report, self.compile()) if tier == "compiled" else report
 
     def partition(self, hardware: Hardware | str | None = None) -> "Partitioned":
@@ -74,13 +71,13 @@ class PlanVerbs:
         """
         from workbench.engine import partition_plan
 
-        return partition_plan(_as_plan(self), read_hardware(hardware))
+        return partition_plan(self, read_hardware(hardware))
 
     def run(self, steps: int = 20, on_progress: "Callable[[Any], None] | None" = None, **options: Any) -> "Measurement":
         """Run on the attached devices in a worker process and measure; options are those of `engine.run_plan`."""
         from workbench.engine import run_plan
 
-        return run_plan(_as_plan(self), steps=steps, on_progress=on_progress, **options)
+        return run_plan(self, steps=steps, on_progress=on_progress, **options)
 
     def compile(
         self, hardware: Hardware | str | None = None, on_progress: "Callable[[Any], None] | None" = None, **options: Any
@@ -91,7 +88,7 @@ class PlanVerbs:
         """
         from workbench.engine import compile_plan
 
-        return compile_plan(_as_plan(self), read_hardware(hardware), on_progress=on_progress, **options)
+        return compile_plan(self, read_hardware(hardware), on_progress=on_progress, **options)
 
     def compare(self, hardware: Hardware | str | None = None, measurement: "Measurement | None" = None, **options: Any) -> "Comparison":
         """The report beside what the compiler makes of the plan and, if `measurement` is given, beside what a run measured.
@@ -101,16 +98,17 @@ class PlanVerbs:
         from workbench.analysis.tier_comparison import Comparison
         from workbench.plan.edits import SetHardware
 
-        plan = _as_plan(self) if hardware is None else SetHardware(read_hardware(hardware)).apply(_as_plan(self))
+        plan = self if hardware is None else as_public(SetHardware(read_hardware(hardware)).apply(self))
         return Comparison(plan.report(), plan.compile(**options), measurement)
 
     def diff(self, other: "Plan") -> "PlanDiff":
         """What another plan decides differently, and what that costs or saves. `print` it."""
+        from workbench.analysis.analyze import analyze
         from workbench.analysis.plan_diff import PlanDiff
 
-        if not isinstance(other, PlanVerbs):
+        if not isinstance(other, data.Plan):
             raise WorkbenchError(wrong_type("other", other, "a `Plan`"), ['write `plan.diff(plan.recipe("megatron"))`, say'])
-        return PlanDiff(self.report(), other.report())
+        return PlanDiff(analyze(self), analyze(other))
 
     def search(self, *, workers: int | None = None, cluster: str | None = None, **wanted: Any) -> "SearchResult":
         """Search for the best plan of this plan's program: `plan.search(devices=256, hardware="TPU v5p", within=60)`.
@@ -121,10 +119,12 @@ class PlanVerbs:
         """
         from functools import partial
 
-        from workbench.engine import open_answerer
+        from workbench.analysis.verify_plan import Compilers
+        from workbench.engine import compile_plan, open_answerer, partition_plan
         from workbench.search.find_plans import find_plans
 
-        return find_plans(_as_plan(self), open_answerer=partial(open_answerer, workers=workers, cluster=cluster), **wanted)
+        answerer = partial(open_answerer, workers=workers, cluster=cluster)
+        return find_plans(self, open_answerer=answerer, compilers=Compilers(partition_plan, compile_plan), **wanted)
 
     def latency_front(self, batches: Sequence[int], hardware: Sequence[str | Hardware] = (), **more: Any) -> "LatencyFront":
         """Latency and throughput of this plan's step of decoding, for each of `batches` on each of `hardware`, and which are on the front:
@@ -135,19 +135,19 @@ class PlanVerbs:
         """
         from workbench.search.decode_front import latency_front
 
-        return latency_front(_as_plan(self), batches, hardware, **more)
+        return latency_front(self, batches, hardware, **more)
 
     def save(self, path: str | Path) -> None:
         """Write the plan document (`*.plan.json`); `workbench.load(path)` reads it."""
         from workbench.documents import save_plan
 
-        save_plan(_as_plan(self), path)
+        save_plan(self, path)
 
     def export(self) -> str:
         """A short JAX script that shards the same program in the same way."""
         from workbench.documents import export_script
 
-        return export_script(_as_plan(self))
+        return export_script(self)
 
     def to_chrome_trace(self, measurement: "Measurement | None" = None, tier: str = "planned") -> str:
         """The step over time as JSON for ui.perfetto.dev: predicted, beside it as compiled where the `tier` is that (`report`), and, of
@@ -162,22 +162,35 @@ class PlanVerbs:
         Raises `WorkbenchError` for another ending, and where nothing can be written."""
         from workbench.visualize.exports.file_exports import export_file
 
-        return export_file(_as_plan(self).report(), path, form, measurement)
+        return export_file(self.report(), path, form, measurement)
 
     def _repr_html_(self) -> str:
         from workbench.text.tables import html_text, pairs_text
 
-        plan = _as_plan(self)
         facts = [
-            ("program", plan.program.name, f"{plan.program.reference or 'traced here'}"),
-            ("mesh", str(plan.mesh), f"{plan.mesh.size:,} device{'s' * (plan.mesh.size != 1)}"),
-            ("layout", str(plan.layout) or "everything replicated", plan.program.traced_with),
-            *([("hardware", plan.hardware.name, "")] if plan.hardware else []),
-            *([("pipeline", str(plan.pipeline), "")] if plan.pipeline else []),
+            ("program", self.program.name, f"{self.program.reference or 'traced here'}"),
+            ("mesh", str(self.mesh), f"{self.mesh.size:,} device{'s' * (self.mesh.size != 1)}"),
+            ("layout", str(self.layout) or "everything replicated", self.program.traced_with),
+            *([("hardware", self.hardware.name, "")] if self.hardware else []),
+            *([("pipeline", str(self.pipeline), "")] if self.pipeline else []),
         ]
-        return html_text(lambda: f"{plan.name}\n{pairs_text(facts)}")
+        return html_text(lambda: f"{self.name}\n{pairs_text(facts)}")
 
 
-def _as_plan(verbs: PlanVerbs) -> "Plan":
-    """The plan itself: nothing else inherits the verbs."""
-    return cast("Plan", verbs)
+def as_public(plan: data.Plan) -> Plan:
+    """The plan with the methods for users; a plan that has them is returned as it is."""
+    if isinstance(plan, Plan):
+        return plan
+    public = object.__new__(Plan)
+    public.__dict__.update(plan.__dict__)  # a legal plan: nothing is checked again
+    return public
+
+
+def load(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
+    """Read a plan document; `allow="mine"` lets it name programs of the module `mine`, which is then imported.
+
+    Errors are those of `documents.parse_plan`, and `DocumentError` if the file cannot be read.
+    """
+    from workbench.documents import load_plan
+
+    return as_public(load_plan(path, allow))

@@ -9,7 +9,7 @@ from benchmarks.corpus.split import Half
 from workbench.analysis.prediction_intervals import KERNELS, MEMORY, SENT, ranges_of
 from workbench.analysis.tier_comparison import compare_collectives
 from workbench.errors import WorkbenchError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.report import Report
 
 NOT_RECORDED = "not recorded"

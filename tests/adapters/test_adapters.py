@@ -20,7 +20,7 @@ from tests.support.adapter_models import OPTIMIZER, PROGRAMS, S, cross_entropy, 
 from workbench.adapters import ADAPTERS, AdapterError
 from workbench.core.tensor import Role
 from workbench.errors import TraceError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("default")]  # the frameworks warn of each other
 os.environ.setdefault("KERAS_BACKEND", "jax")

@@ -9,7 +9,7 @@ import workbench as wb
 from tests.support.adapter_models import BATCH, DIMS, S, linen, nnx_by_loss, nnx_by_step, nnx_net, plain_loss
 from workbench.core.tensor import Role
 from workbench.errors import OffloadError, PipelineError, PrecisionError, RematError, TraceError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing.trace_step import role_of
 
 pytestmark = [pytest.mark.compile, pytest.mark.filterwarnings("default")]

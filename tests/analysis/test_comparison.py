@@ -11,7 +11,7 @@ from tests.support.programs import mlp_report
 from workbench.analysis.collective_causes import ALL_CAUSES
 from workbench.analysis.tier_comparison import Comparison
 from workbench.core.sharding import Sharding
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.collective import Collective
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledMemory
 from workbench.reports.padding import Padding

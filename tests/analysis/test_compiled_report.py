@@ -8,7 +8,7 @@ from tests.support.machines import flat
 from workbench.analysis.compiled_report import compiled_memory, with_compiled
 from workbench.core.tensor import Role
 from workbench.models.registry import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.memory import Memory
 from workbench.units import format_bytes, format_seconds

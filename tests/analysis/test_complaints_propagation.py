@@ -10,7 +10,7 @@ from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError, TraceError
 from workbench.plan.edits import Constrain
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.propagation_records import USED_ON_OTHER_DIM
 from workbench.reports.report import Report
 from workbench.tracing import trace

@@ -7,7 +7,7 @@ import pytest
 from tests.support.resharding import reproducer, settled
 from workbench.errors import LayoutError
 from workbench.plan.edits import Override, ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.reshard import REMATERIALISATION
 from workbench.tracing import trace
 

@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 from workbench.analysis.analyze import analyze
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace, trace_training
 
 S = jax.ShapeDtypeStruct

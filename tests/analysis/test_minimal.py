@@ -6,8 +6,8 @@ from workbench.analysis.minimal_layout import minimal_annotations
 from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation import partition
+from workbench.public_plan import Plan
 
 FEW = "vocab:model; heads:model; d_ff:model; batch:data"
 

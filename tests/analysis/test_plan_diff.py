@@ -12,7 +12,7 @@ from workbench.core.tensor import Role
 from workbench.documents import plan_diff_record
 from workbench.models import build
 from workbench.plan.edits import ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.collective import Collective
 from workbench.reports.memory import Memory
 from workbench.text.plan_diff import change_text, delta_text

@@ -12,7 +12,7 @@ from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.prediction_intervals import KERNELS, MEMORY, SENT, STEP, Residual, ranges_of, residuals
 from workbench.documents import report_record
 from workbench.models.registry import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT, Diagnostic
 from workbench.units import format_bytes, format_range

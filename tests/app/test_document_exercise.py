@@ -14,7 +14,7 @@ from workbench.exercises.grading import grade
 from workbench.exercises.submissions import read_submission
 from workbench.models import build
 from workbench.plan.edits import OpenPlan
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.widgets.deferring import at_once
 
 EXERCISE = json.dumps(document())

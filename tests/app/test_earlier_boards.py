@@ -6,7 +6,7 @@ from workbench.app.page.offer_earlier_boards import MOST_REMEMBERED, offer_board
 from workbench.app.page.visit import Unsaved
 from workbench.models import build
 from workbench.plan.edits import ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.journal import JournalEntry
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from workbench.app.page.part_changes import SentParts, find_changes, with_change
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 

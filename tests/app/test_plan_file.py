@@ -14,7 +14,7 @@ from workbench.documents import dump_plan, durable_files, load_plan
 from workbench.documents.durable_files import lock_folder, replace_file
 from workbench.errors import DocumentError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 PROGRAM = build("two_layer", batch=16, io=64, hidden=32)
 BEFORE, MINE, THEIRS = (Plan(PROGRAM, "data:4 model:2", layout) for layout in ("", "batch:data", "hidden:model"))

@@ -25,7 +25,7 @@ from workbench.engine import shared_worker
 from workbench.engine.worker.job_payload import sendable
 from workbench.errors import DocumentError, EngineError, WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 

@@ -17,7 +17,7 @@ from workbench.app.page.request_policy import allowed_hosts, content_policy, jud
 from workbench.app.page.serve import serve, verify_address
 from workbench.errors import WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 ALLOWED = allowed_hosts("127.0.0.1", 5006, ("https://plans.example.org", "[fe80::1]:81"))
 HOST = {"Host": "127.0.0.1:5006"}

@@ -11,8 +11,7 @@ from workbench.analysis.why_planned import PIPELINED_REASON
 from workbench.cli import commands
 from workbench.cli.main import main
 from workbench.core.layout import Layout
-from workbench.documents import load_plan
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan, load
 from workbench.reports.measurement import Measurement
 
 pytestmark = pytest.mark.compile
@@ -105,7 +104,7 @@ def test_export_writes_a_plan_file_that_is_the_plan(plan_file, tmp_path):
 
 
 def test_export_writes_the_script(plan_file, tmp_path, capsys):
-    script = load_plan(plan_file).export()
+    script = load(plan_file).export()
     assert main(["export", plan_file]) == 0
     assert capsys.readouterr().out == script
     assert main(["export", plan_file, "-o", str(tmp_path / "out.py")]) == 0
@@ -114,7 +113,7 @@ def test_export_writes_the_script(plan_file, tmp_path, capsys):
 
 def test_diff_sets_two_plans_side_by_side(plan_file, tmp_path, capsys):
     other = str(tmp_path / "other.plan.json")
-    load_plan(plan_file).updated(layout=Layout("batch:data; d_ff:model")).save(other)
+    load(plan_file).updated(layout=Layout("batch:data; d_ff:model")).save(other)
     assert main(["diff", plan_file, other, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["changes"] == [{"kind": "rule", "subject": "d_ff", "before": None, "after": ["model"]}]
@@ -148,8 +147,8 @@ def test_a_link_of_the_hardware_can_have_another_speed(plan_file, tmp_path, caps
     assert slow["hardware"] == "2 nodes of 4 H100, node=2 Gb/s, device=100 GB/s 5 us"
     assert slow["step_time"]["total"] > sold["step_time"]["total"]
     other = str(tmp_path / "other.plan.json")
-    load_plan(plan_file).updated(layout=Layout("batch:data; d_ff:model"), hardware=slow["hardware"]).save(other)
-    assert load_plan(other).hardware.axes[0].link.bandwidth == 2e9 / 8
+    load(plan_file).updated(layout=Layout("batch:data; d_ff:model"), hardware=slow["hardware"]).save(other)
+    assert load(other).hardware.axes[0].link.bandwidth == 2e9 / 8
     assert main(["diff", plan_file, other, "--hardware", "2 nodes of 4 H100", "--link", "node=2 Gb/s"]) == 0
     assert "waiting for communication" in capsys.readouterr().out
     assert main(["report", plan_file, "--planned", "--link", "node=200 Gb/s"]) == 1

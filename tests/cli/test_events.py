@@ -15,7 +15,7 @@ from workbench.cli.event_log import TERMINATED, event_log
 from workbench.cli.main import main
 from workbench.errors import EngineError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 

@@ -12,7 +12,7 @@ from workbench.documents import dump_plan, parse_plan
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.plan.edits import SetPipeline
 from workbench.plan.mesh_edits import RemoveAxis, RenameAxis, ResizeAxis, SetMesh
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 SPEC = PipelineSpec(4, 8)
 

@@ -21,8 +21,8 @@ from workbench.models import build
 from workbench.models.gpt import gpt
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
-from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

@@ -15,8 +15,8 @@ from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.cost.windowed_dots import LONGEST_RING, WindowedSteps, plan_windowed_dots
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation import local_shape, partition, structure_of
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 S = jax.ShapeDtypeStruct

@@ -13,8 +13,8 @@ from workbench.core.tensor import Role
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.matmul_tiles import padded_volume
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
+from workbench.public_plan import Plan
 from workbench.tracing import trace, trace_training
 
 S = jax.ShapeDtypeStruct

@@ -14,9 +14,9 @@ from workbench.cost.gpu_dots import SPLITS, BlockedDot, convolution_seconds, has
 from workbench.cost.matmul_tiles import blocks_volume
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Chip
-from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.propagation.structure.operation_work import Convolution
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 S = jax.ShapeDtypeStruct

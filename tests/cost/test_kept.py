@@ -8,7 +8,7 @@ from workbench.models import build
 from workbench.models.choose_preset import choose_preset
 from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.config import PRESETS
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 def test_one_more_layer_keeps_what_its_kernels_read():

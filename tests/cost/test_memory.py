@@ -10,7 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 from workbench.core.tensor import Role
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 from workbench.tracing.constrain import partition_spec
 

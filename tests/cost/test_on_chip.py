@@ -6,7 +6,7 @@ import pytest
 from workbench.cost.on_chip_memory import Interval, OnChip
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

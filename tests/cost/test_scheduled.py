@@ -21,7 +21,7 @@ from workbench.engine.compile.targets import CLOCKS, open_target
 from workbench.engine.hlo.compiled_kernels import visit_kernels
 from workbench.engine.spmd.compiled_step import lower_step
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.spmd.executable import module_of
 from workbench.tracing import trace
 

@@ -5,7 +5,7 @@ import pytest
 from tests.support.machines import flat
 from workbench.analysis.analyze import analyze
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.collective import sent_bytes
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34, launch=1e-7)

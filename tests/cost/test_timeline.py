@@ -12,7 +12,7 @@ from tests.support.machines import flat
 from workbench.analysis.analyze import analyze
 from workbench.cost.simulate_turn import Send, simulate
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.timeline import COMPUTE
 from workbench.tracing import trace
 

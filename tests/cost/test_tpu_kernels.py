@@ -14,8 +14,8 @@ from workbench.cost.kernel_times import ROW_LAUNCHES
 from workbench.cost.matmul_tiles import passes_volume
 from workbench.engine import compile_plan
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile

@@ -19,8 +19,8 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.models.decoder import decoder
 from workbench.models.decoder.config import PRESETS
 from workbench.models.decoder.layouts import sequence_parallel
-from workbench.plan.plan import Plan
 from workbench.propagation import local_shape, partition, structure_of
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 HALF = jnp.bfloat16

@@ -16,7 +16,7 @@ from workbench.core.program import Reference
 from workbench.documents import dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed, read_allowed_here
 from workbench.documents.allowed_programs import verify_allowed
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 

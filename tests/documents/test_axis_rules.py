@@ -12,7 +12,7 @@ from workbench.core.sharding import Sharding
 from workbench.documents import ALL_EXPORTS, program_from_reference
 from workbench.documents.export.axis_rules import export_axis_rules, export_maxtext_rules
 from workbench.documents.export.partition_specs import export_partition_specs
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 LAYOUT = "batch:data+pipe; d_ff:model; layers/1/w2=[-, -]; @mlp/dot_general=[data, ?]"
 MESH = "data:2 pipe:2 model:2"

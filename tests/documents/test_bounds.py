@@ -26,7 +26,7 @@ from workbench.models import ALL_MODELS, build
 from workbench.models.registry import verify_model
 from workbench.models.size_limits import MOST
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.tracing import trace
 from workbench.units import divisors, parse_bytes

@@ -16,7 +16,7 @@ from workbench.engine.compile.compile_in_process import _write
 from workbench.engine.fleet.lock import hold_folder
 from workbench.errors import DocumentError, EngineError, FleetError, WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.visualize.draw.drawing_marks import Drawing
 from workbench.visualize.draw.picture import Picture
 

@@ -15,7 +15,7 @@ from workbench.errors import DocumentError, LayoutError, MeshError, PipelineErro
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import EditGroup, OpenPlan, SetHardware, SetLayout
 from workbench.plan.mesh_edits import ResizeAxis
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.journal.journal_content import RecordedEdit
 
 PLAN = Plan(mlp(), "data:4 model:2", LAYOUT)

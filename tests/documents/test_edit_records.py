@@ -45,8 +45,8 @@ from workbench.plan.edits import (
     ShardDim,
 )
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
-from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
+from workbench.public_plan import Plan
 
 PLAN = Plan(mlp(), "data:4 model:2", LAYOUT)
 ONE_OF_EACH = (

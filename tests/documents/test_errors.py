@@ -8,7 +8,7 @@ from tests.support.programs import mlp, program
 from workbench.core.program import Reference
 from workbench.documents import dump_plan, export_script, load_plan, parse_plan, save_plan
 from workbench.errors import DocumentError, LayoutError, MeshError, WorkbenchError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 GOOD = json.loads(dump_plan(Plan(mlp(), "data:4 model:2", "batch:data")))
 CHOOSE = "\n  Ways out: choose a *.plan.json that `workbench` or `plan.save` wrote."

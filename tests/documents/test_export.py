@@ -14,7 +14,7 @@ from workbench.core.precision import Precision
 from workbench.core.program import Program, Reference
 from workbench.core.remat import Remat
 from workbench.documents import export_script, program_from_reference
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 

@@ -12,7 +12,7 @@ from workbench.documents import dump_plan, link_text, parse_link, program_from_r
 from workbench.documents.plan_link import MARK, MOST_DOCUMENT, MOST_TEXT
 from workbench.errors import DocumentError, LayoutError, WorkbenchError
 from workbench.models import ALL_MODELS
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

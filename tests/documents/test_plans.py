@@ -19,7 +19,7 @@ from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, list_example_ha
 from workbench.hardware.catalogue_file import SHIPPED_FILE
 from workbench.models import build
 from workbench.plan.edits import RenameDim, SetPrecision, SetRemat
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 LAYOUTS = (
     "",

@@ -19,7 +19,7 @@ from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value, put_sharded, real_shard_shape
 from workbench.models.mixture.layouts import TOP2_LAYOUTS
 from workbench.models.registry import ALL_MODELS
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.executable import module_of

@@ -14,7 +14,7 @@ from workbench.engine.spmd.calibrate import _enough_turns, _seconds_per_turn
 from workbench.engine.spmd.kept_calibration import keep_calibration
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import CalibrationDone, Progress
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]

@@ -26,7 +26,7 @@ from workbench.engine.worker.job_payload import WorkerJob
 from workbench.engine.worker.worker_environment import environment
 from workbench.errors import EngineError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, Progress
 from workbench.team.programs.launch import PLANNER
 

@@ -21,7 +21,7 @@ from workbench.engine.worker.failure_messages import compilation_failed
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.registry import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 from workbench.reports.run_events import Cancelled, CompileDone, Progress
 from workbench.tracing import trace

@@ -16,7 +16,7 @@ from tests.support.run_programs import plan
 from workbench.engine import execute, start_distributed
 from workbench.errors import EngineError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 

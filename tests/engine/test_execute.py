@@ -14,7 +14,7 @@ from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.device_mesh import attach
 from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.errors import EngineError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import Progress, StepDone
 from workbench.search.per_operation.choose_layout import choose_layout
 from workbench.tracing import trace

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from workbench.core.layout import Layout
 from workbench.errors import EngineError, LayoutError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace, trace_training
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]

@@ -22,7 +22,7 @@ from workbench.engine.partitioner.libtpu_client import asks_libtpu
 from workbench.errors import PartitionError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Scheduled
 from workbench.reports.diagnostic import DOES_NOT_FIT
@@ -384,6 +384,6 @@ def test_once_compiled_what_is_sent_stays_settled():
 
 def test_one_chip_is_asked_about_too():
     plan = Plan(build("gpt", layers=1), "data:1", hardware="TPU v5e 1x1")
-    report, why = settled_report(plan)
+    report, why = settled_report(plan, partition_plan)
     assert why == ""
     assert report.memory.peak == plan.compile(keep=False).memory.peak

@@ -22,7 +22,7 @@ from workbench.models.gpt import gpt
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import StepDone
 from workbench.tracing import trace_training
 from workbench.tracing.stage_partition.optimizer_global_sums import common_sums, verify_separable

@@ -14,7 +14,7 @@ from workbench.core.remat import Remat
 from workbench.documents import export_script
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import CompiledMemory
 
 HOST = Offload(optimizer_state=True)

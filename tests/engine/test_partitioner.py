@@ -15,7 +15,7 @@ from workbench.engine.partitioner import WarmWorker, partition_plan, partitioner
 from workbench.engine.partitioner.partitioner_client import pack_question
 from workbench.errors import PartitionError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 

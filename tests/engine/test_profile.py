@@ -88,7 +88,7 @@ def test_its_kernels_are_named_by_the_users_paths_and_lines(measured):
 
 def test_loops_are_told_by_what_runs_in_them():
     from workbench.models.registry import build
-    from workbench.plan.plan import Plan
+    from workbench.public_plan import Plan
 
     trace = execute(Plan(build("gpt", layers=3), "data:4 model:2", "batch:data; d_ff:model; heads:model"), steps=1).trace
     assert not {each.kind for each in trace.operations} & {"while", "call", "conditional"}

@@ -25,7 +25,7 @@ from workbench.engine.spmd.compiled_step import compile_step
 from workbench.models.amoebanet import amoebanet
 from workbench.models.amoebanet import config as amoebanet_config
 from workbench.models.data import synthetic_images
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.executable import module_of

@@ -12,7 +12,7 @@ from workbench.core.remat import Remat
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value, put_sharded
 from workbench.models.registry import ALL_MODELS
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
 
 pytestmark = pytest.mark.compile

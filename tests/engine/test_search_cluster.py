@@ -11,7 +11,7 @@ from tests.engine.test_search_workers import WANTED, pipelines, search, wait_for
 from workbench.engine import open_answerer
 from workbench.errors import EngineError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
 from workbench.search.questions import Question

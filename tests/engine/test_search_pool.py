@@ -9,7 +9,7 @@ from workbench.engine.search import choose_answerer, open_answerer
 from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool, _Asked
 from workbench.errors import EngineError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures

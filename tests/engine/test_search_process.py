@@ -12,7 +12,7 @@ from workbench.engine.worker.line_codec import COMMANDS, EVENTS
 from workbench.engine.worker.worker_process import SEARCH_STANDBY, STANDBY, standby_for
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled
 from workbench.search.find_plans import find_plans, read_requirements
 from workbench.search.make_space import make_space

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.search_small import SmallCase
 from benchmarks.search_truth import CompiledPlan, TimedPlan, TruthCase, compare_pairs, compile_fronts
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan
 
 pytestmark = pytest.mark.compile

@@ -13,7 +13,7 @@ from benchmarks.search_wide import CASES, Found, compare, read_found, search_wit
 from tests.support.searches import candidate_on
 from workbench.errors import SearchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.figures import Figures
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space

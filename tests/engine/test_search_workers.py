@@ -13,7 +13,7 @@ from workbench.engine import open_answerer
 from workbench.engine.search.worker_pool import WorkerPool
 from workbench.errors import WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
 from workbench.search.questions import Question, answer

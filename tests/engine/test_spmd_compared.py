@@ -9,7 +9,7 @@ from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.tier_comparison import Comparison
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.models.gpt import gpt
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

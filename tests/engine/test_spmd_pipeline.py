@@ -17,7 +17,7 @@ from workbench.engine.mpmd.against_sequential import largest_error_of, run_refer
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.spmd_plan import spmd_plan
 from workbench.errors import PipelineError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace_training
 from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight
 

@@ -12,7 +12,7 @@ from workbench.pipeline.estimate_stage_costs import plan_starts
 from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
 from workbench.pipeline.stage_memory import lay_out_stages
 from workbench.pipeline.staged_program import staged_program
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.layout_choices import PER_STAGE, list_layout_choices
 from workbench.search.per_stage.compose_layout import compose_layout
 

@@ -8,7 +8,7 @@ from workbench.models import build
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

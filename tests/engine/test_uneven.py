@@ -9,7 +9,7 @@ from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 X = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32) - 3.0  # all below zero: padding with zeros would be the maximum

@@ -2,17 +2,20 @@
 
 import pytest
 
-from workbench.analysis.verify_plan import NOT_ESTIMATED, STAGES
+from workbench.analysis.verify_plan import NOT_ESTIMATED, STAGES, Compilers
 from workbench.analysis.why_planned import PIPELINED_REASON
+from workbench.engine import compile_plan, partition_plan
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.find_plans import find_plans
 
 pytestmark = pytest.mark.compile
 
+COMPILERS = Compilers(partition_plan, compile_plan)
+
 
 def test_a_plan_for_tpus_has_seconds_and_memory_in_each_tier():
-    result = find_plans(Plan(build("two_layer"), "", hardware="TPU v5e 2x2"), within=60)
+    result = find_plans(Plan(build("two_layer"), "", hardware="TPU v5e 2x2"), within=60, compilers=COMPILERS)
     seen = []
     verified = result.verify(1, seen.append)
     (each,) = verified
@@ -32,7 +35,7 @@ def test_a_plan_for_tpus_has_seconds_and_memory_in_each_tier():
 def test_a_pipeline_stays_planned_and_is_compiled_stage_by_stage():
     plan = Plan(build("gpt"), "", hardware="TPU v5e 2x2")
     pinned = {"remats": ("none",), "zeros": ("no ZeRO",), "schedules": ("1f1b",), "layouts": ("replicated",)}
-    (each,) = find_plans(plan, within=60, pins={"stage": 2, "micro_batches": 4}, **pinned).verify(1)
+    (each,) = find_plans(plan, within=60, pins={"stage": 2, "micro_batches": 4}, compilers=COMPILERS, **pinned).verify(1)
     assert each.plan.pipeline is not None
     assert (each.partitioned.seconds, each.partitioned.memory, each.partitioned.reason) == (None, None, PIPELINED_REASON)
     assert (each.compiled.seconds, each.compiled.reason) == (None, STAGES)
@@ -40,7 +43,7 @@ def test_a_pipeline_stays_planned_and_is_compiled_stage_by_stage():
 
 
 def test_what_is_partitioned_and_cannot_be_compiled_here_says_so():
-    (each,) = find_plans(Plan(build("two_layer"), "", hardware="4 H100"), within=60).verify(1)
+    (each,) = find_plans(Plan(build("two_layer"), "", hardware="4 H100"), within=60, compilers=COMPILERS).verify(1)
     assert each.partitioned.compiler.startswith("XLA of jaxlib")
     assert each.partitioned.seconds == each.plan.report("partitioned").step_time.total
     if each.peak is None:

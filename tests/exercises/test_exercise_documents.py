@@ -12,7 +12,7 @@ from workbench.documents import dump_plan
 from workbench.errors import DocumentError
 from workbench.exercises import ALL_GOALS, ChoiceQuestion, NumberQuestion, PlanQuestion
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

@@ -31,7 +31,7 @@ from workbench.exercises.goals import parse_goal
 from workbench.exercises.goals.goal import goal_record
 from workbench.exercises.plan_figures import ALL_FIGURES, read_figure
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile

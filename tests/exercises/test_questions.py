@@ -23,7 +23,7 @@ from workbench.exercises import (
 from workbench.exercises.quantities import format_quantity, parse_quantity
 from workbench.exercises.usual_mistakes import ALL_MISTAKES, recognise
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

@@ -5,7 +5,7 @@ import pytest
 from workbench.errors import SearchError
 from workbench.exercises import LedgerQuestion, WinnerQuestion
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.explain import Ledger, LedgerLine
 from workbench.search.search_result import SearchResult
 

@@ -11,7 +11,7 @@ from workbench.errors import DocumentError
 from workbench.exercises import Exercise, PlanQuestion, verify_exercise
 from workbench.exercises.verify_exercise import find_flaws
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.team.planning.grade_answers import describe_exercise
 
 pytestmark = pytest.mark.compile

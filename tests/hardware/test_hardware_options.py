@@ -11,7 +11,7 @@ from workbench.errors import HardwareError
 from workbench.hardware.catalogue import load_catalogue, parse_hardware
 from workbench.hardware.hardware_options import set_link
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.units import format_dollars, parse_rate, parse_time
 
 NODES = "32 nodes of 8 H100"

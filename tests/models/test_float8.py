@@ -17,7 +17,7 @@ from workbench.models.decoder.config import PRESETS
 from workbench.models.decoder.layouts import LAYOUTS
 from workbench.models.decoder.weights import init
 from workbench.models.layers.float8_products import SCALINGS, product_by, scaled_einsum
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
 
 pytestmark = pytest.mark.compile

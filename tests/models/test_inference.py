@@ -18,7 +18,7 @@ from workbench.models.layers.kv_cache import encode_rows
 from workbench.models.layers.quantized_weights import QuantizedWeight, multiply, quantize, quantize_weights
 from workbench.models.mixture import mixture, mixture_inference
 from workbench.models.mixture import weights as mixture_weights
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

@@ -17,7 +17,7 @@ from workbench.models.mixture import weights as mixture_weights
 from workbench.models.mixture.config import PRESETS
 from workbench.models.mixture.experts import assign, experts, make_dispatch_mask, route
 from workbench.models.mixture.layouts import expert_parallel
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

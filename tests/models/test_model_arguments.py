@@ -15,7 +15,7 @@ from workbench.models import ALL_MODELS, DecoderConfig, MixtureConfig, build, ch
 from workbench.models.config_fields import argument_words
 from workbench.models.decoder import weights as decoder_weights
 from workbench.models.registry import verify_model, verify_quick
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 WITH_PRESETS = [pytest.param(model, id=model.name) for model in ALL_MODELS if model.config]
 LLAMA3_8B = {"d_model": 4096, "layers": 32, "kv_heads": 8, "q_per_kv": 4, "d_head": 128, "d_ff": 14336, "vocab": 128256}

@@ -19,7 +19,7 @@ from workbench.models.decoder.layouts import sequence_parallel
 from workbench.models.decoder.weights import init
 from workbench.models.layers.decoder_blocks import mix, softmax
 from workbench.models.layers.ring_attention import ring_attention, zigzag, zigzag_positions
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.recipes.recipe_list import find_recipe
 from workbench.reports.timeline import COMPUTE
 from workbench.spmd.ask_partitioner import ask_partitioner

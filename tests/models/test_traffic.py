@@ -4,7 +4,7 @@ import pytest
 
 from workbench.models import build, two_layer
 from workbench.models.gpt.config import PRESETS
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 BATCH, IO, HIDDEN = 512, 1024, 4096
 WEIGHTS = 2 * IO * HIDDEN

@@ -14,7 +14,7 @@ from workbench.core.tensor import Role
 from workbench.errors import DocumentError
 from workbench.models import ALL_MODELS, build
 from workbench.models.gpt import config as gpt_config
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

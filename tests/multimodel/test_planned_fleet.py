@@ -14,7 +14,7 @@ from workbench.models import build
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import count_devices, forecast, plan_times
 from workbench.multimodel.unit_chains import Pass
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.text.fleet import simulation_text
 
 GIB = 1 << 30

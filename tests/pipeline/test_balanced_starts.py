@@ -12,7 +12,7 @@ from workbench.pipeline.balanced_starts import list_balanced_starts
 from workbench.pipeline.estimate_stage_costs import block_costs, find_sending, plan_starts
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.staged_program import staged_program
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace_training
 
 pytestmark = pytest.mark.compile

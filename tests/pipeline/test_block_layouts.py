@@ -10,7 +10,7 @@ from workbench.pipeline.estimate_block_cost import make_stage_context, place_res
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.pipeline.value_bytes import handed_bytes, value_bytes
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 SIZES = {"vocab": 512, "layers": 4, "d_model": 128, "kv_heads": 8, "q_per_kv": 1, "d_head": 16, "d_ff": 512, "seq": 256, "batch": 8}
 RECIPES = ([], ["megatron"], ["megatron", "sequence_parallel"])

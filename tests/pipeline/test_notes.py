@@ -15,7 +15,7 @@ from workbench.errors import PipelineError
 from workbench.models import build
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.plan.edits import SetPipeline
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.reports.simulated_pipeline import SimulatedPipeline

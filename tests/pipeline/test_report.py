@@ -11,7 +11,7 @@ from workbench.models import build
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import Transfer
 from workbench.plan.edits import SetPipeline
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.text.pipeline import gantt_text
 

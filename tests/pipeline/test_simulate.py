@@ -15,7 +15,7 @@ from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
 from workbench.pipeline.simulate_pipeline import simulate, simulate_orders
 from workbench.pipeline.stage_transfer import Transfer, transfer_of
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)

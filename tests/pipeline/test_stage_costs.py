@@ -15,7 +15,7 @@ from workbench.models.gpt import gpt
 from workbench.pipeline import estimate_stage_costs as staged
 from workbench.pipeline.estimate_block_cost import make_stage_context
 from workbench.pipeline.staged_program import staged_program
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace, trace_training
 from workbench.tracing.stage_partition.trace_network import network_of
 

@@ -12,7 +12,7 @@ from workbench.core.schedules import ALL_SCHEDULES
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.timeline import COMPUTE
 
 LAYOUT = "batch:data; heads:model; d_ff:model"

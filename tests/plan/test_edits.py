@@ -32,7 +32,7 @@ from workbench.plan.edits import (
     UngroupValues,
 )
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 V5E = parse_hardware("TPU v5e 4x2")
 LAYOUT = "batch:data; d_ff:model"

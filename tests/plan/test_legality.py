@@ -14,7 +14,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 from workbench.plan.layout_legality import illegality_text, layout_errors, verify_layout
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 IMAGES = program(batch("image_batch", batch=100, rows=28, cols=28, channels=3))
 PROCESSORS = Mesh("processor_rows:2 processor_cols:4")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tests.support.programs import parameter, program
 from workbench.core.mesh import Mesh
 from workbench.plan.layout_legality import first_fault, illegality_text, layout_errors
-from workbench.plan.plan import Plan
 from workbench.plan.sharding_legality import AxisTwice, UnevenSplit, brief_fault, fault_error, sharding_faults
+from workbench.public_plan import Plan
 
 MESH = Mesh("data:2 model:3")
 WEIGHT = parameter("mlp/w1", d_model=8, d_ff=9)

@@ -7,7 +7,7 @@ from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from workbench.errors import LayoutError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 

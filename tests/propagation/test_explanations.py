@@ -10,12 +10,12 @@ from tests.propagation.test_random_programs import TRACED, plans
 from workbench.core.sharding import Sharding, base_axis
 from workbench.models import build
 from workbench.plan.edits import Constrain, Override
-from workbench.plan.plan import Plan
 from workbench.propagation import propagation_of
 from workbench.propagation.explain.recorded_propagation import recording_passes
 from workbench.propagation.module.mlir_context import main_function, run_passes
 from workbench.propagation.module.operation_kinds import operations_below
 from workbench.propagation.propagate import annotated_module, propagating_passes
+from workbench.public_plan import Plan
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import REASONS, AxisOnDim, Origin
 

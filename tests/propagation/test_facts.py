@@ -9,9 +9,9 @@ from jax.extend.mlir import ir, passmanager
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from workbench.plan.plan import Plan
 from workbench.propagation.module.mlir_context import context, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.propagate import _PASSES
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 

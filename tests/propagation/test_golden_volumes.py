@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 B, IO, H = 512, 1024, 4096
 GOLDEN = [  # mesh, layout, all-reduced elements per device: forward y, hidden, d(hidden), dW and dV

@@ -9,8 +9,8 @@ from jax import lax
 
 from tests.support.moving_operators import CASES, HWIO, IMAGE, KERNEL, MESH, NHWC, conv, gradients, pool, program_of, spec, summed
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.plan import Plan
 from workbench.propagation.structure.windows import DimWindow
+from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace
 

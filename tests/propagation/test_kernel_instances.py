@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 from workbench.cost.residuals import count_residual_bytes
-from workbench.plan.plan import Plan
 from workbench.propagation.prepared_program import structure_of
+from workbench.public_plan import Plan
 from workbench.tracing import fused_kernel, trace
 
 S = jax.ShapeDtypeStruct

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from workbench.errors import LayoutError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 

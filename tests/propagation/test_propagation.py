@@ -12,8 +12,8 @@ from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.models import build
 from workbench.plan.edits import Constrain, ShardDim
-from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import Prioritize
+from workbench.public_plan import Plan
 from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.propagation_records import BACKWARD, BLOCKED_BY_OTHER_TENSOR, DIFFERENT_ORDER, FORWARD, MINOR, USED_ON_OTHER_DIM
 from workbench.reports.report import Report

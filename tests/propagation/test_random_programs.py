@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 F32 = jnp.float32

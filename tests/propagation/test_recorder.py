@@ -15,9 +15,9 @@ import pytest
 from workbench.cli.main import main
 from workbench.errors import PartitionError
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation.explain import recorded_propagation, recorder_process
 from workbench.propagation.explain.recorder_client import Recorder, RefusedError
+from workbench.public_plan import Plan
 
 ROOT = Path(__file__).parents[2]
 FRAMES = """

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.resharding import TABLE, WEIGHT_UPDATES, reproducer, resharded, weight_update
 from workbench.analysis.remedies import find_intermediate_shardings
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.collective import collective_class
 from workbench.reports.reshard import REMATERIALISED
 from workbench.tracing import trace

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 S = jax.ShapeDtypeStruct

@@ -12,7 +12,7 @@ import pytest
 import workbench as wb
 from workbench.core.tensor import Role
 from workbench.models import build, choose_config
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

@@ -3,7 +3,7 @@ import json
 from workbench.cli.main import main
 from workbench.documents import load_plan
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 MNIST = ["--model", "mnist", "--mesh", "data:4 model:2"]
 

@@ -14,7 +14,7 @@ from workbench.documents import dump_plan, parse_plan
 from workbench.errors import DocumentError, MeshError, RecipeError, WorkbenchError
 from workbench.models import ALL_MODELS, build
 from workbench.plan.edits import Constrain, Override, SetPipeline, ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.recipes import ALL_RECIPES, find_recipe, list_recipes
 from workbench.recipes.naming_conventions import DIMS, DimUse, is_named
 from workbench.recipes.zero_common import SHARD_PRIORITY

@@ -14,7 +14,7 @@ from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.axis_placement import physical_spans
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.axis_assignments import list_axis_assignments
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.search_bounds import enumerate_figures, verify_bounds
 from workbench.errors import SearchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals, make_ledger

@@ -8,7 +8,7 @@ from workbench.cli.main import main
 from workbench.core.mesh import Mesh
 from workbench.errors import SearchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.latency_front import DecodePoint
 from workbench.search.decode_front import latency_front, mark_front, meshes_of
 

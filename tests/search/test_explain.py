@@ -7,7 +7,7 @@ import pytest
 
 from workbench.errors import SearchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.clashes import find_clash
 from workbench.search.explain import make_ledger
 from workbench.search.figures import evaluate_plan

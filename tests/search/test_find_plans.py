@@ -6,7 +6,7 @@ import pytest
 
 from workbench.errors import HardwareError, SearchError, WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import NOMINAL_SECONDS, Figures, evaluate_plan

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from workbench.errors import SearchError, WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.figures import Figures, evaluate_plan

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.search_vectors import CandidateVectors, Column
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space

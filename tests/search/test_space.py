@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from workbench.core.pipeline_spec import MOST_TASKS, PipelineSpec
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidates import NO_ZERO, WHOLE
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space

@@ -15,7 +15,7 @@ from workbench.core.remat import Remat
 from workbench.errors import OffloadError, PrecisionError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals, make_ledger

@@ -7,7 +7,7 @@ import pytest
 
 from workbench.errors import EngineError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search import best_first
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space

@@ -14,7 +14,7 @@ from workbench.models import build
 from workbench.pipeline.estimate_stage_costs import partition_costs, plan_starts
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.staged_program import StagedProgram, staged_program
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.per_stage.stage_tables import StageTables, make_stage_tables
 from workbench.search.uneven_boundaries import choose_boundaries, find_uneven_starts, least_of_largest
 

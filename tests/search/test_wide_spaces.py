@@ -10,7 +10,7 @@ from tests.support.search_bounds import verify_bounds
 from workbench.errors import RematError, SearchError
 from workbench.models import build
 from workbench.pipeline.data_parallel_groups import find_whole_axes
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search import best_first
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import RECOMPUTING, PlanCandidate

@@ -15,7 +15,7 @@ from workbench.errors import DocumentError, WorkbenchError
 from workbench.models import build
 from workbench.plan.edits import EditGroup, OpenPlan, RenameDim, SetRemat, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.journal import Journal, find_journal, list_journals, new_board_id, prune_journals, restore_session
 from workbench.session.journal.journal_folder import ENDING, journal_path
 from workbench.session.journal.journal_lines import line_bytes, parse_lines

@@ -8,7 +8,7 @@ import pytest
 from workbench.app.notebook.board_cell import Workbench
 from workbench.models import build
 from workbench.plan.edits import ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session import kernel_plans as module
 from workbench.session.kernel_plans import live_plans
 from workbench.session.plan_history import Session

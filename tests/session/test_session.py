@@ -7,7 +7,7 @@ from workbench.errors import LayoutError, MeshError, WorkbenchError
 from workbench.models import build
 from workbench.plan.edits import RenameDim, ShardDim
 from workbench.plan.mesh_edits import AddAxis, ResizeAxis
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import KEPT_REPORTS, MOST_NAME, HistoryNode, Session
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)

@@ -9,7 +9,7 @@ from workbench.analysis.analyze import analyze
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan.edits import Constrain
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.reports.reshard import REMATERIALISATION
 from workbench.spmd.ask_partitioner import ask_partitioner

@@ -12,7 +12,7 @@ from workbench.errors import PartitionError
 from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import SetMesh
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.figure_tiers import ANALYZE_DELAY, MOST_QUESTION_SECONDS, Settler, SettlingState
 from workbench.session.plan_history import Session

@@ -8,8 +8,8 @@ from tests.support.resharding import reproducer
 from tests.support.spmd_plans import traced_paths
 from workbench.errors import PartitionError
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation import module_of
+from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner, gathered_whole, without_functions
 from workbench.spmd.hlo_module import read_module
 from workbench.spmd.run_partitioner import MAX_DEVICES, ask

@@ -15,7 +15,7 @@ from workbench.analysis.remedies import step_sends
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.plan.edits import Constrain
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.reshard import REMATERIALISATION
 from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.match_xla_reshards import warned_parts

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.moving_operators import CASES, program_of
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
 
 

@@ -15,8 +15,8 @@ from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import lower_step
 from workbench.engine.spmd.device_mesh import device_mesh
 from workbench.errors import PartitionError
-from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements, result_placements
+from workbench.public_plan import Plan
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner

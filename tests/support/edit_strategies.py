@@ -31,8 +31,8 @@ from workbench.plan.edits import (
     ShardDim,
 )
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
-from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
+from workbench.public_plan import Plan
 
 _AXIS, _DIM = st.sampled_from(AXES), st.sampled_from(DIMS)
 _AXES = st.lists(_AXIS, max_size=3).map(tuple)

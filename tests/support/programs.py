@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from workbench.core.program import Operation, Program, Reference, Step
 from workbench.core.tensor import Role, Tensor
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.collective import Collective
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.memory import Memory

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import jax
 
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.collective import collective_class
 
 FILE = Path(__file__).parents[1] / "golden" / "libtpu.json"

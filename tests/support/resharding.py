@@ -8,7 +8,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from workbench.analysis.analyze import analyze
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.report import Report
 from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace, trace_training

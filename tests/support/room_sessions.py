@@ -15,8 +15,8 @@ from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.plan.edits import Edit, EditGroup, Override, RenameDim, SetHardware, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
-from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import Prioritize
+from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.planning.room_log import RoomHistory, RoomLogRecord, replay
 from workbench.team.planning.room_person import RoomPerson

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace_training
 
 MESH = "data:4 model:2"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from workbench.engine.find.serve_searches import SearchServer
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory
 from workbench.reports.measurement import Measurement, ShardCheck, TaskTime
 from workbench.reports.run_events import CalibrationDone, Cancelled, CompileDone, Failed, Progress, RunDone, RunListener, StepDone

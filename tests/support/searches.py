@@ -2,7 +2,7 @@
 
 from workbench.core.mesh import Mesh
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures

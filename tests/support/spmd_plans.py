@@ -15,10 +15,10 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation.module.calls import operations_called
 from workbench.propagation.module.mlir_context import parse_module
 from workbench.propagation.prepared_program import place_of
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 MESHES = ("x:8", "x:4 y:2", "x:2 y:4", "x:2 y:2 z:2", "x:3 y:2", "x:4", "x:1 y:4")

@@ -7,7 +7,7 @@ from tests.support.programs import mlp_report
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, Memory, MemoryCurve
 from workbench.reports.report import Report

@@ -10,6 +10,7 @@ from typing import Any
 
 import workbench as wb
 from tests.support.team_server import add_person, new_store, sign_in
+from workbench.analysis.analyze import analyze
 from workbench.documents import dump_plan, parse_plan, program_from_reference
 from workbench.team.access import SCOPES, Principal, ProjectRole
 from workbench.team.accounts.people import disable_user, set_role
@@ -69,7 +70,7 @@ def exercise_document() -> str:
 def described(text: str) -> DescribedPlan:
     """What a planner says of a document. Raises `WorkbenchError`."""
     plan = parse_plan(text)
-    return describe_plan(plan, plan.report())
+    return describe_plan(plan, analyze(plan))
 
 
 class PlannerHere:

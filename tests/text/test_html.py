@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from tests.support.programs import batch, mlp_report, parameter, program
 from tests.support.traces import measured_trace, timed_report
 from workbench.core.tensor import Role
 from workbench.models.registry import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement

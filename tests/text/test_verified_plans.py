@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.searches import front_result, make_result
 from workbench.errors import SearchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
 from workbench.text.verified_plans import share_of_planned_text, verified_line, verified_record
 

@@ -18,7 +18,7 @@ from workbench.core.remat import Remat
 from workbench.errors import PipelineError, RematError
 from workbench.models import build
 from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized
 from workbench.tracing.jaxpr.choose_layers import SomeLayers
 from workbench.tracing.stage_partition.trace_network import network_of

@@ -10,7 +10,7 @@ from workbench.core.layout import Layout
 from workbench.core.selectors import operations_at
 from workbench.errors import LayoutError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import constrain, trace
 
 pytestmark = pytest.mark.compile

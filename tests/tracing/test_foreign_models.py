@@ -9,7 +9,7 @@ from flax import nnx
 
 from workbench.core.tensor import Role
 from workbench.errors import TraceError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace_training
 
 S = jax.ShapeDtypeStruct

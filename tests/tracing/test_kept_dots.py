@@ -20,7 +20,7 @@ from workbench.models.decoder.config import PRESETS
 from workbench.models.decoder.weights import init
 from workbench.models.layers.layer_checkpoint import checkpoint_layer
 from workbench.plan.edits import SetRemat
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import keep_every_dot
 
 pytestmark = pytest.mark.compile

@@ -6,7 +6,7 @@ import optax
 import pytest
 
 from workbench.models.layers.layer_checkpoint import recompute_all
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import fused_kernel, trace, trace_micro_batch, trace_training, trace_update
 
 pytestmark = pytest.mark.compile

@@ -20,7 +20,7 @@ from workbench.core.remat import Remat
 from workbench.core.tensor import Role
 from workbench.errors import PrecisionError, RematError, TraceError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

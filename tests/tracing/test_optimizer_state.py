@@ -15,7 +15,7 @@ from workbench.models.decoder import weights as decoder_weights
 from workbench.models.decoder.config import PRESETS as DECODERS
 from workbench.models.gpt import gpt
 from workbench.models.gpt.config import PRESETS as GPTS
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.recipes import list_recipes
 from workbench.tracing import trace_training
 

@@ -9,7 +9,7 @@ import workbench as wb
 from workbench.core.tensor import Role
 from workbench.errors import OffloadError, PrecisionError, RematError, TraceError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile
 

@@ -18,7 +18,7 @@ from workbench.errors import OffloadError, PipelineError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.edits import SetOffload
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT
 
 HOST = Offload(optimizer_state=True)

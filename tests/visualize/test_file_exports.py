@@ -18,7 +18,7 @@ from workbench.documents import parse_plan
 from workbench.documents.export.chrome_trace import COMPILED
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.device_trace import TraceEvent, summarize_trace
 from workbench.reports.measurement import Measurement, TaskTime

@@ -11,7 +11,7 @@ import pytest
 from tests.support.details import with_details
 from tests.support.steps import GRAPH, node, step_report
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.step_graph import Graph
 from workbench.visualize import graph, graph_dot, graph_text
 from workbench.visualize.draw import graphviz_layout, palette

@@ -22,7 +22,7 @@ from workbench import visualize
 from workbench.analysis.tier_comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.collective import KINDS, Collective
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
@@ -318,7 +318,7 @@ def test_what_is_alive_is_listed_as_far_as_one_wants():
 
 def test_a_real_step_peaks_where_the_report_says():
     from workbench.models import build
-    from workbench.plan.plan import Plan
+    from workbench.public_plan import Plan
 
     report = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model").report()
     curve = [sum(counts) for counts in zip(*report.memory_curve.by_role.values(), strict=True)]

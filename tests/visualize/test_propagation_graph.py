@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.report import Report
 from workbench.tracing import trace
 from workbench.visualize import graph

@@ -18,7 +18,7 @@ from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.axis_placement import device_order
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.visualize import communication, device_grid, memory_map, memory_over_step, roofline, shapes, step_time
 from workbench.visualize.argument_shapes import padding
 from workbench.visualize.device_location import locate_devices

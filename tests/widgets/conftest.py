@@ -4,7 +4,7 @@ import pytest
 
 from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 
 

@@ -6,7 +6,7 @@ from tests.support.gestures import edit_of, taken
 from workbench.core.program import Program
 from workbench.errors import LayoutError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_state import board_state
 from workbench.widgets.tabs.blocks import Paint

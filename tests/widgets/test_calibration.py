@@ -7,7 +7,7 @@ from tests.widgets.test_board import Screen
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import CalibrationDone, Cancelled, Failed, Progress, Waiting
 from workbench.session.plan_history import Session
 from workbench.widgets.run.calibration import CANCEL, LABEL, OFFER

@@ -9,7 +9,7 @@ from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, GathersNothingWhole, PlanQuestion
 from workbench.models import build
 from workbench.plan.edits import SetLayout
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host

@@ -10,7 +10,7 @@ from tests.widgets.test_board import Screen
 from workbench.documents import ALL_EXPORTS, dump_plan, load_plan, parse_link
 from workbench.errors import DocumentError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.visualize.exports.file_exports import FILE_EXPORTS
 from workbench.widgets.board.board_host import Host, notebook_host

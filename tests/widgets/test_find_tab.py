@@ -11,7 +11,7 @@ from workbench.core.layout import Layout
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.edits import SetLayout
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import make_ledger
 from workbench.session.plan_history import Session

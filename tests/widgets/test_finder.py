@@ -10,7 +10,7 @@ from tests.support.scripted import HeldRunner
 from workbench.errors import EngineError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS, KEYS, glossary_state
 from workbench.widgets.glossary.inference import INFERENCE

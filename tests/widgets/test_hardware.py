@@ -7,7 +7,7 @@ from workbench.errors import HardwareError
 from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.widgets.pickers.axis_assignment_picker import (
     MOST_AXIS_ASSIGNMENTS,
     axis_assignment_menu,

@@ -183,7 +183,7 @@ def test_two_boards_of_one_session_see_each_others_names(session):
 
 
 def test_the_history_of_code_that_ran_before_the_board_is_there(two_layer):
-    from workbench.plan.plan import Plan
+    from workbench.public_plan import Plan
 
     session = Session(Plan(two_layer, "data:4"))
     session.apply(ShardDim("batch", ("data",)))

@@ -11,7 +11,7 @@ from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import RUN_LIMIT, WorkerRunner
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone, Waiting
 from workbench.session.plan_history import Session
 

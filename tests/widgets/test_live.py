@@ -10,7 +10,7 @@ from tests.support.scripted import HeldRunner, compiled, measurement
 from tests.widgets.test_board import Screen
 from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.plan.edits import ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.run.board_jobs import Jobs

@@ -12,7 +12,7 @@ from tests.support.scripted import HeldRunner
 from workbench.app.notebook.board_cell import Workbench
 from workbench.exercises import Exercise
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.visualize.charts.chart import bokeh_script
 from workbench.widgets.board.board_state import TABS
 from workbench.widgets.front_end import module_text

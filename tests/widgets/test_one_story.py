@@ -11,7 +11,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.errors import PipelineError, RecipeError
 from workbench.models import ALL_MODELS, build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.recipes import find_recipe
 
 RECIPES = ("", "data_parallel", "megatron", "sequence_parallel", "zero_1", "zero_3")

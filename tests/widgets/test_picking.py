@@ -8,7 +8,7 @@ from tests.support.gestures import edit_of, taken
 from workbench.core.program import Program
 from workbench.errors import LayoutError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.annotation_edits import COMPLETE_SUMS_REASON
 from workbench.widgets.tabs.blocks import Paint

@@ -10,7 +10,7 @@ from tests.support.steps import CURVE, GRAPH, KERNELS, step_report
 from workbench.analysis.tier_comparison import Comparison
 from workbench.errors import WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.session.plan_history import Session
 from workbench.visualize.draw.collapse_scopes import choose_open_scopes

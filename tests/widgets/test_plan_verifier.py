@@ -13,7 +13,7 @@ from workbench.analysis.why_planned import PIPELINED_REASON
 from workbench.errors import EngineError, PartitionError, SearchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, Waiting
 from workbench.reports.verified_plan import TierFigures

@@ -4,7 +4,7 @@ import pytest
 
 from workbench.models import build
 from workbench.plan.edits import EditGroup
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.recipes import ALL_RECIPES
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board

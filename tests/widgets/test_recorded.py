@@ -9,7 +9,7 @@ import pytest
 
 from workbench.exercises import Devices, Exercise, FewStatements, Goal, PlanQuestion
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host

@@ -8,8 +8,8 @@ import pytest
 from tests.support.programs import mlp_report
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation.explain import recorded_propagation
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 from tests.support.resharding import reproducer, resharded, settled
 from tests.support.scripted import compiled
 from workbench.analysis.tier_comparison import Comparison
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.compiled import Rematerialised
 from workbench.reports.reshard import CLASS_TEXTS
 from workbench.session.plan_history import Session

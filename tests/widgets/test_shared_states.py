@@ -9,7 +9,7 @@ import pytest
 from workbench.app.page.part_changes import SentParts, with_change
 from workbench.core.tensor import Role
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board import open_tab_part
 from workbench.widgets.board.board import Board

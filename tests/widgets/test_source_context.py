@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from workbench.models import build
-from workbench.plan.plan import Plan
 from workbench.propagation.source_files import source_files
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.tabs.source_context import AROUND, source_state

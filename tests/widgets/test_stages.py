@@ -11,7 +11,7 @@ from tests.support.stack import stack_program
 from tests.widgets.test_board import Screen
 from workbench.core.schedules import ALL_SCHEDULES
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.run_events import RunDone
 from workbench.session.plan_history import Session
 from workbench.widgets.board.key_figures import figures

@@ -169,7 +169,7 @@ def test_a_refusal_carries_its_ways_out(session):
 def test_alike_layers_are_judged_once():
     """96 layers cost no more than one: the board stays quick on deep models."""
     from tests.support.programs import parameter, program
-    from workbench.plan.plan import Plan
+    from workbench.public_plan import Plan
     from workbench.widgets.board.drop_legality import one_of_each_kind
 
     layers = (parameter(f"params/layers/{layer}/w1", d_model=8, d_ff=32) for layer in range(96))
@@ -178,7 +178,7 @@ def test_alike_layers_are_judged_once():
 
 
 def test_a_session_with_no_mesh_axes_still_has_a_board(two_layer):
-    from workbench.plan.plan import Plan
+    from workbench.public_plan import Plan
 
     state = board_state(Session(Plan(two_layer, "")))
     assert (state["mesh"], state["devices"], len(state["zones"])) == ("no mesh axes", "1 device", 1)

@@ -8,7 +8,7 @@ from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.plan.edits import Constrain, Override
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 FOLDED = {"of": "tensor", "path": "params/layers/*/w1"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.programs import mlp_report
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.report import Report
 from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.tensors import tensor_blocks

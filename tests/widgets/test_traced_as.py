@@ -8,7 +8,7 @@ import pytest
 from workbench.core.offload import Offload
 from workbench.core.remat import Remat
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.tracing import checkpoint_name, layer, trace_training
 from workbench.widgets.board.board import Board

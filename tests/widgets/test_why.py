@@ -8,7 +8,7 @@ import pytest
 from tests.support.programs import mlp_report
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.key_figures import figures

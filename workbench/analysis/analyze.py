@@ -44,7 +44,7 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
         step_time=found.step_time,
         hardware=found.hardware,
         partitioned=answer,
-        details=PlannedDetails(found),
+        details=PlannedDetails(found, analyze),
     )
     report = diagnose(report, found.planned, found.partitioned.edges)  # edits are tried on Shardy's propagation, and compared with that
     return with_compiled(report, answer.scheduled) if answer is not None and answer.scheduled is not None else report

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import WorkbenchError
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import Prioritize
@@ -28,7 +29,7 @@ def resolving_edits(report: Report, conflict: Conflict) -> tuple[Edit, ...]:
 def resolves(plan: Plan, replay: Propagation, edit: Edit, rejected: RejectedAxis) -> bool:
     """Whether a rejected axis is accepted after an edit."""
     try:
-        after = propagation_of(plan.apply(edit))
+        after = propagation_of(apply_edit(plan, edit))
     except WorkbenchError:  # illegal, or refused by Shardy
         return False
     sharded_value = replay.values[rejected.wanted.value]

@@ -7,7 +7,7 @@ from workbench.core.micro_batches import BATCH, plan_input_splits
 from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec, first_remat, first_stages
 from workbench.errors import WorkbenchError
 from workbench.pipeline.balance import balance
-from workbench.pipeline.choose_boundaries import program_blocks, verify_partition
+from workbench.pipeline.choose_boundaries import apply_edit, program_blocks, verify_partition
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
@@ -69,7 +69,7 @@ def _diagnose_unequal_layers(plan: Plan, spec: PipelineSpec) -> Iterator[Diagnos
 
 def _can_be_partitioned(plan: Plan, edit: Edit) -> bool:
     try:
-        after = plan.apply(edit)
+        after = apply_edit(plan, edit)
         verify_partition(after.program, spec_of(after))
     except WorkbenchError:
         return False

@@ -11,10 +11,12 @@ from workbench.core.offload import Offload
 from workbench.core.remat import Remat
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.edits import Edit, EditGroup, SetLayout, SetOffload, SetRemat, ShardDim
 from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
+from workbench.recipes import find_recipe
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 
@@ -39,7 +41,7 @@ def largest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
 def _least_bytes(plan: Plan, edit: Edit) -> float:
     """Bytes of one device's arguments after an edit of the layout: at no moment it holds less. Infinite for one that is illegal."""
     try:
-        after = plan.apply(edit)
+        after = apply_edit(plan, edit)
     except WorkbenchError:
         return math.inf
     shardings = after.layout.shardings(after.program.arguments)
@@ -87,7 +89,7 @@ def _suggest_zero(report: Report) -> Iterator[EditGroup]:
         return
     for name in _ZERO:
         try:
-            edit = EditGroup(name, (SetLayout(plan.recipe(name).layout),))
+            edit = EditGroup(name, (SetLayout(apply_edit(plan, find_recipe(name).edit(plan)).layout),))
         except WorkbenchError:  # no axis of the examples, or it is so already
             continue
         least = _least_bytes(plan, edit)

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from workbench.analysis.diagnose_pipeline import with_pipeline
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.errors import WorkbenchError
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import Diagnostic
@@ -96,7 +97,7 @@ class OneProgramDetails(Details):
     def _applies(self, edit: Edit) -> bool:
         """Whether an edit of the program that runs is one of the plan, too: values of the shifting buffer have no part in that."""
         try:
-            self.plan.apply(edit)
+            apply_edit(self.plan, edit)
         except WorkbenchError:
             return False
         return True

@@ -8,7 +8,7 @@ sharded otherwise.
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from workbench.core.mesh import Mesh
 from workbench.core.path_patterns import template
@@ -16,6 +16,7 @@ from workbench.core.program import Operation
 from workbench.core.selectors import selects
 from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.errors import WorkbenchError
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan
@@ -25,17 +26,19 @@ from workbench.reports.report import Report
 from workbench.reports.reshard import Remedy, Reshard
 from workbench.units import divisors
 
+Analyze = Callable[[Plan], Report]  # an argument here, because the report that `analyze` makes asks for remedies
+
 _MOST_TRIED = 10  # the number of edits tried for one resharding
 _MOST_SUGGESTED = 3
 _MOST_AXES = 3  # the number of axes above which there are too many intermediate shardings
 
 
-def find_remedies(report: Report, reshard: Reshard) -> tuple[Remedy, ...]:
+def find_remedies(analyze: Analyze, report: Report, reshard: Reshard) -> tuple[Remedy, ...]:
     """The edits that reduce the bytes sent at this place without increasing those of the whole step; the largest saving first."""
-    plan, tried, evaluator = report.plan, [], _RemedyEvaluator(report, reshard)
+    plan, tried, evaluator = report.plan, [], _RemedyEvaluator(analyze, report, reshard)
     for edit in itertools.islice(dict.fromkeys(_candidate_edits(plan, reshard)), _MOST_TRIED):
         try:
-            after = _same_devices(plan.apply(edit).report(), report)
+            after = _same_devices(analyze(apply_edit(plan, edit)), report)
         except WorkbenchError:  # illegal, or refused by Shardy
             continue
         if (remedy := evaluator.remedy(edit, after)) is not None:
@@ -52,9 +55,9 @@ def _same_devices(after: Report, before: Report) -> Report:
 class _RemedyEvaluator:
     """Compares the plan as planned without an edit and with it; at the place itself with what XLA sends there, if that is known."""
 
-    def __init__(self, report: Report, reshard: Reshard) -> None:
+    def __init__(self, analyze: Analyze, report: Report, reshard: Reshard) -> None:
         self._reshard, self._is_settled = reshard, report.partitioned is not None
-        self._before = report.plan.report() if self._is_settled else report
+        self._before = analyze(report.plan) if self._is_settled else report
         planned = sum(
             each.sent
             for each in self._before.reshards
@@ -95,7 +98,7 @@ def avoid_rematerialisation(plan: Plan, planned: Propagated, reshard: Reshard) -
     gentle = (each for each in _candidate_edits(plan, reshard) if isinstance(each, Constrain | Override))
     for edit in itertools.islice(dict.fromkeys(gentle), _MOST_SUGGESTED):
         try:
-            after = partition(changed := plan.apply(edit), plan.hardware)
+            after = partition(changed := apply_edit(plan, edit), plan.hardware)
         except WorkbenchError:
             continue
         if _total_payload(after) < elsewhere + reshard.payload and _is_certain(before, _list_reshards(changed, after), reshard, plan.mesh):
@@ -119,7 +122,7 @@ def fix_padding(plan: Plan, padding: Padding) -> tuple[Edit, ...]:
     found: list[Edit] = []
     for edit in _suggest_resizes(plan, padding):
         try:
-            after = padding_list(changed := plan.apply(edit), partition(changed, plan.hardware))
+            after = padding_list(changed := apply_edit(plan, edit), partition(changed, plan.hardware))
         except WorkbenchError:
             continue
         if not any((each.path, each.dim) == (padding.path, padding.dim) for each in after):
@@ -140,7 +143,7 @@ def fix_split_reshape(plan: Plan, operation: Operation, dims: Dims, torn: Collec
         if operation.shape[at] % Sharding(tuple(moved)).parts(plan.mesh)[at]:
             continue
         try:
-            after = partition(plan.apply(edit), plan.hardware)
+            after = partition(apply_edit(plan, edit), plan.hardware)
         except WorkbenchError:
             continue
         if not any(base_axis(axis) != axis for value_dims in after.dims for dim in value_dims or () for axis in dim):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from workbench.analysis.diagnose_pipeline import with_pipeline
-from workbench.analysis.remedies import find_remedies
+from workbench.analysis.remedies import Analyze, find_remedies
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.cost.estimate import Estimate
 from workbench.cost.estimate_lists import list_reshards, list_values
@@ -34,9 +34,10 @@ from workbench.reports.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class PlannedDetails(Details):
-    """Details of a plan's estimate."""
+    """Details of a plan's estimate. `analyze` makes the report of another plan."""
 
     estimate: Estimate
+    analyze: Analyze
 
     @property
     def _plan(self) -> Plan:
@@ -84,7 +85,7 @@ class PlannedDetails(Details):
         planned = report.pipeline
         if planned is not None and planned.is_in_step:
             as_spmd_program(self._plan)
-        return (report,) if planned is None else stage_reports(report, planned, find_remedies)
+        return (report,) if planned is None else stage_reports(report, planned, partial(find_remedies, self.analyze))
 
     def source_annotations(self) -> SourceAnnotations:
         return source_annotations(self._plan.program)
@@ -96,7 +97,7 @@ class PlannedDetails(Details):
         return propagation_of(self._plan, self.estimate.partitioned.dims)
 
     def reshards(self, report: Report) -> tuple[Reshard, ...]:
-        return tuple(replace(each, find_remedies=partial(find_remedies, report)) for each in list_reshards(self.estimate))
+        return tuple(replace(each, find_remedies=partial(find_remedies, self.analyze, report)) for each in list_reshards(self.estimate))
 
     def notes(self, report: Report) -> tuple[Diagnostic, ...]:
         return report.diagnostics if self._plan.pipeline is None else with_pipeline(report)

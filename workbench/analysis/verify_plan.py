@@ -4,6 +4,9 @@
 `figures_of_partitioned` and `figures_of_compiled`.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from workbench.analysis.analyze import analyze
 from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.why_planned import why_planned
@@ -21,21 +24,28 @@ MICRO_BATCHES = "The programs of the step are compiled one by one, which says wh
 STAGES = "The stages are compiled one by one, which says what the fullest holds; how long a step of all of them takes stays planned."
 
 
-def verify_plan(plan: Plan, title: str, planned: TierFigures) -> VerifiedPlan:
+class Compilers(NamedTuple):
+    """The functions that ask XLA's partitioner and the compiler of the hardware: those of the engine, which stands above this package."""
+
+    partition: Callable[[Plan], Partitioned]
+    compile: Callable[[Plan], Compiled]
+
+
+def verify_plan(plan: Plan, title: str, planned: TierFigures, compilers: Compilers) -> VerifiedPlan:
     """Ask XLA's partitioner and then the compiler, each in a worker process; a refusal is an answer, in the compiler's words."""
-    partitioned, report = _ask_partitioner(plan)
+    partitioned, report = _ask_partitioner(plan, compilers)
     try:
-        compiled = figures_of_compiled(report or analyze(plan), plan.compile())
+        compiled = figures_of_compiled(report or analyze(plan), compilers.compile(plan))
     except WorkbenchError as error:
         compiled = refused(error)
     return VerifiedPlan(plan, title, planned, partitioned, compiled)
 
 
-def _ask_partitioner(plan: Plan) -> tuple[TierFigures, Report | None]:
+def _ask_partitioner(plan: Plan, compilers: Compilers) -> tuple[TierFigures, Report | None]:
     if reason := why_planned(plan):
         return TierFigures(reason=reason), None
     try:
-        report = partitioned_report(plan, plan.partition())
+        report = partitioned_report(plan, compilers.partition(plan))
     except WorkbenchError as error:
         return refused(error), None
     return figures_of_partitioned(report), report

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from workbench.analysis.analyze import analyze
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
 from workbench.cli.event_log import EventLog, event_log
@@ -80,11 +81,12 @@ def _first_plan(exercise: Exercise) -> Plan:
 
 def report(options: argparse.Namespace) -> None:
     from workbench.documents import report_record
+    from workbench.engine import compile_plan, partition_plan
 
     plan = _on_kept_hardware(plan_on_the_cpu(options))
-    report, why_planned = (plan.report(), "") if options.planned else settled_report(plan)
+    report, why_planned = (analyze(plan), "") if options.planned else settled_report(plan, partition_plan)
     if options.compiled:
-        report = with_compiled(report, plan.compile(on_progress=_stage_printer()))
+        report = with_compiled(report, compile_plan(plan, on_progress=_stage_printer()))
     if options.stage is not None:
         report, why_planned = stage_of(report, options.stage), ""
     if options.json:
@@ -129,7 +131,7 @@ def run(options: argparse.Namespace) -> None:
     if measurement is None:
         return  # only process 0 prints
     here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # measured beside predicted for this machine
-    print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, here.report()))
+    print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, analyze(here)))
 
 
 def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
@@ -199,35 +201,39 @@ def _say_nothing(event: RunEvent) -> None:
 
 def compile_(options: argparse.Namespace) -> None:
     from workbench.documents import compiled_record
+    from workbench.engine import compile_plan
 
     hlo_file = None if options.hlo is None else str(Path(options.hlo).absolute())
     with event_log(options) as log:
         plan = plan_on_the_cpu(options)
         log.started("compile", plan.name)
         tell = _both(_stage_printer(), log)
-        compiled = plan.compile(on_progress=tell, time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
+        compiled = compile_plan(plan, on_progress=tell, time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
         log.compiled(compiled, _compiled_step(plan, compiled))
     print(json.dumps(compiled_record(compiled), indent=1) if options.json else compiled)
 
 
 def _compiled_step(plan: Plan, compiled: Compiled) -> float | None:
     """Seconds of a step with the compiler's times of its kernels; `None` where it gives none."""
-    return None if compiled.compute_seconds is None or compiled.stages else with_compiled(plan.report(), compiled).seconds
+    return None if compiled.compute_seconds is None or compiled.stages else with_compiled(analyze(plan), compiled).seconds
 
 
 def compare(options: argparse.Namespace) -> None:
+    from workbench.analysis.tier_comparison import Comparison
     from workbench.documents import comparison_record
-    from workbench.engine import run_plan
+    from workbench.engine import compile_plan, run_plan
 
     plan = plan_on_the_cpu(options)
     measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
-    comparison = plan.compare(measurement=measured, on_progress=_stage_printer(), time_limit=options.time_limit)
+    compiled = compile_plan(plan, on_progress=_stage_printer(), time_limit=options.time_limit)
+    comparison = Comparison(analyze(plan), compiled, measured)
     print(json.dumps(comparison_record(comparison), indent=1) if options.json else comparison)
 
 
 def diff(options: argparse.Namespace) -> None:
     from workbench.analysis.plan_diff import PlanDiff
     from workbench.documents import load_plan, plan_diff_record
+    from workbench.pipeline.choose_boundaries import apply_edit
     from workbench.plan.edits import SetHardware
     from workbench.tracing.jax_backends import force_cpu_backend
 
@@ -235,8 +241,8 @@ def diff(options: argparse.Namespace) -> None:
     use_hardware_file(options)
     plans = [load_plan(path, allowed_modules(options)) for path in (options.before, options.after)]
     if options.hardware is not None or options.link:
-        plans = [plan.apply(SetHardware(hardware_of(options, plan.hardware))) for plan in plans]
-    found = PlanDiff(*(plan.report() for plan in plans))
+        plans = [apply_edit(plan, SetHardware(hardware_of(options, plan.hardware))) for plan in plans]
+    found = PlanDiff(*(analyze(plan) for plan in plans))
     print(json.dumps(plan_diff_record(found), indent=1) if options.json else found)
 
 
@@ -247,7 +253,7 @@ def explain(options: argparse.Namespace) -> None:
     if options.value is None and options.model:  # there is no PLAN.json then
         options.value, options.plan = options.plan, None
     plan = plan_on_the_cpu(options)
-    report = plan.report()
+    report = analyze(plan)
     replay = report.propagation
     if options.fewest:
         from workbench.analysis.minimal_layout import minimal_annotations
@@ -276,15 +282,15 @@ def _stage_printer() -> RunListener:
 
 
 def export(options: argparse.Namespace) -> None:
-    from workbench.engine import run_plan
+    from workbench.engine import compile_plan, partition_plan, run_plan
     from workbench.visualize.exports.file_exports import export_bytes, export_file, find_export, form_of
 
     form = options.form or form_of(Path(options.output or "")) or "script"
     find_export(form)  # refused before anything is traced
     plan = plan_on_the_cpu(options)
     measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
-    report = plan.report() if options.planned else settled_report(plan)[0]
-    report = with_compiled(report, plan.compile(on_progress=_stage_printer())) if options.compiled else report
+    report = analyze(plan) if options.planned else settled_report(plan, partition_plan)[0]
+    report = with_compiled(report, compile_plan(plan, on_progress=_stage_printer())) if options.compiled else report
     if options.output is not None:
         export_file(report, options.output, form, measured)
         return

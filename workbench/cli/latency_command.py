@@ -39,7 +39,9 @@ def _batches(text: str) -> list[int]:
 
 def latency(options: argparse.Namespace) -> None:
     """Print the points, the quickest first."""
-    found = plan_on_the_cpu(options).latency_front(options.batches, options.on)
+    from workbench.search.decode_front import latency_front
+
+    found = latency_front(plan_on_the_cpu(options), options.batches, options.on)
     print(json.dumps(latency_record(found), indent=1) if options.json else found)
 
 

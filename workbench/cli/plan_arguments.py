@@ -39,6 +39,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     from workbench.core.remat import Remat
     from workbench.documents import load_plan, program_from_reference
     from workbench.hardware.axis_assignment_text import parse_axis_assignment
+    from workbench.pipeline.choose_boundaries import apply_edit
     from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetOffload, SetPrecision, SetRemat
     from workbench.plan.mesh_edits import SetMesh
 
@@ -54,17 +55,17 @@ def plan_of(options: argparse.Namespace) -> Plan:
         reference = Reference(options.model or DEFAULT_MODEL, dict(_argument(text, options.parser) for text in options.argument))
         plan = Plan(program_from_reference(reference), "")
         mesh, layout = options.mesh or DEFAULT_MESH, options.layout
-    plan = plan if options.remat is None else plan.apply(SetRemat(Remat.parse(options.remat)))
-    plan = plan if options.precision is None else plan.apply(SetPrecision(Precision.parse(options.precision)))
-    plan = plan if options.offload is None else plan.apply(SetOffload(Offload.parse(options.offload)))
-    plan = plan if mesh is None else plan.apply(SetMesh(Mesh(mesh)))
+    plan = plan if options.remat is None else apply_edit(plan, SetRemat(Remat.parse(options.remat)))
+    plan = plan if options.precision is None else apply_edit(plan, SetPrecision(Precision.parse(options.precision)))
+    plan = plan if options.offload is None else apply_edit(plan, SetOffload(Offload.parse(options.offload)))
+    plan = plan if mesh is None else apply_edit(plan, SetMesh(Mesh(mesh)))
     if (options.hardware is not None or options.link) and not names_attached(options):
-        plan = plan.apply(SetHardware(hardware_of(options, plan.hardware)))
-    plan = plan if layout is None else plan.apply(SetLayout(Layout(layout)))
+        plan = apply_edit(plan, SetHardware(hardware_of(options, plan.hardware)))
+    plan = plan if layout is None else apply_edit(plan, SetLayout(Layout(layout)))
     plan = plan if options.pipeline is None else _set_pipeline(plan, PipelineSpec.parse(options.pipeline))
     if names_attached(options):
-        plan = plan.apply(SetHardware(_attached(plan, options.link or ())))
-    return plan if options.axis_assignment is None else plan.apply(SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
+        plan = apply_edit(plan, SetHardware(_attached(plan, options.link or ())))
+    return plan if options.axis_assignment is None else apply_edit(plan, SetAxisAssignment(parse_axis_assignment(options.axis_assignment)))
 
 
 def names_attached(options: argparse.Namespace) -> bool:
@@ -101,10 +102,10 @@ def hardware_of(options: argparse.Namespace, now: "Hardware | None") -> "Hardwar
 def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
     """Raises `PipelineError` for a pipeline that cannot partition the program, blocks included: one given by the command is refused at
     once."""
-    from workbench.pipeline.choose_boundaries import verify_partition
+    from workbench.pipeline.choose_boundaries import apply_edit, verify_partition
     from workbench.plan.edits import SetPipeline
 
-    plan = plan.apply(SetPipeline(spec))
+    plan = apply_edit(plan, SetPipeline(spec))
     verify_partition(plan.program, spec)
     return plan
 

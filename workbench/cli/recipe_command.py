@@ -4,8 +4,10 @@ import argparse
 import json
 from dataclasses import asdict
 
+from workbench.analysis.analyze import analyze
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.cli.plan_arguments import plan_on_the_cpu
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.plan import Plan
 
 
@@ -45,10 +47,10 @@ def _apply(plan: Plan, options: argparse.Namespace) -> None:
     for name in options.names:
         chosen = find_recipe(name, tuple(options.axis))
         draft = chosen.draft_changes(after)
-        after = after.apply(chosen.edit(after))
+        after = apply_edit(after, chosen.edit(after))
         edits += map(str, draft.edits)
         notes += draft.notes
-    found = PlanDiff(plan.report(), after.report())
+    found = PlanDiff(analyze(plan), analyze(after))
     if options.output:
         save_plan(after, options.output)
     if options.json:

@@ -47,7 +47,8 @@ def search(options: argparse.Namespace) -> None:
 
 
 def _find(plan: Plan, kind: str | None, options: argparse.Namespace) -> SearchResult:
-    from workbench.engine import open_answerer
+    from workbench.analysis.verify_plan import Compilers
+    from workbench.engine import compile_plan, open_answerer, partition_plan
 
     wanted = {
         "devices": options.devices,
@@ -65,6 +66,7 @@ def _find(plan: Plan, kind: str | None, options: argparse.Namespace) -> SearchRe
             is_cancelled=is_stopped,
             open_answerer=partial(open_answerer, workers=options.workers, cluster=options.cluster),
             until=options.until,
+            compilers=Compilers(partition_plan, compile_plan),
             **wanted,
         )
 

@@ -18,6 +18,7 @@ from workbench.exercises.plan_question import PlanQuestion
 from workbench.exercises.question_text import exercise_markdown
 from workbench.exercises.verdict import Verdict
 from workbench.plan.plan import Plan
+from workbench.public_plan import Plan as PublicPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Exercise:
         return sum(each.points for each in self.questions)
 
     @property
-    def first_plan(self) -> Plan:
+    def first_plan(self) -> PublicPlan:
         """The plan of the first question that asks for one. Raises `DocumentError` where none does, or it cannot be read."""
         found = next((each for each in self.questions if isinstance(each, PlanQuestion)), None)
         if found is None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from workbench.analysis.analyze import analyze
 from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.parse_answer import build_once
@@ -34,7 +35,7 @@ class FigureOf:
 @lru_cache(maxsize=256)
 def _read_of_plan(figure: str, text: str, change: tuple[tuple[str, str], ...]) -> float:
     plan = parse_plan(text, "The plan of a question", build=build_once)
-    return read_figure(figure, (plan.updated(**dict(change)) if change else plan).report())
+    return read_figure(figure, analyze(plan.updated(**dict(change)) if change else plan))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from workbench.analysis.analyze import analyze
 from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal
@@ -18,6 +19,8 @@ from workbench.exercises.question_text import CHANGE_WORDS, change_words, questi
 from workbench.exercises.variants import Variant
 from workbench.exercises.verdict import Check, Verdict, refusal
 from workbench.plan.plan import Plan
+from workbench.public_plan import Plan as PublicPlan
+from workbench.public_plan import as_public
 from workbench.reports.report import Report
 
 ALL_CHANGES = ("layout", "mesh", "pipeline", "remat", "precision", "offload", "axis_assignment", "devices")
@@ -66,9 +69,9 @@ class PlanQuestion:
         object.__setattr__(self, "hints", tuple(hints))
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> PublicPlan:
         """The plan to start from. Raises `DocumentError` where its document cannot be read."""
-        return self.start if isinstance(self.start, Plan) else _parse_start(self.start, self.name)
+        return as_public(self.start) if isinstance(self.start, Plan) else _parse_start(self.start, self.name)
 
     @property
     def how(self) -> str:
@@ -88,7 +91,7 @@ class PlanQuestion:
             plan = answer if isinstance(answer, Plan) else self.plan.updated(layout=answer)
             if differences := tuple(self.differences(plan)):
                 return refusal(differences, self.points, self._hints(attempt))
-            return self.judge(plan.report(), attempt)
+            return self.judge(analyze(plan), attempt)
         except WorkbenchError as error:
             return refusal((str(error),), self.points, self._hints(attempt))
 
@@ -119,7 +122,7 @@ class PlanQuestion:
         where = variant.describe()
         what, there = f"It holds {where}, too.", f"{where[:1].upper()}{where[1:]}"
         try:
-            start, report = variant.apply(self.plan), variant.apply(answer).report()
+            start, report = variant.apply(self.plan), analyze(variant.apply(answer))
         except WorkbenchError as error:
             return Check(what, f"{there}: {error}", variant.points, variant.hint, hidden=True)
         goals = variant.goals or tuple(each.goal for each in self.goals)
@@ -149,8 +152,8 @@ class PlanQuestion:
 
 
 @lru_cache(maxsize=256)
-def _parse_start(text: str, name: str) -> Plan:
-    return parse_plan(text, f"The plan that `{name}` starts from", build=build_once)
+def _parse_start(text: str, name: str) -> PublicPlan:
+    return as_public(parse_plan(text, f"The plan that `{name}` starts from", build=build_once))
 
 
 def _miss(goal: Goal, report: Report, start: Plan) -> str:

@@ -34,7 +34,7 @@ class Variant:
                 [f"keep the axes {', '.join(f'`{each}`' for each in self.mesh)}"],
             )
         program = _build(plan.program, self.arguments) if self.arguments else plan.program
-        return Plan(
+        return type(plan)(
             program,
             Mesh(tuple((axis, self.mesh.get(axis, size)) for axis, size in sizes.items())),
             plan.layout,

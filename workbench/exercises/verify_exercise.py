@@ -6,6 +6,7 @@ It plans every start at every size, which takes a second or so: done where autho
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from workbench.analysis.analyze import analyze
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.exercises.exercise import Exercise
 from workbench.exercises.goals.goal import Goal
@@ -62,7 +63,7 @@ def _plan_flaws(question: PlanQuestion) -> Iterator[Flaw]:
     goals = tuple(each.goal for each in question.goals)
     try:
         start = question.plan
-        report = start.report()
+        report = analyze(start)
     except WorkbenchError as error:
         yield Flaw(question.name, "the plan to start from", error)
         return
@@ -70,7 +71,7 @@ def _plan_flaws(question: PlanQuestion) -> Iterator[Flaw]:
     for number, variant in enumerate(question.variants, 1):
         where = f"its variant {number} ({variant.describe() or 'which changes nothing'})"
         try:
-            there = variant.apply(start).report()
+            there = analyze(variant.apply(start))
         except WorkbenchError as error:
             yield Flaw(question.name, where, _in_variant(error, start))
         else:

@@ -6,6 +6,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.errors import PipelineError
 from workbench.pipeline.balance import balance
+from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.tracing.stage_partition.network_blocks import Block, Network
 from workbench.tracing.stage_partition.partition_network import starts_at
@@ -58,9 +59,17 @@ def verify_partition(program: Program, spec: PipelineSpec) -> None:
     find_starts(network_of(program, spec.micro_batches), spec)
 
 
-def verify_change(before: Plan, after: Plan) -> None:
-    """Raises `PipelineError` where an edit asks for stages that the program is known not to have. Nothing is traced for it: where the
-    blocks are not known yet, or the program is no training step and has none, the report says so."""
+def apply_edit(plan: Plan, edit: Edit) -> Plan:
+    """The plan after one edit. Raises a `WorkbenchError` where that would be illegal, and `PipelineError` where the edit asks for stages
+    that the program is known not to have."""
+    after = edit.apply(plan)
+    _verify_change(plan, after)
+    return after
+
+
+def _verify_change(before: Plan, after: Plan) -> None:
+    """Raises `PipelineError` for stages that the program is known not to have. Nothing is traced for it: where the blocks are not known
+    yet, or the program is no training step and has none, the report says so."""
     spec, program = after.pipeline, after.program
     if spec is None or program.step.training is None or (spec == before.pipeline and program is before.program):
         return

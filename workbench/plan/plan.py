@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
@@ -17,12 +17,11 @@ from workbench.hardware.axis_placement import verify_links
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.layout_legality import verify_layout, verify_pipeline
-from workbench.plan.plan_methods import PlanVerbs
 from workbench.plan.stage_axis import on_stage_axis
 
 
-@dataclass(frozen=True, init=False)
-class Plan(PlanVerbs):
+@dataclass(frozen=True, init=False, eq=False)
+class Plan:
     """What to run and how it is sharded. A change is a new plan; nothing here executes.
 
     `hardware` is the target, if any (`"TPU v5p 8x8x16"`), and `axis_assignment` says which mesh axis runs over which of its links; without
@@ -35,7 +34,8 @@ class Plan(PlanVerbs):
     - The layout is legal for the program on the mesh (`layout_legality.verify_layout`); the constructor raises `LayoutError` otherwise.
     - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; its micro-batches divide the batch of a
       training step; the constructor raises `PipelineError`. Whether the program has blocks at all, enough of them, and those that
-      `boundaries` name, is checked by the edit that asks for them (`PlanVerbs.apply`) where they are known, else by the report's notes.
+      `boundaries` name, is checked when an edit asks for them (`pipeline.choose_boundaries.apply_edit`) where they are known, else by the
+      report's notes.
     """
 
     program: Program
@@ -80,12 +80,23 @@ class Plan(PlanVerbs):
         """The sharding of each argument, in order."""
         return self.layout.shardings(self.program.arguments)
 
-    def updated(self, **changes: Any) -> "Plan":
+    def updated(self, **changes: Any) -> Self:
         """A new plan with some of its fields changed."""
         if "wiring" in changes:
             _warn_of_former_name()
             changes["axis_assignment"] = changes.pop("wiring")
-        return Plan(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
+        return type(self)(**{**{each.name: getattr(self, each.name) for each in fields(self)}, **changes})
+
+    # Written out: the comparison that `dataclass` makes says that a plan and the same plan of a subclass differ.
+    def __eq__(self, other: object) -> bool:
+        return self._decisions == other._decisions if isinstance(other, Plan) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._decisions)
+
+    @property
+    def _decisions(self) -> tuple[object, ...]:
+        return self.program, self.mesh, self.layout, self.name, self.hardware, self.axis_assignment, self.pipeline
 
     def __str__(self) -> str:
         traced_with = f", {self.program.traced_with}" if self.program.traced_with else ""

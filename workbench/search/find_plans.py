@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+from workbench.analysis.verify_plan import Compilers
 from workbench.errors import SearchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
@@ -35,6 +36,7 @@ def find_plans(
     open_answerer: OpenAnswerer | None = None,
     again: SearchResult | None = None,
     until: str = "complete",
+    compilers: Compilers | None = None,
     **choices: Any,
 ) -> SearchResult:
     """Search the alternatives of a plan for those with the least `objective`: `seconds`, `memory`, `devices` or `dollars`. The plan itself
@@ -46,6 +48,7 @@ def find_plans(
     - `on_progress` hears each state; `open_answerer` makes who answers (workers, a cluster), this process if left out;
     - `again`: an earlier result, whose work is used where the space is the same;
     - `until`: `"complete"`, the whole front, or `"proved"`: over once the best plan is proved;
+    - `compilers` are asked by `SearchResult.verify`;
     - `choices`: what may be chosen, arguments of `make_space`.
 
     Raises `SearchError` for what does not exist or contradicts itself.
@@ -79,7 +82,7 @@ def find_plans(
             answerer.close()
     if state is None:
         raise SearchError("The search ended before it began.", ["search again"])
-    return SearchResult(space, requirements, state, evaluator, evaluate_present(evaluator, plan, candidate))
+    return SearchResult(space, requirements, state, evaluator, evaluate_present(evaluator, plan, candidate), compilers)
 
 
 def read_requirements(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from workbench.analysis.verify_plan import verify_plan
+from workbench.analysis.verify_plan import Compilers, verify_plan
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
@@ -26,7 +26,8 @@ _MARGIN = 1.006
 class SearchResult:
     """The last state of a search, and what can be asked of it. Plans are numbered as on the front, the fastest is 0.
 
-    - `present`: the plan that it started from, `None` where that is refused.
+    - `present`: the plan that it started from, `None` where that is refused;
+    - `compilers`: what `verify` asks.
     """
 
     space: SearchSpace
@@ -34,6 +35,7 @@ class SearchResult:
     state: SearchState
     evaluator: Evaluator = field(compare=False)
     present: PresentPlan | None = None
+    compilers: Compilers | None = field(default=None, compare=False)
 
     @property
     def front(self) -> tuple[tuple[PlanCandidate, Figures], ...]:
@@ -77,14 +79,17 @@ class SearchResult:
         """Ask XLA's partitioner and then the compiler about the fastest plans of the front, each in a worker process. `print` what comes
         back: planned, partitioned and compiled figures side by side, and in words what a tier cannot say.
 
-        `on_verified` is given each plan as soon as it is known. Raises `SearchError` where no plan keeps the requirements.
+        `on_verified` is given each plan as soon as it is known. Raises `SearchError` where no plan keeps the requirements, and where
+        the search was given no compilers.
         """
         count = read_whole_number("most", most, SearchError)
         if not self.front:
             raise self.no_plan_error()
+        if self.compilers is None:
+            raise SearchError("This search was given no compilers to verify plans with.", ["search with `plan.search(...)`"])
         found = []
         for candidate, figures in self.front[:count]:
-            found.append(verify_candidate(self.evaluator.plan(candidate), candidate, figures))
+            found.append(verify_candidate(self.evaluator.plan(candidate), candidate, figures, self.compilers))
             if on_verified is not None:
                 on_verified(found[-1])
         return VerifiedPlans(tuple(found))
@@ -138,9 +143,9 @@ class SearchResult:
         return html_text(lambda: str(self))
 
 
-def verify_candidate(plan: Plan, candidate: PlanCandidate, figures: Figures) -> VerifiedPlan:
+def verify_candidate(plan: Plan, candidate: PlanCandidate, figures: Figures, compilers: Compilers) -> VerifiedPlan:
     """The plan of a candidate in three tiers; what was planned are the search's own figures, without the nominal seconds."""
-    return verify_plan(plan, str(candidate), planned_figures(plan, figures))
+    return verify_plan(plan, str(candidate), planned_figures(plan, figures), compilers)
 
 
 def planned_figures(plan: Plan, figures: Figures) -> TierFigures:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from workbench.analysis.analyze import analyze
 from workbench.analysis.why_planned import why_planned
 from workbench.core.public_error_text import describe_error
 from workbench.errors import PartitionError, WorkbenchError
@@ -206,14 +207,14 @@ class Settler:
             self._on_change()
 
 
-def settled_report(plan: Plan) -> tuple[Report, str]:
-    """The settled report, for a caller that waits; if that is the planned one, also why."""
+def settled_report(plan: Plan, partition: Callable[[Plan], Partitioned]) -> tuple[Report, str]:
+    """The settled report, for a caller that waits for `partition`; if that is the planned one, also why."""
     if reason := why_planned(plan):
-        return plan.report(), reason
+        return analyze(plan), reason
     try:
-        return plan.report("partitioned"), ""
+        return analyze(plan, answer=partition(plan)), ""
     except PartitionError as error:
-        return plan.report(), error.message
+        return analyze(plan), error.message
 
 
 def is_settled(before: Report, now: Report) -> bool:

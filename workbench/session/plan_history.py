@@ -10,6 +10,7 @@ from workbench.analysis.analyze import analyze
 from workbench.analysis.compiled_report import with_compiled
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
@@ -161,7 +162,7 @@ class Session:
 
     def foresee(self, edit: Edit) -> Report:
         """The report of the plan that an edit would make; the last one is kept for the edit to come. Raises what `apply` raises."""
-        plan = self.plan.apply(edit)
+        plan = apply_edit(self.plan, edit)
         if self._foreseen is None or self._foreseen.plan != plan:
             self._foreseen = self._analyze(plan)
         return self._foreseen

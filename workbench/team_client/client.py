@@ -30,6 +30,7 @@ from workbench.team_client.saved_logins import TeamServerError, find_login
 
 if TYPE_CHECKING:
     from workbench.plan.plan import Plan
+    from workbench.public_plan import Plan as PublicPlan
 
 _DIGEST = 64  # characters
 ASKED_EVERY = (0.2, 2.0)
@@ -129,11 +130,12 @@ class TeamClient:
         text: str = self._api.ask("GET", path)["document"]
         return text
 
-    def pull(self, plan: str, allow: str | tuple[str, ...] = ()) -> "Plan":
+    def pull(self, plan: str, allow: str | tuple[str, ...] = ()) -> "PublicPlan":
         """A plan by its digest or an entry's id; `allow` as in `wb.load`. Raises `DocumentError`, too."""
         from workbench.documents import parse_plan
+        from workbench.public_plan import as_public
 
-        return parse_plan(self.document(plan), f"The plan {plan[:12]}", allow)
+        return as_public(parse_plan(self.document(plan), f"The plan {plan[:12]}", allow))
 
     def submit(
         self, plan: "TeamPlan | Plan | str", project: str | None = None, *, kind: str = "run", engine: str = "here", **wanted: Any

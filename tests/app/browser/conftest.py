@@ -14,7 +14,7 @@ from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
 from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 expect.set_options(timeout=20_000)  # a page that lost a message asks again after five seconds
 

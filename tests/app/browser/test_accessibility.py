@@ -8,7 +8,7 @@ from tests.app.browser.test_page import drag, grip, settled
 from tests.support.resharding import reproducer
 from tests.support.scripted import ScriptedRunner
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.widgets.board.board_state import TABS
 
 VIOLATIONS = {"resultTypes": ["violations"]}

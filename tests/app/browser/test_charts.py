@@ -9,7 +9,7 @@ from tests.support import charts
 from tests.support.tabs import open_tab
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 CHARTS = ("memory", "step", "timeline")
 

@@ -7,7 +7,7 @@ from tests.support import charts
 from tests.support.scripted import ScriptedRunner
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 @pytest.fixture(scope="module")

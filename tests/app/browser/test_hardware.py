@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from tests.app.browser.test_page import drag, figure, settled
 from tests.support.scripted import ScriptedRunner
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 def choose(page: Page, chip: str) -> None:

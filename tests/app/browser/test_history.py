@@ -11,7 +11,7 @@ from tests.app.browser.test_accessibility import findings_in_both
 from tests.app.browser.test_page import drag, grip, settled, zone
 from tests.support.importable import regression
 from workbench.documents import ALL_EXPORTS, dump_plan, load_plan
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 def tool(page, verb: str):

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.app.browser.test_page import drag, grip
 from tests.support.jupyterlab import READY, clear, command, double_click, plan_board, run_cell, write_notebook
 from workbench.documents import load_plan
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 PLAN = """
 import workbench as wb

@@ -12,7 +12,7 @@ from workbench.app.page.serve import serve
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.errors import LayoutError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 
 

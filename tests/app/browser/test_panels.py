@@ -12,7 +12,7 @@ from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
 from workbench.documents import load_plan
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.widgets.board.board_state import TABS
 
 

@@ -12,7 +12,7 @@ from tests.support.machines import flat
 from tests.support.scripted import ScriptedRunner
 from tests.support.stack import stack_program
 from workbench.app.runners.worker_runner import WorkerRunner
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 

@@ -10,7 +10,7 @@ from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
 from workbench.documents import load_plan
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.app.browser.test_tensors import chip, layout
 from tests.support.tabs import open_tab
 from workbench.core.program import Program
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 CONTESTED = "batch:data p1; w=[-, data]; hidden:model"
 

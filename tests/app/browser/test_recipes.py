@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.app.browser.test_page import figure
 from tests.support.resharding import reproducer
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 def recipe(page: Page, name: str):

@@ -13,7 +13,7 @@ from tests.app.browser.test_page import drag, grip
 from tests.support.proxy import proxy_to
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 @pytest.fixture(scope="module")

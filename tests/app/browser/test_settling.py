@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from tests.app.browser.test_page import drag
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.serve import serve
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 STANDING = ".wb .standing .origin"
 WATCH = """(root) => {

@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_page import centre, drag, settled, zone
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 def chip(page: Page, path: str, place: int):

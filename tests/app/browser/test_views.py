@@ -10,7 +10,7 @@ from tests.support import charts
 from tests.support.tabs import open_tab
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.visualize.draw.collapse_scopes import collapse
 
 PICTURES = {

@@ -12,7 +12,7 @@ from workbench.cost.estimate import estimate
 from workbench.errors import SearchError
 from workbench.hardware.catalogue import read_hardware
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import evaluate_plan
 from workbench.search.find_plans import find_plans

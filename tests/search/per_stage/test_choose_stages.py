@@ -15,7 +15,7 @@ from workbench.pipeline.estimate_stage_costs import block_costs, partition_costs
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.edits import apply_layout_edits
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.recipes.recipe_edits import override_arguments
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.evaluator import Evaluator

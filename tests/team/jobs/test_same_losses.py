@@ -18,7 +18,7 @@ import workbench.team.jobs.events as events_module
 from tests.support.slurm_cluster import is_installed, running_slurm
 from tests.support.team_jobs import DIGEST, wait_until
 from workbench.models import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.team.jobs.engine import EngineUnavailableError
 from workbench.team.jobs.events import read_events
 from workbench.team.jobs.here import Here

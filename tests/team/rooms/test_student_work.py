@@ -12,7 +12,7 @@ from tests.support.team_server import make_services
 from workbench.documents import dump_plan
 from workbench.models import build
 from workbench.plan.edits import ShardDim
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.people import set_role
 from workbench.team.actions.action import Inputs

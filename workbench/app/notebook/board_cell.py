@@ -14,6 +14,8 @@ from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, PlanQuestion
 from workbench.plan.plan import Plan
+from workbench.public_plan import Plan as PublicPlan
+from workbench.public_plan import as_public
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -81,8 +83,8 @@ class Workbench(BoardCell):
         self.observe(lambda change: self._board.answer(change["new"]), "gesture")
 
     @property
-    def plan(self) -> Plan:
-        return self.session.plan
+    def plan(self) -> PublicPlan:
+        return as_public(self.session.plan)
 
     @property
     def report(self) -> Report:

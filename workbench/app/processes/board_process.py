@@ -22,6 +22,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from workbench.analysis.analyze import analyze
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
@@ -122,7 +123,7 @@ class BoardProcess:
         except Exception:  # noqa: BLE001 - the visitor sees it
             return {}
         with suppress(Exception):
-            plan.report()  # pending questions have no one waiting for them
+            analyze(plan)  # pending questions have no one waiting for them
         gc.collect()
         gc.freeze()  # the first plan stays: no edit waits for a garbage collection of it
         return {}

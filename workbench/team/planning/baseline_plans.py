@@ -4,11 +4,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from workbench.analysis.analyze import analyze
 from workbench.core.layout import Layout
 from workbench.core.remat import AS_TRACED
 from workbench.documents import parse_plan
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.exercises import PlanQuestion
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.mesh_edits import RemoveAxis
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_dims import batch_dim
@@ -28,7 +30,7 @@ def find_baselines(exercise: str, question: str) -> dict[str, Any]:
     asked = _question(exercise, question)
     start = asked.plan
     found = [_judged("start", "", start, asked), _judged("data_parallel", "", _data_parallel(start), asked), _best_recipe(asked)]
-    return {"start": description_record(describe_plan(start, start.report())), "pins": _pins(asked), "found": found}
+    return {"start": description_record(describe_plan(start, analyze(start))), "pins": _pins(asked), "found": found}
 
 
 def judge_baseline(exercise: str, question: str, document: str) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def _best_recipe(asked: PlanQuestion) -> dict[str, Any]:
         if time.monotonic() > until:
             break
         try:
-            report = plan.report()
+            report = analyze(plan)
             found.append((_order(asked, plan, report), title, plan))
         except WorkbenchError:
             continue
@@ -88,7 +90,7 @@ def _recipe_plans(start: Plan) -> Iterator[tuple[str, Plan]]:
         for axes in ((), *((axis,) for axis, _ in start.mesh.axes)):
             for plan in dict.fromkeys((start, start.updated(layout=""))):
                 try:
-                    made = plan.apply(kind(axes).edit(plan))
+                    made = apply_edit(plan, kind(axes).edit(plan))
                 except WorkbenchError:
                     continue
                 if str(made.layout) not in seen:
@@ -102,7 +104,7 @@ def _judged(name: str, detail: str, plan: Plan | str, asked: PlanQuestion) -> di
     if isinstance(plan, str):
         return {**own, "plan": None, "right": False, "reason": plan}
     verdict = asked.check(plan)
-    description = description_record(describe_plan(plan, plan.report()))
+    description = description_record(describe_plan(plan, analyze(plan)))
     return {**own, "plan": description, "right": bool(verdict), "reason": next(iter(verdict.reasons), "")}
 
 

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import Any
 
+from workbench.analysis.analyze import analyze
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, PlanQuestion, Verdict
 from workbench.exercises.grading import verdict_record
@@ -30,7 +31,7 @@ def describe_exercise(text: str) -> dict[str, Any]:
         "title": exercise.title,
         "points": exercise.points,
         "questions": [{"name": each.name, "kind": kind_of(each), "points": each.points, "ask": each.ask} for each in exercise.questions],
-        "first": description_record(describe_plan(first, first.report())),
+        "first": description_record(describe_plan(first, analyze(first))),
     }
 
 
@@ -52,7 +53,7 @@ def answer_record(question: str, answer: Any, attempt: int, verdict: Verdict) ->
         "question": question,
         "attempt": attempt,
         "text": "" if is_plan else str(answer)[:200],
-        "plan": description_record(describe_plan(answer, answer.report())) if is_plan else None,
+        "plan": description_record(describe_plan(answer, analyze(answer))) if is_plan else None,
         "score": verdict.score,
         "most": verdict.most,
         "verdict": verdict_record(verdict),

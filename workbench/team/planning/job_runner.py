@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.analysis.analyze import analyze
 from workbench.core.public_error_text import describe_error
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement, ShardCheck
@@ -36,7 +37,7 @@ class TeamJobs:
 
     def start(self, plan: Plan, steps: int, on_event: RunListener, visitor: int) -> RunHandle:
         """Submit a run for the person with this visitor's number. Raises `DocumentError` for a plan that has no document."""
-        described = description_record(describe_plan(plan, plan.report()))
+        described = description_record(describe_plan(plan, analyze(plan)))
         with self._lock:
             self._number += 1
             number = self._number

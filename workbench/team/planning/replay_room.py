@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.analysis.analyze import analyze
 from workbench.documents import parse_plan
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
@@ -25,7 +26,7 @@ def replay_room(document: str, log: Sequence[Mapping[str, Any]], allow: tuple[st
             made.append((history.words_of(record), history.nodes[history.head].plan))
     present = made[-1][1]
     shown = made[-MOST_STEPS:]
-    reports = {id(plan): plan.report() for plan in {id(plan): plan for _, plan in shown}.values()}
+    reports = {id(plan): analyze(plan) for plan in {id(plan): plan for _, plan in shown}.values()}
     steps = [_step(words, plan, reports[id(plan)]) for words, plan in shown]
     return {"steps": steps, "present": description_record(describe_plan(present, reports[id(present)]))}
 

@@ -18,6 +18,7 @@ from typing import Any
 from workbench.core.program import Program
 from workbench.documents import edit_record, parse_edit
 from workbench.errors import DocumentError, WorkbenchError
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.edits import Edit, OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import HistoryNode
@@ -81,7 +82,7 @@ class RoomHistory:
         """The history with plans added, and another one present. Raises the `WorkbenchError` of an edit that would be illegal."""
         nodes, authors = list(self.nodes), list(self.authors)
         for each in added:
-            plan = _find(nodes, each.parent).plan.apply(each.edit)
+            plan = apply_edit(_find(nodes, each.parent).plan, each.edit)
             nodes.append(HistoryNode(len(nodes), plan, each.parent, each.edit))
             authors.append(each.author)
         return RoomHistory(tuple(nodes), tuple(authors), _find(nodes, head).number, self._undone_after(record))

@@ -8,6 +8,7 @@ from workbench.documents import ALL_EXPORTS, dump_plan, link_text, parse_plan
 from workbench.errors import DocumentError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
+from workbench.public_plan import as_public
 from workbench.reports.measurement import Measurement
 from workbench.session.plan_history import Session
 from workbench.visualize.exports.file_exports import FILE_EXPORTS, FileExport
@@ -102,7 +103,7 @@ class Files:
             raise DocumentError(
                 f"`{name}` is too large for a plan document.", [f"choose a *{ENDING} that `workbench` or `plan.save` wrote"]
             )
-        plan = parse_plan(text, f"`{name}`", self._host.allow)
+        plan = as_public(parse_plan(text, f"`{name}`", self._host.allow))
         self._session.apply(OpenPlan(plan, name))
         self._word = f"Opened {name}; undo brings back the plan before."
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from workbench.analysis.analyze import analyze
 from workbench.exercises import Exercise, PlanQuestion, Verdict
 from workbench.reports.report import Report
 from workbench.widgets.exercise.goal_ticks import goal_ticks
@@ -82,7 +83,7 @@ class ExerciseProgress:
     def planned(self, report: Report) -> Report:
         """The planned report of the plan, made once: its figures settle tier by tier."""
         if self._judged is None or self._judged.plan is not report.plan:
-            self._judged = report if report.tier == "planned" else report.plan.report()
+            self._judged = report if report.tier == "planned" else analyze(report.plan)
         return self._judged
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:

@@ -10,7 +10,7 @@ from workbench.core.micro_batches import micro_batch_counts
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError, WorkbenchError
-from workbench.pipeline.choose_boundaries import network_blocks
+from workbench.pipeline.choose_boundaries import apply_edit, network_blocks
 from workbench.plan.edits import Edit, EditGroup, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
@@ -82,10 +82,10 @@ def _try_start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> 
     spec = PipelineSpec(stages, 1, axis=axis)
     try:
         for edit in first:
-            plan = plan.apply(edit)
+            plan = apply_edit(plan, edit)
         spec = PipelineSpec(stages, micro_batches_for(plan, stages), axis=axis)
         edits = (*first, SetPipeline(spec, f"pipeline of {stages} stages"))
-        plan = plan.apply(edits[-1])
+        plan = apply_edit(plan, edits[-1])
     except WorkbenchError:
         return None
     return PipelineStart(EditGroup(f"pipeline of {stages} stages", edits) if first else edits[-1], spec, about, str(plan.mesh))

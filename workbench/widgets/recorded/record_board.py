@@ -10,6 +10,7 @@ from typing import Any
 from workbench.core.program import Program
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, PlanQuestion
+from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.edits import Edit, SetOffload, SetPrecision, SetRemat
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
@@ -180,11 +181,11 @@ class _Recorder:
     def _after(self, plan: Plan, edit: Edit) -> Plan:
         """The plan after an edit. How a program is traced is asked of every state and takes long: each way is traced once."""
         if not isinstance(edit, SetRemat | SetPrecision | SetOffload):
-            return plan.apply(edit)
+            return apply_edit(plan, edit)
         given = {name: getattr(plan.program, name) for name in ("remat", "precision", "offload")}
         way = tuple({**given, **{each.name: getattr(edit, each.name) for each in fields(edit)}}.values())
         if way not in self._traced:
-            self._traced[way] = plan.apply(edit).program
+            self._traced[way] = apply_edit(plan, edit).program
         return plan.updated(program=self._traced[way])
 
     def draw(self) -> None:
