@@ -165,7 +165,7 @@ class Plan(data.Plan):
         return export_file(self.report(), path, form, measurement)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text, pairs_text
+        from workbench.core.text_tables import html_text, pairs_text
 
         facts = [
             ("program", self.program.name, f"{self.program.reference or 'traced here'}"),

@@ -11,7 +11,7 @@ from workbench.hardware.axis_assignment_text import AxisAssignment, Route, parse
 from workbench.hardware.axis_placement import axis_assignment_error, default_axis_assignment, device_order, physical_spans
 from workbench.hardware.catalogue import list_example_hardware, load_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.text.hardware import axis_assignment_text
+from workbench.hardware.hardware_text import axis_assignment_text
 
 ALL_HARDWARE = list_example_hardware(load_catalogue())
 NAMES = st.sampled_from(("data", "model", "x.1", "pipe"))

@@ -15,7 +15,7 @@ from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import count_devices, forecast, plan_times
 from workbench.multimodel.unit_chains import Pass
 from workbench.public_plan import Plan
-from workbench.text.fleet import simulation_text
+from workbench.multimodel.fleet_text import simulation_text
 
 GIB = 1 << 30
 

@@ -23,7 +23,7 @@ from workbench.multimodel import (
     simulate,
 )
 from workbench.multimodel.optimal_schedule import optimum
-from workbench.text.fleet_schedule import schedule_text
+from workbench.multimodel.fleet_schedule_text import schedule_text
 
 LRTF = policy_named("sharded-lrtf")
 

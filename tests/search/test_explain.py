@@ -16,7 +16,7 @@ from workbench.search.neighbours import is_of_space
 from workbench.search.pareto_front import ParetoFront
 from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Pin
-from workbench.text.search import clash_text, counterfactual_text, ledger_text, progress_text, search_text
+from workbench.search.search_text import clash_text, counterfactual_text, ledger_text, progress_text, search_text
 
 WANTED = {"remats": ("none", "full"), "schedules": ("1f1b", "zb_v"), "most_examples": 2, "layouts": ("replicated", "megatron")}
 

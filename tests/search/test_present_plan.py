@@ -19,7 +19,7 @@ from workbench.search.present_plan import drop_small_axes, find_candidate, on_se
 from workbench.search.requirements import AtMost, Pin
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
-from workbench.text.search import against_best_text, present_text
+from workbench.search.search_text import against_best_text, present_text
 
 HARDWARE = "TPU v5e 2x4"
 FEW = {"axes": ("data", "model"), "layouts": ("replicated", "megatron"), "remats": ("none", "full"), "zeros": ("no ZeRO", "zero_1")}

@@ -13,7 +13,7 @@ from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.step_time import Flops
-from workbench.text.report import WIDTH, measurement_text, report_text, table_text
+from workbench.reports.report_text import WIDTH, measurement_text, report_text, table_text
 from workbench.units import format_bytes
 
 MEASUREMENT = Measurement(

@@ -28,7 +28,7 @@ from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
 from workbench.reports.memory import Alive, Memory, MemoryCurve
 from workbench.search.decode_front import mark_front
-from workbench.text.report import WIDTH
+from workbench.reports.report_text import WIDTH
 from workbench.tracing import trace
 from workbench.visualize import (
     communication,

@@ -8,7 +8,7 @@ from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifferenc
 from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference
 from workbench.analysis.tier_comparison import ComparedFigure, Comparison
 from workbench.analysis.time_causes import TIME_CAUSES, TimeCause
-from workbench.text.tables import axes_text, group_items, table_text, tail_text, wrap_text
+from workbench.core.text_tables import axes_text, group_items, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_figure, format_seconds
 
 _MOST_ROWS = 16  # differences in one table

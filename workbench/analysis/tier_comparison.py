@@ -212,12 +212,12 @@ class Comparison:
             )
 
     def __str__(self) -> str:
-        from workbench.text.comparison import comparison_text
+        from workbench.analysis.comparison_text import comparison_text
 
         return comparison_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text
+        from workbench.core.text_tables import html_text
 
         return html_text(lambda: str(self))
 

@@ -123,7 +123,7 @@ def stage_of(report: Report, stage: int) -> Report:
 
 def run(options: argparse.Namespace) -> None:
     from workbench.documents import measurement_record
-    from workbench.text.report import measurement_text
+    from workbench.reports.report_text import measurement_text
 
     # A launcher's other processes must be joined before the plan is built: building it may touch JAX.
     distributed = options.distributed or any(int(os.environ.get(name) or 1) > 1 for name in LAUNCHERS)
@@ -248,7 +248,7 @@ def diff(options: argparse.Namespace) -> None:
 
 def explain(options: argparse.Namespace) -> None:
     from workbench.documents import conflict_record, explanation_record
-    from workbench.text.propagation import conflicts_text, replay_text
+    from workbench.reports.propagation_text import conflicts_text, replay_text
 
     if options.value is None and options.model:  # there is no PLAN.json then
         options.value, options.plan = options.plan, None
@@ -307,14 +307,14 @@ def calibrate(options: argparse.Namespace) -> None:
 def models(options: argparse.Namespace) -> None:
     from workbench.models import ALL_MODELS
     from workbench.models.registry import verify_model
-    from workbench.text.models import model_text, models_text
+    from workbench.models.models_text import model_text, models_text
 
     print(models_text(ALL_MODELS) if options.name is None else model_text(verify_model(options.name, {}), options.preset))
 
 
 def hardware(options: argparse.Namespace) -> None:
     from workbench.hardware.catalogue import default_catalogue
-    from workbench.text.hardware import catalogue_text, hardware_text
+    from workbench.hardware.hardware_text import catalogue_text, hardware_text
 
     use_hardware_file(options)
     catalogue = default_catalogue()

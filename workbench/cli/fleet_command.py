@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     from workbench.cli.follow_fleet_file import Follower
     from workbench.documents import fleet_record
     from workbench.engine import start_fleet
-    from workbench.text.fleet import measurement_text
+    from workbench.multimodel.fleet_text import measurement_text
 
     fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
     progress = _ProgressPrinter(fleet)
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
 def simulate(options: argparse.Namespace) -> None:
     """Simulate the policies of the command line, else the file's."""
     from workbench.documents import simulation_record
-    from workbench.text.fleet import simulation_text
+    from workbench.multimodel.fleet_text import simulation_text
 
     if options.policy not in (None, "all"):
         policy_named(options.policy)  # before anything is traced

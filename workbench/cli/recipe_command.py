@@ -26,7 +26,7 @@ def recipe(options: argparse.Namespace) -> None:
 
 def _list(plan: Plan, options: argparse.Namespace) -> None:
     from workbench.recipes import list_recipes
-    from workbench.text.report import table_text
+    from workbench.reports.report_text import table_text
 
     rows = list_recipes(plan)
     if options.json:

@@ -16,7 +16,7 @@ from workbench.search.figures import Figures
 from workbench.search.find_plans import find_plans
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
-from workbench.text.search import clash_text, counterfactual_text, ledger_text, progress_text
+from workbench.search.search_text import clash_text, counterfactual_text, ledger_text, progress_text
 from workbench.text.verified_plans import verified_line, verified_record
 
 _EVERY = 1.0  # seconds between two lines of progress

@@ -11,7 +11,7 @@ from workbench.hardware.catalogue import Catalogue, parse_hardware
 from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import AxisTopology, Hardware, Link
 from workbench.hardware.runtime import SWITCHES, Runtime
-from workbench.text.tables import pairs_text, table_text
+from workbench.core.text_tables import pairs_text, table_text
 from workbench.units import format_bytes, format_count, format_dollars, format_seconds, price_text
 
 _SHAPES = {AxisTopology.RING: "a ring", AxisTopology.LINE: "a line", AxisTopology.SWITCH: "through a switch"}

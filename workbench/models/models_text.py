@@ -8,7 +8,7 @@ from typing import Any
 from workbench.models.choose_preset import choose_preset
 from workbench.models.config_fields import argument_words
 from workbench.models.registry import Model
-from workbench.text.tables import WIDTH, table_text
+from workbench.core.text_tables import WIDTH, table_text
 
 
 def models_text(models: Iterable[Model]) -> str:

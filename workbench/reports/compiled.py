@@ -157,7 +157,7 @@ class Compiled:
         return compiled_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text
+        from workbench.core.text_tables import html_text
 
         return html_text(lambda: str(self))
 

@@ -6,7 +6,7 @@ from workbench.core.schedules.tasks import Kind
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.simulated_pipeline import SimulatedPipeline, TaskSpan
 from workbench.reports.step_time import StepTime
-from workbench.text.tables import pairs_text, table_text, tail_text
+from workbench.core.text_tables import pairs_text, table_text, tail_text
 from workbench.units import format_bytes, format_seconds
 
 TASK_NAMES: Mapping[str, str] = {

@@ -101,11 +101,11 @@ class Measurement:
         return all(check.agrees for check in self.shards)
 
     def __str__(self) -> str:
-        from workbench.text.report import measurement_text
+        from workbench.reports.report_text import measurement_text
 
         return measurement_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text
+        from workbench.core.text_tables import html_text
 
         return html_text(lambda: str(self))

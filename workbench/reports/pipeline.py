@@ -184,11 +184,11 @@ class PipelineReport:
         return not self.capacity or max(self.simulated.peaks) <= self.capacity
 
     def __str__(self) -> str:
-        from workbench.text.pipeline import pipeline_text
+        from workbench.reports.gantt_text import pipeline_text
 
         return pipeline_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text
+        from workbench.core.text_tables import html_text
 
         return html_text(lambda: str(self))

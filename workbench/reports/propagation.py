@@ -173,7 +173,7 @@ class Propagation:
         return {number: _before(self.values[number].sharding, self._to[one], step) for number, one in enumerate(self.one) if one in reached}
 
     def __str__(self) -> str:
-        from workbench.text.propagation import replay_text
+        from workbench.reports.propagation_text import replay_text
 
         return replay_text(self)
 

@@ -26,7 +26,7 @@ from workbench.reports.propagation_records import (
     ShardedValue,
 )
 from workbench.reports.report import Report
-from workbench.text.tables import count_text, wrap_text
+from workbench.core.text_tables import count_text, wrap_text
 
 MOST_VALUES = 4  # of one pattern
 _FIRST, _LAST = 3, 2  # steps of a long path that are listed

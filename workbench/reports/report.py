@@ -181,7 +181,7 @@ class Report:
         way.
         Raises `PropagationError` for what does not exist.
         """
-        from workbench.text.propagation import explanation_text
+        from workbench.reports.propagation_text import explanation_text
 
         return explanation_text(self, value, dim)
 
@@ -325,12 +325,12 @@ class Report:
         return payload_by_axis_and_kind(self.collectives)
 
     def __str__(self) -> str:
-        from workbench.text.report import report_text
+        from workbench.reports.report_text import report_text
 
         return report_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text
+        from workbench.core.text_tables import html_text
 
         return html_text(lambda: str(self))
 

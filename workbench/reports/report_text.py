@@ -14,12 +14,12 @@ from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
-from workbench.text.hardware import axis_assignment_text
-from workbench.text.pipeline import headline_figures
-from workbench.text.reshard import padding_text, reshards_text
+from workbench.hardware.hardware_text import axis_assignment_text
+from workbench.reports.gantt_text import headline_figures
+from workbench.reports.resharding_text import padding_text, reshards_text
 from workbench.text.run import measurement_text
 from workbench.text.source_annotations import source_annotations_text
-from workbench.text.tables import WIDTH, axes_text, dims_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
+from workbench.core.text_tables import WIDTH, axes_text, dims_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_count, format_dollars, format_range, format_seconds, price_text
 
 LARGEST = 12  # collectives shown one by one

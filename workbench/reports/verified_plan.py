@@ -92,6 +92,6 @@ class VerifiedPlans:
         return verified_text(self.plans)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text
+        from workbench.core.text_tables import html_text
 
         return html_text(lambda: str(self))

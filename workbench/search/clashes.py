@@ -35,7 +35,7 @@ class Clash:
     is_proved: bool = True
 
     def __str__(self) -> str:
-        from workbench.text.search import clash_text
+        from workbench.search.search_text import clash_text
 
         return clash_text(self)
 

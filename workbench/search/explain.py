@@ -40,12 +40,12 @@ class Ledger:
     lines: tuple[LedgerLine, ...]
 
     def __str__(self) -> str:
-        from workbench.text.search import ledger_text
+        from workbench.search.search_text import ledger_text
 
         return ledger_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text
+        from workbench.core.text_tables import html_text
 
         return html_text(lambda: str(self))
 
@@ -66,7 +66,7 @@ class Counterfactual:
     breaks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        from workbench.text.search import counterfactual_text
+        from workbench.search.search_text import counterfactual_text
 
         return counterfactual_text(self, self.base)
 

@@ -133,12 +133,12 @@ class SearchResult:
         return f"SearchResult({self.title})"
 
     def __str__(self) -> str:
-        from workbench.text.search import search_text
+        from workbench.search.search_text import search_text
 
         return search_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.text.tables import html_text
+        from workbench.core.text_tables import html_text
 
         return html_text(lambda: str(self))
 

@@ -8,7 +8,7 @@ from workbench.search.figures import NOMINAL_SECONDS, Figures
 from workbench.search.requirements import Requirement
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
-from workbench.text.tables import pairs_text, table_text, wrap_text
+from workbench.core.text_tables import pairs_text, table_text, wrap_text
 from workbench.units import format_bytes, format_dollars, format_seconds
 
 MOST_ROWS = 12

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel
-from workbench.text.tables import axes_text, group_items, pairs_text, table_text, tail_text, wrap_text
+from workbench.core.text_tables import axes_text, group_items, pairs_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_count, format_seconds
 
 _MOST_ROWS = 12  # rows of one table

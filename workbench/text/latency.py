@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
-from workbench.text.tables import table_text, wrap_text
+from workbench.core.text_tables import table_text, wrap_text
 from workbench.units import format_bytes, format_seconds
 
 _BOUND = "Of steps marked `*` the time is that of the bytes they move, over the memory's bandwidth: what the plan predicts is shorter."

@@ -1,7 +1,7 @@
 """Two plans side by side as text: what was decided otherwise, the figures with their change, traffic by mesh axis, other shardings."""
 
 from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting
-from workbench.text.tables import axes_text, table_text, tail_text, wrap_text
+from workbench.core.text_tables import axes_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_figure
 
 MOST_ROWS = 24  # rows of one table

@@ -7,7 +7,7 @@ from statistics import mean
 from workbench.reports.device_trace import Trace, TracedOperation
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.text.tables import axes_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
+from workbench.core.text_tables import axes_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_seconds
 
 _MOST_ROWS = 12  # rows of one table

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from workbench.core.source_annotations import SourceAnnotations
-from workbench.text.tables import axes_text, shape_text, table_text, tail_text
+from workbench.core.text_tables import axes_text, shape_text, table_text, tail_text
 
 MOST_ROWS = 24  # rows
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from workbench.reports.verified_plan import FigureName, TierName, VerifiedPlan
-from workbench.text.tables import table_text, wrap_text
+from workbench.core.text_tables import table_text, wrap_text
 from workbench.units import format_figure
 
 FIGURES: tuple[tuple[FigureName, str, str], ...] = (("seconds", "step", "seconds"), ("memory", "memory", "bytes"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workbench.multimodel import FleetSchedule, Job, ScheduledUnit, lower_bound
 from workbench.multimodel.fleet_measurement import FleetMeasurement
-from workbench.text.fleet import schedules_text
+from workbench.multimodel.fleet_text import schedules_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, WARNING, model_colour

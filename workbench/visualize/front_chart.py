@@ -9,7 +9,7 @@ from typing import Literal
 
 from workbench.search.figures import Figures
 from workbench.search.requirements import AtMost
-from workbench.text.search import figures_text
+from workbench.search.search_text import figures_text
 from workbench.units import format_bytes, format_dollars, format_seconds
 from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
 from workbench.visualize.draw.byte_ticks import byte_ticks

@@ -6,7 +6,7 @@ from typing import Any
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import AxisPropagation, Conflict, Origin, RejectedAxis
 from workbench.reports.report import Report
-from workbench.text.propagation import MOST_VALUES, group_alike, rejection_text
+from workbench.reports.propagation_text import MOST_VALUES, group_alike, rejection_text
 
 
 def explanation_record(report: Report, value: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.reports.measurement import TaskTime
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
-from workbench.text.pipeline import TASK_NAMES
+from workbench.reports.gantt_text import TASK_NAMES
 from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry

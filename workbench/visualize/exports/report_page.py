@@ -15,7 +15,7 @@ from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.measurement import Measurement
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.text.tables import html_text
+from workbench.core.text_tables import html_text
 from workbench.visualize.communication import communication
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.exports.board_picture import board_picture

@@ -15,7 +15,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.report import Report
 from workbench.session.figure_tiers import SettlingState
-from workbench.text.tables import count_text
+from workbench.core.text_tables import count_text
 from workbench.widgets.board.annotation_marks import priority_mark
 from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.background_queries import BackgroundQueries

@@ -4,7 +4,7 @@ from math import isfinite
 from typing import Any
 
 from workbench.multimodel.fleet_measurement import FleetMeasurement
-from workbench.text.fleet import measurement_figures
+from workbench.multimodel.fleet_text import measurement_figures
 from workbench.units import format_seconds
 from workbench.widgets.fleet.fleet_jobs import Timing
 from workbench.widgets.fleet.forecast_state import COLOURS

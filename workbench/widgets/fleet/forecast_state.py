@@ -11,7 +11,7 @@ from workbench.multimodel.fleet_forecast import MOST_PLANNED, FleetForecast, Mod
 from workbench.multimodel.fleet_measurement import FleetMeasurement
 from workbench.multimodel.greedy_partition import Room
 from workbench.multimodel.unit_estimates import RATES
-from workbench.text.fleet import list_note
+from workbench.multimodel.fleet_text import list_note
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.palette import AXES
 

@@ -8,7 +8,7 @@ from workbench.analysis.kernel_differences import KERNEL_CAUSES
 from workbench.analysis.memory_differences import MEMORY_CAUSES
 from workbench.analysis.tier_comparison import ComparedFigure, Comparison
 from workbench.analysis.time_causes import TIME_CAUSES
-from workbench.text.tables import group_items
+from workbench.core.text_tables import group_items
 from workbench.units import format_figure
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell

@@ -10,7 +10,7 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.reports.report import Report
 from workbench.reports.reshard import CLASS_TEXTS, REMATERIALISATION, Remedy, Reshard, ReshardCollective
-from workbench.text.tables import group_items
+from workbench.core.text_tables import group_items
 from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.comparison_state import ComparisonState
