@@ -36,7 +36,7 @@ from random_plans import PROGRAMS, random_plan
 
 import workbench as wb
 from benchmarks.corpus.zoo import CASES, QUICK
-from workbench.analysis.tier_comparison import is_same
+from workbench.analysis.compared_figures import is_same
 from workbench.engine import compile_plan, partition_plan
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.errors import WorkbenchError

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from tests.support.programs import mlp_report
-from workbench.analysis.tier_comparison import CollectiveRow, compare_collectives
+from workbench.analysis.compared_figures import CollectiveRow
+from workbench.analysis.tier_comparison import compare_collectives
 from workbench.reports.collective import Collective
 
 

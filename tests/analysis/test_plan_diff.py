@@ -7,7 +7,7 @@ import pytest
 
 from tests.plan.test_edits import CASES
 from tests.support.programs import batch, mlp, mlp_report, parameter, program
-from workbench.analysis.plan_diff import KINDS, Change, FigureChange, PlanDiff, TrafficChange
+from workbench.analysis.plan_diff import KINDS, Change, FigureChange, PlanDiff, TrafficChange, change_text, delta_text
 from workbench.core.tensor import Role
 from workbench.documents import plan_diff_record
 from workbench.models import build
@@ -15,7 +15,6 @@ from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan
 from workbench.reports.collective import Collective
 from workbench.reports.memory import Memory
-from workbench.text.plan_diff import change_text, delta_text
 
 MADE = [edit for edit, _, mesh, _ in CASES if mesh is not None]  # the others are refused
 TOLD = {

@@ -13,7 +13,8 @@ import pytest
 from tests.support.choosing import parametrize_drawn
 from tests.support.first_step import decided, moment_slack
 from tests.support.unsharded import BATCH, unsharded, zoo_program
-from workbench.analysis.tier_comparison import CollectiveRow, compare_collectives
+from workbench.analysis.compared_figures import CollectiveRow
+from workbench.analysis.tier_comparison import compare_collectives
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.jax_shardings import host_value, put_sharded, real_shard_shape

@@ -18,8 +18,8 @@ from workbench.hardware.catalogue import (
 )
 from workbench.hardware.catalogue_file import SHIPPED_FILE
 from workbench.hardware.hardware import AxisTopology
-from workbench.hardware.interconnect import Torus
 from workbench.hardware.hardware_text import catalogue_text, hardware_text
+from workbench.hardware.interconnect import Torus
 
 ENTRIES = tuple(load_catalogue().entries.values())
 TABLES = tomllib.loads(SHIPPED_FILE.read_text(encoding="utf-8"))

@@ -13,9 +13,9 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import count_devices, forecast, plan_times
+from workbench.multimodel.fleet_text import simulation_text
 from workbench.multimodel.unit_chains import Pass
 from workbench.public_plan import Plan
-from workbench.multimodel.fleet_text import simulation_text
 
 GIB = 1 << 30
 

@@ -23,10 +23,10 @@ from workbench.multimodel import (
     simulate,
 )
 from workbench.multimodel.fleet_progress import FleetProgress
+from workbench.multimodel.fleet_schedule_text import legend_text
+from workbench.multimodel.fleet_text import list_note, strategies_text
 from workbench.multimodel.optimal_schedule import optimum, prepare_policy
 from workbench.multimodel.running_forecast import predict_rest
-from workbench.multimodel.fleet_text import list_note, strategies_text
-from workbench.multimodel.fleet_schedule_text import legend_text
 
 LRTF = policy_named("sharded-lrtf")
 

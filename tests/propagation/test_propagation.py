@@ -16,8 +16,8 @@ from workbench.plan.propagation_edits import Prioritize
 from workbench.public_plan import Plan
 from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.propagation_records import BACKWARD, BLOCKED_BY_OTHER_TENSOR, DIFFERENT_ORDER, FORWARD, MINOR, USED_ON_OTHER_DIM
-from workbench.reports.report import Report
 from workbench.reports.propagation_text import conflicts_text, explanation_text, replay_text
+from workbench.reports.report import Report
 from workbench.tracing import trace
 
 

@@ -15,7 +15,8 @@ from workbench.search.make_space import make_space
 from workbench.search.pareto_front import ParetoFront
 from workbench.search.requirements import allows_candidate, allows_figures
 from workbench.search.run_search import run_search
-from workbench.search.search_text import progress_text, search_text
+from workbench.search.search_result import search_text
+from workbench.search.search_text import progress_text
 
 HARDWARE = "TPU v5e 2x4"
 FEW = {"axes": ("data", "model"), "layouts": ("replicated", "megatron")}

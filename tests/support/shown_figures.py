@@ -7,8 +7,8 @@ from typing import Any
 from workbench.analysis.analyze import analyze
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.session.plan_history import Session
 from workbench.reports.report_text import report_text
+from workbench.session.plan_history import Session
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import (
     communication_text,

@@ -8,12 +8,12 @@ from tests.support.traces import measured_trace, timed_report
 from workbench.core.tensor import Role
 from workbench.models.registry import build
 from workbench.public_plan import Plan
-from workbench.reports.measurement import Measurement, ShardCheck
+from workbench.reports.measurement import Measurement, ShardCheck, measurement_text
 from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
+from workbench.reports.report_text import WIDTH, report_text, table_text
 from workbench.reports.step_time import Flops
-from workbench.reports.report_text import WIDTH, measurement_text, report_text, table_text
 from workbench.units import format_bytes
 
 MEASUREMENT = Measurement(

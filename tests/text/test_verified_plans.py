@@ -10,8 +10,7 @@ from tests.support.searches import front_result, make_result
 from workbench.errors import SearchError
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
-from workbench.text.verified_plans import share_of_planned_text, verified_line, verified_record
+from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans, share_of_planned_text, verified_line, verified_record
 
 MIB = 1 << 20
 PLANNED = TierFigures(0.010, 100 * MIB)

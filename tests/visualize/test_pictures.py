@@ -27,8 +27,8 @@ from workbench.reports.collective import KINDS, Collective
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
 from workbench.reports.memory import Alive, Memory, MemoryCurve
-from workbench.search.decode_front import mark_front
 from workbench.reports.report_text import WIDTH
+from workbench.search.decode_front import mark_front
 from workbench.tracing import trace
 from workbench.visualize import (
     communication,

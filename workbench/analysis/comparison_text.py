@@ -1,54 +1,43 @@
-"""A comparison as text: the figures of each tier, collectives by mesh axis, and every difference with its cause."""
+"""The sections of a comparison as text: the figures of each tier, collectives by mesh axis, and every difference with its cause."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from workbench.analysis.collective_causes import ALL_CAUSES, Cause
 from workbench.analysis.collective_differences import Difference
+from workbench.analysis.compared_figures import CollectiveRow, ComparedFigure, StageRow
 from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference
 from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference
-from workbench.analysis.tier_comparison import ComparedFigure, Comparison
 from workbench.analysis.time_causes import TIME_CAUSES, TimeCause
 from workbench.core.text_tables import axes_text, group_items, table_text, tail_text, wrap_text
+from workbench.plan.plan import Plan
+from workbench.reports.compiled import Compiled
+from workbench.reports.measurement import Measurement
 from workbench.units import format_bytes, format_figure, format_seconds
 
 _MOST_ROWS = 16  # differences in one table
 
 
-def comparison_text(comparison: Comparison) -> str:
-    """What was predicted beside what the compiler and the devices say."""
-    sections = [
-        wrap_text(_head(comparison)),
-        _figures(comparison),
-        _stages(comparison),
-        _memory(comparison),
-        _kernels(comparison),
-        _time_causes(comparison),
-        _collectives(comparison),
-        _differences(comparison),
-    ]
-    return "\n\n".join(section for section in sections if section)
-
-
-def _head(comparison: Comparison) -> str:
-    plan, compiled, measured = comparison.report.plan, comparison.compiled, comparison.measurement
+def head_text(plan: Plan, compiled: Compiled | None, measured: Measurement | None) -> str:
+    """The plan, and the tiers that are compared."""
     tiers = ["predicted"]
     if compiled is not None:
         cached = ", from the cache" if compiled.from_cache else f" in {format_seconds(compiled.compile_seconds)}"
         tiers.append(f"compiled for {compiled.target}{cached}")
     if measured is not None:
         tiers.append(f"measured on {measured.devices} × {measured.device_kind}")
-    return f"{plan} — {', '.join(tiers)}"
+    return wrap_text(f"{plan} — {', '.join(tiers)}")
 
 
-def _figures(comparison: Comparison) -> str:
+def figures_text(figures: Iterable[ComparedFigure]) -> str:
+    """A row per figure, a column per tier."""
     rows = []
-    for each in comparison.figures:
+    for each in figures:
         tiers = (each.predicted, each.compiled, each.measured)
         rows.append((each.name, *(_cell_text(each, tier) for tier in tiers), each.verdict))
     return table_text(["per device", "predicted>", "compiled>", "measured>", "prediction is>"], rows) if rows else ""
 
 
-def _stages(comparison: Comparison) -> str:
+def stages_text(stages: Iterable[StageRow]) -> str:
     """A row per stage of a pipeline, a pair of columns per figure."""
     rows = [
         (
@@ -57,7 +46,7 @@ def _stages(comparison: Comparison) -> str:
             *map(format_bytes, (each.held, each.compiled.memory.arguments)),
             *map(format_bytes, (each.payload, each.compiled_payload)),
         )
-        for each in comparison.stages
+        for each in stages
     ]
     columns = [
         "stage",
@@ -76,8 +65,8 @@ def _cell_text(figure: ComparedFigure, value: float | None) -> str:
     return "-" if value is None else format_figure(value, figure.unit)
 
 
-def _memory(comparison: Comparison) -> str:
-    found = comparison.memory_differences
+def memory_text(found: Sequence[MemoryDifference]) -> str:
+    """Where the peaks differ; empty where there are none."""
     if not found:
         return ""
     rows = [(each.cause.name, each.scope, format_bytes(each.predicted), format_bytes(each.compiled)) for each in found[:_MOST_ROWS]]
@@ -85,8 +74,8 @@ def _memory(comparison: Comparison) -> str:
     return _explain_causes("Where the peaks differ, and why", table, MEMORY_CAUSES, found)
 
 
-def _kernels(comparison: Comparison) -> str:
-    found = comparison.kernel_differences
+def kernels_text(found: Sequence[KernelDifference]) -> str:
+    """Where the kernels differ; empty where there are none."""
     if not found:
         return ""
     rows = [(each.cause.name, each.scope, each.work, *map(_seconds_text, (each.predicted, each.compiled))) for each in found[:_MOST_ROWS]]
@@ -94,8 +83,8 @@ def _kernels(comparison: Comparison) -> str:
     return _explain_causes("Where the kernels differ, and why", table, KERNEL_CAUSES, found)
 
 
-def _time_causes(comparison: Comparison) -> str:
-    found = comparison.time_causes
+def time_causes_text(found: Sequence[TimeCause]) -> str:
+    """What the predicted step rests on; empty where there are none."""
     if not found:
         return ""
     table = table_text(["cause", "of the predicted step>"], [(each.cause.name, format_seconds(each.seconds)) for each in found])
@@ -106,18 +95,17 @@ def _seconds_text(seconds: float) -> str:
     return format_seconds(seconds) if seconds else "-"
 
 
-def _collectives(comparison: Comparison) -> str:
+def collectives_text(compared: Iterable[CollectiveRow]) -> str:
+    """A row per set of mesh axes and class of collective."""
     rows = []
-    for row in comparison.collectives:
+    for row in compared:
         verdict = "same" if row.agrees else "close" if row.is_close else "differs"
         rows.append((axes_text(row.axes), row.kind, format_bytes(row.predicted), format_bytes(row.compiled), verdict))
     return table_text(["mesh axis", "class", "predicted payload>", "compiled payload>", ""], rows) if rows else ""
 
 
-def _differences(comparison: Comparison) -> str:
-    if comparison.compiled is None or comparison.stages:
-        return ""
-    found = comparison.differences
+def differences_text(found: Sequence[Difference]) -> str:
+    """Each collective that the compiled program sends otherwise, with the cause."""
     if not found:
         return "The compiled program sends what the plan says, collective by collective."
     rows = [_difference_row(group) for group in group_items(found, lambda each: (each.cause, each.axes, each.kind, each.path, each.source))]

@@ -4,98 +4,32 @@ Views, the command line and the tests read the same `Comparison`. Collectives ar
 `reduce`, because XLA:CPU makes an all-reduce and a slice of the latter; permutes that a compiler made from a gather count as that gather.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from workbench.analysis.collective_differences import Difference, explain_collectives
+from workbench.analysis.compared_figures import CollectiveRow, ComparedFigure, StageRow, Volumes, is_same
+from workbench.analysis.comparison_text import (
+    collectives_text,
+    differences_text,
+    figures_text,
+    head_text,
+    kernels_text,
+    memory_text,
+    stages_text,
+    time_causes_text,
+)
 from workbench.analysis.kernel_differences import KernelDifference, explain_kernels
 from workbench.analysis.memory_differences import MemoryDifference, explain_memory
 from workbench.analysis.time_causes import TimeCause, explain_time
 from workbench.core.sharding import base_axis
+from workbench.core.text_tables import html_text
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-
-SAME_WITHIN = 0.02
-"""Relative difference up to which two figures count as the same."""
-
-
-def is_same(one: float, other: float) -> bool:
-    """Within `SAME_WITHIN` of each other."""
-    return abs(one - other) <= SAME_WITHIN * max(one, other)
-
-
-Volumes = Mapping[tuple[tuple[str, ...], str], int]  # payload bytes by (mesh axes, kind)
-
-
-class CollectiveRow(NamedTuple):
-    """Payload bytes per device and step over one set of mesh axes: as planned, and as compiled."""
-
-    axes: tuple[str, ...]
-    kind: str
-    predicted: int
-    compiled: int
-
-    @property
-    def agrees(self) -> bool:
-        return self.predicted == self.compiled
-
-    @property
-    def is_close(self) -> bool:
-        return is_same(self.predicted, self.compiled)
-
-
-class StageRow(NamedTuple):
-    """A device of one stage of a pipeline: bytes it was planned to hold throughout and at its peak, and to send to the others of its stage
-    in a step; and the stage as compiled. `as_one` is the peak planned from each virtual stage as one program, which is nearer to the
-    compiled one than the sum over its blocks that the plan is shown with."""
-
-    stage: int
-    held: int
-    peak: int
-    as_one: int
-    payload: int
-    compiled: Compiled
-
-    @property
-    def compiled_payload(self) -> int:
-        return sum(each.total_payload for each in self.compiled.collectives)
-
-
-class ComparedFigure(NamedTuple):
-    """One figure in up to three tiers (predicted, compiled, measured); `None` where a tier does not give it. Bytes, seconds or FLOP, by
-    `unit`."""
-
-    name: str
-    unit: str
-    predicted: float | None
-    compiled: float | None
-    measured: float | None
-
-    @property
-    def best_known(self) -> float | None:
-        """The figure of the last tier that has it."""
-        return self.measured if self.measured is not None else self.compiled
-
-    @property
-    def error(self) -> float | None:
-        """The relative error of the prediction against the last tier that has the figure: 0.1 is a tenth too much."""
-        if self.predicted is None or not self.best_known:
-            return None
-        return self.predicted / self.best_known - 1
-
-    @property
-    def verdict(self) -> str:
-        """The error in words; empty where there is none to report."""
-        if self.error is None:
-            return ""
-        if abs(self.error) < 0.005:
-            return "the same"
-        return f"{abs(self.error):.0%} {'more' if self.error > 0 else 'less'}"
 
 
 @dataclass(frozen=True)
@@ -212,13 +146,20 @@ class Comparison:
             )
 
     def __str__(self) -> str:
-        from workbench.analysis.comparison_text import comparison_text
-
-        return comparison_text(self)
+        is_one_program = self.compiled is not None and not self.stages
+        sections = [
+            head_text(self.report.plan, self.compiled, self.measurement),
+            figures_text(self.figures),
+            stages_text(self.stages),
+            memory_text(self.memory_differences),
+            kernels_text(self.kernel_differences),
+            time_causes_text(self.time_causes),
+            collectives_text(self.collectives),
+            differences_text(self.differences) if is_one_program else "",
+        ]
+        return "\n\n".join(section for section in sections if section)
 
     def _repr_html_(self) -> str:
-        from workbench.core.text_tables import html_text
-
         return html_text(lambda: str(self))
 
 

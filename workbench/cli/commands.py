@@ -123,7 +123,7 @@ def stage_of(report: Report, stage: int) -> Report:
 
 def run(options: argparse.Namespace) -> None:
     from workbench.documents import measurement_record
-    from workbench.reports.report_text import measurement_text
+    from workbench.reports.measurement import measurement_text
 
     # A launcher's other processes must be joined before the plan is built: building it may touch JAX.
     distributed = options.distributed or any(int(os.environ.get(name) or 1) > 1 for name in LAUNCHERS)
@@ -306,8 +306,8 @@ def calibrate(options: argparse.Namespace) -> None:
 
 def models(options: argparse.Namespace) -> None:
     from workbench.models import ALL_MODELS
-    from workbench.models.registry import verify_model
     from workbench.models.models_text import model_text, models_text
+    from workbench.models.registry import verify_model
 
     print(models_text(ALL_MODELS) if options.name is None else model_text(verify_model(options.name, {}), options.preset))
 

@@ -11,13 +11,14 @@ from workbench.cli.event_log import event_log
 from workbench.cli.first_interrupt import first_interrupt
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
-from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans
+from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verified_line, verified_record
+from workbench.search.clashes import clash_text
+from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.figures import Figures
 from workbench.search.find_plans import find_plans
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState
-from workbench.search.search_text import clash_text, counterfactual_text, ledger_text, progress_text
-from workbench.text.verified_plans import verified_line, verified_record
+from workbench.search.search_text import progress_text
 
 _EVERY = 1.0  # seconds between two lines of progress
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from math import isfinite
 
 from workbench.core.mesh import Mesh
+from workbench.core.text_tables import pairs_text, table_text
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import PhysicalSpan, axis_assignment_error, physical_spans
@@ -11,7 +12,6 @@ from workbench.hardware.catalogue import Catalogue, parse_hardware
 from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import AxisTopology, Hardware, Link
 from workbench.hardware.runtime import SWITCHES, Runtime
-from workbench.core.text_tables import pairs_text, table_text
 from workbench.units import format_bytes, format_count, format_dollars, format_seconds, price_text
 
 _SHAPES = {AxisTopology.RING: "a ring", AxisTopology.LINE: "a line", AxisTopology.SWITCH: "through a switch"}

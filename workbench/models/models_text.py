@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from textwrap import fill
 from typing import Any
 
+from workbench.core.text_tables import WIDTH, table_text
 from workbench.models.choose_preset import choose_preset
 from workbench.models.config_fields import argument_words
 from workbench.models.registry import Model
-from workbench.core.text_tables import WIDTH, table_text
 
 
 def models_text(models: Iterable[Model]) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
+from workbench.core.text_tables import pairs_text, table_text
 from workbench.multimodel import FleetSchedule, Job, list_bound, lower_bound, strategies
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
 from workbench.multimodel.fleet_schedule_text import legend_text, schedule_text
-from workbench.core.text_tables import pairs_text, table_text
 from workbench.units import format_bytes, format_seconds
 
 _COLUMNS = 48

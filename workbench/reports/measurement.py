@@ -1,12 +1,16 @@
 """What a live run measured. The engine fills it in; it stands beside `Report`, where all who show it can import it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median, quantiles
+from math import isnan
+from statistics import mean, median, quantiles
 from typing import NamedTuple
 
+from workbench.core.text_tables import axes_text, group_items, html_text, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.hardware.hardware import Hardware
-from workbench.reports.device_trace import Trace
+from workbench.reports.device_trace import Trace, TracedOperation
+from workbench.reports.report import Report
+from workbench.units import format_bytes, format_seconds
 
 
 class ShardCheck(NamedTuple):
@@ -101,11 +105,181 @@ class Measurement:
         return all(check.agrees for check in self.shards)
 
     def __str__(self) -> str:
-        from workbench.reports.report_text import measurement_text
-
         return measurement_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.core.text_tables import html_text
-
         return html_text(lambda: str(self))
+
+
+_MOST_ROWS = 12  # rows of one table
+_LEAST_FOR_TENTHS = 10  # steps from which a tenth of them is at least one
+_SHARED_CORES_NOTE = (
+    "These devices share the cores of one machine: while one computes another waits, and its waiting is counted as communication where "
+    "it stands in a collective."
+)
+
+
+def measurement_text(measurement: Measurement, report: Report | None = None) -> str:
+    """A run's measurements, beside the predictions where a report is given."""
+    steps = len(measurement.step_seconds)
+    head = (
+        f"{steps} step{'s' * (steps != 1)} on {measurement.devices} × {measurement.device_kind}"
+        + f", {measurement.processes} processes" * (measurement.processes > 1)
+        + f", compiled in {format_seconds(measurement.compile_seconds)}"
+    )
+    sections = [
+        wrap_text(head),
+        pairs_text(_figures(measurement, report)),
+        _compiled_text(measurement, report),
+        _wrong_shards_text(measurement),
+        trace_text(measurement.trace, report) if measurement.trace else "",
+        wrap_text(_SHARED_CORES_NOTE) if measurement.trace and measurement.device_kind == "cpu" else "",
+        wrap_text(f"Not profiled: {measurement.why_untraced}.") if measurement.why_untraced else "",
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def trace_text(trace: Trace, report: Report | None = None) -> str:
+    """Where a profiled step's time went: collectives by mesh axis and kind beside the plan's, and the longest operations."""
+    sections = [
+        f"One step watched by the profiler\n\n{pairs_text(_trace_figures(trace))}",
+        _traced_collectives(trace, report),
+        _heaviest_text("Collectives", trace.collectives),
+        _heaviest_text("Kernels", trace.kernels),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[str, str, str]]:
+    predicted = measurement.predicted_seconds
+    ratio = "" if not predicted else f"{measurement.median_seconds / predicted:.2f} × that"
+    beside = "" if not predicted else f"predicted here {format_seconds(predicted)}, {ratio}"
+    yield "step time, median", format_seconds(measurement.median_seconds), " · ".join(filter(None, [_spread_text(measurement), beside]))
+    if measurement.losses:
+        yield "loss", f"{measurement.losses[-1]:.4f}", f"from {measurement.losses[0]:.4f} in the first step"
+    planned = "" if report is None else f"planned {format_bytes(report.peak)}"
+    yield "memory per device", format_bytes(measurement.compiled_peak), " · ".join(filter(None, ["as compiled", planned]))
+    if measurement.device_peak is not None:
+        beside = "" if report is None else f" · planned {format_bytes(report.peak)}"
+        ratio = "" if report is None or not report.peak else f", {measurement.device_peak / report.peak:.2f} × that"
+        yield "peak in use", format_bytes(measurement.device_peak), "as the device reports it" + beside + ratio
+    agreeing = sum(check.agrees for check in measurement.shards)
+    yield "shards as planned", f"{agreeing} of {len(measurement.shards)}", "arguments and results, by the shapes the devices held"
+    if measurement.tasks:
+        yield "pipeline idle", f"{100 * measurement.bubble:.0f} %", f"of the devices' time, over {len(measurement.tasks)} tasks of one step"
+    if measurement.task_overhead is not None:
+        yield "engine's own cost", format_seconds(measurement.task_overhead), "to dispatch one task"
+    if measurement.max_error is not None:
+        yield (
+            "largest error",
+            *_error_text(measurement.max_error, is_pipelined=bool(measurement.tasks or (report and report.plan.pipeline))),
+        )
+
+
+def _spread_text(measurement: Measurement) -> str:
+    """The range of step times without the fastest and slowest tenth; with fewer than ten steps, the whole range."""
+    seconds = measurement.step_seconds
+    if len(seconds) == 1:
+        return "one step"
+    few = len(seconds) < _LEAST_FOR_TENTHS
+    first, last = (min(seconds), max(seconds)) if few else measurement.spread_seconds
+    return f"{'' if few else '8 of 10 steps '}between {format_seconds(first)} and {format_seconds(last)}"
+
+
+def _error_text(error: float, *, is_pipelined: bool) -> tuple[str, str]:
+    """For a pipeline, the reference has the same micro-batches, and the same random keys for each."""
+    against = "the same micro-batches one by one on one device, nothing cut" if is_pipelined else "the unsharded step"
+    if isnan(error):
+        return "no number", f"the results are not all numbers, here or in {against}"
+    return f"{error:.1e}", f"against {against}, relative to the largest magnitude"
+
+
+def _compiled_text(measurement: Measurement, report: Report | None) -> str:
+    """Payload by mesh axis and kind, compiled beside planned."""
+    planned = _planned_payload(report) if report is not None else {}
+    keys = sorted({*measurement.compiled, *planned})
+    if not keys:
+        return ""
+    columns = ["mesh axis", "collective", "compiled payload per device>", *(["planned>"] if report is not None else [])]
+    rows = []
+    for key in keys:
+        figures = [measurement.compiled.get(key, 0), *([planned.get(key, 0)] if report is not None else [])]
+        rows.append((axes_text(key[0]), key[1], *map(format_bytes, figures)))
+    return table_text(columns, rows)
+
+
+def _planned_payload(report: Report) -> Mapping[tuple[tuple[str, ...], str], int]:
+    """The payload of the program as it is run; for a pipeline whose stages are programs of their own, of the stage that sends most, as
+    measured."""
+    spec, planned = report.plan.pipeline, report.pipeline
+    if report.is_of_devices or spec is None or planned is None:
+        return report.by_axis_and_kind
+    return max((dict(planned.payload(device)) for device in range(spec.stages)), key=lambda each: sum(each.values()))
+
+
+def _wrong_shards_text(measurement: Measurement) -> str:
+    wrong = [check for check in measurement.shards if not check.agrees]
+    if not wrong:
+        return ""
+    rows = [(tail_text(check.path), shape_text(check.predicted), shape_text(check.actual)) for check in wrong[:_MOST_ROWS]]
+    more = f"\n  and {len(wrong) - _MOST_ROWS} more" if len(wrong) > _MOST_ROWS else ""
+    return "Shards that are not as planned\n\n" + table_text(["path", "planned>", "held>"], rows) + more
+
+
+def _trace_figures(trace: Trace) -> Iterator[tuple[str, str, str]]:
+    """Sums over the step on a device: the mean of the devices, and the least and the most."""
+    devices = f"{len(trace.devices)} device" + "s" * (len(trace.devices) != 1)
+    yield "whole step", format_seconds(trace.seconds), f"from the first start to the last end on {devices}"
+    named = {
+        "in kernels": [each.compute for each in trace.devices],
+        "in communication": [each.communication for each in trace.devices],
+        "of it exposed": [each.exposed for each in trace.devices],
+    }
+    for name, seconds in named.items():
+        spread = f"{format_seconds(min(seconds))} to {format_seconds(max(seconds))}"
+        yield name, format_seconds(mean(seconds)), f"by device {spread}" if len(seconds) > 1 else ""
+
+
+def _traced_collectives(trace: Trace, report: Report | None) -> str:
+    """Measured with waiting, measured without, and predicted, by mesh axis and kind."""
+    measured = {(group[0].stream, group[0].kind): group for group in group_items(trace.collectives, lambda each: (each.stream, each.kind))}
+    predicted = _predicted_seconds(report)
+    rows = []
+    for key in sorted({*measured, *predicted}):
+        group = measured.get(key, [])
+        found = (sum(each.usual_seconds for each in group), sum(each.unwaited * each.count for each in group)) if group else (None, None)
+        seconds = (*found, predicted.get(key))
+        cells = ["-" if each is None else format_seconds(each) for each in (seconds if report is not None else seconds[:2])]
+        rows.append((key[0], key[1], f"{sum(each.count for each in group):,}", *cells))
+    columns = ["mesh axis", "collective", "times a step>", "measured>", "without waiting>", *(["predicted>"] if report is not None else [])]
+    return table_text(columns, rows) if rows else ""
+
+
+def _predicted_seconds(report: Report | None) -> dict[tuple[str, str], float]:
+    """Predicted seconds of a step, by mesh axis and kind; none without hardware."""
+    sums: dict[tuple[str, str], float] = {}
+    for each in report.collectives if report is not None and report.step_time is not None else ():
+        key = axes_text(each.axes), each.kind
+        sums[key] = sums.get(key, 0.0) + each.seconds * each.count
+    return sums
+
+
+def _heaviest_text(title: str, operations: Sequence[TracedOperation]) -> str:
+    rows = [
+        (
+            each.name,
+            each.kind if each.kind not in each.name else "",
+            f"{each.count:,} × {format_seconds(each.seconds)}",
+            format_seconds(each.usual_seconds),
+            tail_text(each.path),
+            tail_text(each.source, 24),
+        )
+        for each in operations[:_MOST_ROWS]
+    ]
+    if not rows:
+        return ""
+    rest = operations[_MOST_ROWS:]
+    more = f"\n  and {len(rest)} smaller ones, {format_seconds(sum(each.usual_seconds for each in rest))} together" if rest else ""
+    return (
+        f"{title}, the heaviest\n\n" + table_text(["instruction", "kind", "times × median>", "a step>", "operation", "source"], rows) + more
+    )

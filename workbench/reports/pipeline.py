@@ -1,6 +1,6 @@
 """The planned pipeline of a plan: its stages with their costs, and the simulated step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -11,8 +11,12 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
 from workbench.core.schedules.stage_cost import Payload, StageCost, sum_payloads
 from workbench.core.sharding import axis_size
+from workbench.core.text_tables import html_text, pairs_text, table_text, tail_text
 from workbench.reports.collective import sent_bytes
+from workbench.reports.gantt_text import gantt_text
 from workbench.reports.simulated_pipeline import SimulatedPipeline
+from workbench.reports.step_time import StepTime
+from workbench.units import format_bytes, format_seconds
 
 NOMINAL_NOTE = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
 IN_STEP_NOTE = (
@@ -184,11 +188,76 @@ class PipelineReport:
         return not self.capacity or max(self.simulated.peaks) <= self.capacity
 
     def __str__(self) -> str:
-        from workbench.reports.gantt_text import pipeline_text
-
         return pipeline_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.core.text_tables import html_text
-
         return html_text(lambda: str(self))
+
+
+def pipeline_text(report: PipelineReport) -> str:
+    """The whole: figures, stages, chart."""
+    sections = (f"Pipeline {report.spec}", report.remark, pairs_text(_figures(report)), _stages(report), gantt_text(report.simulated))
+    return "\n\n".join(section for section in sections if section)
+
+
+def headline_figures(report: PipelineReport, time: StepTime | None) -> Iterator[tuple[str, str, str]]:
+    """Step time and utilisation of a pipelined plan; `time` is the prediction for the whole program on the same devices."""
+    step, stages = report.simulated, report.spec.stages
+    if time is None:
+        return
+    again = sum(span.recompute for span in step.spans) / stages
+    work = sum(step.busy) / stages
+    spent = {"work": work - again, "computed again": again, "waiting": step.makespan - work, "update": step.seconds - step.makespan}
+    shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in spent.items() if seconds > 0)
+    yield "step time, predicted", format_seconds(report.seconds), f"the mean stage: {shown}, {time.place}"
+    if time.mfu and report.seconds:
+        whole = time.total / report.seconds
+        yield "model FLOPs utilisation", f"{time.mfu * whole:.1%}", "of all stages' devices, the bubble counted"
+
+
+def _figures(report: PipelineReport) -> Iterator[tuple[str, str, str]]:
+    spec, step = report.spec, report.simulated
+    update = step.seconds - step.makespan
+    parts = f"tasks {format_seconds(step.makespan)}" + (f" · update {format_seconds(update)}" if update > 0 else "")
+    if not report.is_in_step:
+        yield "step", format_seconds(step.seconds), parts
+    least = "" if report.least_bubble is None else f"{report.least_bubble:.1%} with equal stages and free transfers"
+    yield "bubble", f"{step.bubble:.1%}", least
+    yield "balance of the stages", f"{report.balance:.1%}", "mean over most working time"
+    if not report.is_in_step:
+        yield "fullest device", format_bytes(max(step.peaks)), _capacity_text(report)
+    sent = sum(report.traffic.values())
+    pairs = len(report.traffic)
+    yield "sent between stages", format_bytes(sent), f"a step, over {pairs} link{'s' * (pairs != 1)}" if pairs else "a step"
+    path = step.critical_path
+    stages = {span.device for span in path}
+    yield "critical path", f"{len(path)} tasks", f"of {len(step.spans)}, on {len(stages)} of {spec.stages} stages"
+
+
+def _capacity_text(report: PipelineReport) -> str:
+    if not report.capacity:
+        return ""
+    share = max(report.simulated.peaks) / report.capacity
+    return f"{share:.0%} of {format_bytes(report.capacity)}: " + ("fits" if report.fits else "too much")
+
+
+def _stages(report: PipelineReport) -> str:
+    """A row per virtual stage; what a device has for all of them is in the row of the first."""
+    step, rows = report.simulated, []
+    for virtual_stage in report.virtual_stages:
+        cost, first = virtual_stage.cost, virtual_stage.number == virtual_stage.device
+        rows.append(
+            (
+                f"{virtual_stage.device}{chr(39) * (virtual_stage.number // report.spec.stages)}",
+                tail_text(virtual_stage.name),
+                format_seconds(cost.forward),
+                format_seconds(cost.backward),
+                format_bytes(sum(count for _, count in cost.sends)),
+                format_bytes(cost.resident),
+                f"{step.idle(virtual_stage.device):.1%}" if first else "",
+                str(step.in_flight(virtual_stage.device)) if first else "",
+                format_bytes(step.peaks[virtual_stage.device]) if first else "",
+            )
+        )
+    heads = ["stage", "blocks", "forward>", "backward>", "sends>", "holds>", "idle>", "in flight>", "peak>"]
+    return f"Stages, of one micro-batch\n\n{table_text(heads, rows)}"

@@ -6,6 +6,7 @@ from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.core.path_patterns import template
 from workbench.core.selectors import is_line
 from workbench.core.sharding import base_axis
+from workbench.core.text_tables import count_text, wrap_text
 from workbench.errors import unknown_name
 from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.propagation_records import (
@@ -26,7 +27,6 @@ from workbench.reports.propagation_records import (
     ShardedValue,
 )
 from workbench.reports.report import Report
-from workbench.core.text_tables import count_text, wrap_text
 
 MOST_VALUES = 4  # of one pattern
 _FIRST, _LAST = 3, 2  # steps of a long path that are listed

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from workbench.core.mesh import Mesh
 from workbench.core.source_annotations import SourceAnnotations
+from workbench.core.text_tables import html_text
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
@@ -330,8 +331,6 @@ class Report:
         return report_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.core.text_tables import html_text
-
         return html_text(lambda: str(self))
 
     def __repr__(self) -> str:

@@ -4,22 +4,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.core.path_patterns import template
+from workbench.core.source_annotations import source_annotations_text
 from workbench.core.tensor import Role
+from workbench.core.text_tables import WIDTH, axes_text, dims_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.errors import PipelineError
 from workbench.hardware.hardware import Hardware
+from workbench.hardware.hardware_text import axis_assignment_text
 from workbench.reports.collective import Collective
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.duplication import ONCE, duplication_of
 from workbench.reports.memory import Memory
+from workbench.reports.pipeline import headline_figures
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
-from workbench.reports.step_time import StepTime
-from workbench.hardware.hardware_text import axis_assignment_text
-from workbench.reports.gantt_text import headline_figures
 from workbench.reports.resharding_text import padding_text, reshards_text
-from workbench.text.run import measurement_text
-from workbench.text.source_annotations import source_annotations_text
-from workbench.core.text_tables import WIDTH, axes_text, dims_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
+from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_dollars, format_range, format_seconds, price_text
 
 LARGEST = 12  # collectives shown one by one
@@ -244,4 +243,4 @@ def _diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
     return "To mind\n\n" + "\n".join(lines)
 
 
-__all__ = ["WIDTH", "axes_text", "dims_text", "measurement_text", "pairs_text", "report_text", "shape_text", "table_text"]
+__all__ = ["WIDTH", "axes_text", "dims_text", "pairs_text", "report_text", "shape_text", "table_text"]

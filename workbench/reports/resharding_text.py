@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from workbench.core.path_patterns import template
+from workbench.core.text_tables import axes_text, group_items, table_text, tail_text
 from workbench.reports.padding import Padding
 from workbench.reports.reshard import Reshard
-from workbench.core.text_tables import axes_text, group_items, table_text, tail_text
 from workbench.units import format_bytes, format_count
 
 LARGEST = 8  # rows shown

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from workbench.core.text_tables import wrap_text
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures
@@ -12,6 +13,7 @@ from workbench.search.requirements import AtMost, Pin, Requirement
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
+from workbench.search.search_text import figures_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,6 @@ class Clash:
     is_proved: bool = True
 
     def __str__(self) -> str:
-        from workbench.search.search_text import clash_text
-
         return clash_text(self)
 
 
@@ -137,3 +137,12 @@ def _weaken(requirement: Requirement, candidate: PlanCandidate, figures: Figures
     if isinstance(requirement, AtMost):
         return replace(requirement, limit=float(getattr(figures, requirement.figure)))
     return Pin(requirement.decision, (*requirement.values, requirement.value_of(candidate)))
+
+
+def clash_text(clash: Clash) -> str:
+    """What clashes, and what would help."""
+    if not clash.requirements:
+        return "Nothing clashes."
+    lines = [f"No plan keeps {' and '.join(f'`{each}`' for each in clash.requirements)}."]
+    lines += [f"With `{each.weakened}` there is {each.candidate}: {figures_text(each.figures)}." for each in clash.relaxations]
+    return "\n".join(wrap_text(line) for line in lines)

@@ -8,12 +8,14 @@ the next one. A counterfactual changes one decision of a candidate and plans wha
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from workbench.core.text_tables import html_text, table_text
 from workbench.errors import WorkbenchError
 from workbench.search.candidates import DECISIONS, PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures
 from workbench.search.neighbours import is_of_space, list_neighbours
 from workbench.search.requirements import Requirement
+from workbench.units import format_bytes, format_seconds
 
 _ORDERS = (DECISIONS, tuple(reversed(DECISIONS)))
 
@@ -40,13 +42,9 @@ class Ledger:
     lines: tuple[LedgerLine, ...]
 
     def __str__(self) -> str:
-        from workbench.search.search_text import ledger_text
-
         return ledger_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.core.text_tables import html_text
-
         return html_text(lambda: str(self))
 
 
@@ -66,8 +64,6 @@ class Counterfactual:
     breaks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        from workbench.search.search_text import counterfactual_text
-
         return counterfactual_text(self, self.base)
 
 
@@ -134,3 +130,32 @@ def _try(
         return Counterfactual(decision, other, change, base, reason=error.message)
     broken = tuple(str(each) for each in requirements if not each.allows_figures(figures) or not each.allows(other))
     return Counterfactual(decision, other, change, base, figures, breaks=broken)
+
+
+def ledger_text(ledger: Ledger) -> str:
+    """The way from one plan to another, line by line, with both ends."""
+    rows = [(_line_text(each.before, each.after), _signed(each.seconds, "s"), _signed(each.memory, "B")) for each in ledger.lines]
+    ends = [
+        ("from " + str(ledger.start), format_seconds(ledger.start_figures.seconds), format_bytes(int(ledger.start_figures.memory))),
+        *rows,
+        ("to " + str(ledger.end), format_seconds(ledger.end_figures.seconds), format_bytes(int(ledger.end_figures.memory))),
+    ]
+    return table_text(["decision~", "step>", "memory>"], ends)
+
+
+def counterfactual_text(each: Counterfactual, base: Figures) -> str:
+    """`with ZeRO 1 instead of ZeRO 3: +12 ms, +9.1 GiB`; or why it is no plan, or what it breaks."""
+    if each.figures is None:
+        return f"with {each.change}: no plan. {each.reason}"
+    change = f"{_signed(each.figures.seconds - base.seconds, 's')}, {_signed(each.figures.memory - base.memory, 'B')}"
+    broken = f"; it does not keep {' and '.join(each.breaks)}" if each.breaks else ""
+    return f"with {each.change}: {change}{broken}"
+
+
+def _line_text(before: str, after: str) -> str:
+    return f"{before} → {after}"
+
+
+def _signed(value: float, unit: str) -> str:
+    shown = format_seconds(abs(value)) if unit == "s" else format_bytes(int(abs(value)))
+    return "same" if not value else f"{'+' if value > 0 else '−'}{shown}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from workbench.analysis.verify_plan import Compilers, verify_plan
+from workbench.core.text_tables import html_text, pairs_text, table_text, wrap_text
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
@@ -12,13 +13,15 @@ from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash, find_clash
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
-from workbench.search.figures import Figures
+from workbench.search.figures import NOMINAL_SECONDS, Figures
 from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Requirement, allows_figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, nothing_found_text
-from workbench.units import format_bytes, format_seconds, read_whole_number
+from workbench.search.search_text import against_best_text
+from workbench.units import format_bytes, format_dollars, format_seconds, read_whole_number
 
+MOST_ROWS = 12  # plans of the front
 _MARGIN = 1.006
 
 
@@ -133,13 +136,9 @@ class SearchResult:
         return f"SearchResult({self.title})"
 
     def __str__(self) -> str:
-        from workbench.search.search_text import search_text
-
         return search_text(self)
 
     def _repr_html_(self) -> str:
-        from workbench.core.text_tables import html_text
-
         return html_text(lambda: str(self))
 
 
@@ -156,3 +155,70 @@ def planned_figures(plan: Plan, figures: Figures) -> TierFigures:
 def _round_up(requirement: Requirement) -> Requirement:
     """The requirement with a limit that is kept as it is printed, with three digits, too."""
     return AtMost(requirement.figure, requirement.limit * _MARGIN) if isinstance(requirement, AtMost) else requirement
+
+
+def search_text(result: SearchResult) -> str:
+    """The front as a table, the state of the proof, and the space in words."""
+    state, requirements = result.state, ", ".join(map(str, result.requirements)) or "none"
+    facts = pairs_text(
+        [
+            ("found in", format_seconds(state.elapsed), f"{state.evaluated:,} planned, {state.bounded:,} known by their bounds"),
+            ("the best is", *_proof_cells(state)),
+            ("to keep", f"{len(result.requirements)}", requirements),
+            *_present_facts(result),
+        ]
+    )
+    body = front_text(result) if result.front else wrap_text(str(result.no_plan_error()))
+    nominal = [] if all(hardware for hardware, _ in result.space.hardware) else [wrap_text(NOMINAL_SECONDS)]
+    return "\n\n".join([body, facts, *nominal, *_unanswered(state), wrap_text(f"Space: {result.space.describe()}.")])
+
+
+def _proof_cells(state: SearchState) -> tuple[str, str]:
+    """Whether it is proved, and what else is to say."""
+    if state.best is None:
+        return "none", state.status
+    if state.is_proved:
+        return "proved", "and the front with it" if state.is_complete else "the front may yet gain plans"
+    if not state.least:
+        return "open", state.status
+    return (f"within {state.gap:.1%}", "of what no plan can beat") if state.gap else ("proved", state.status.removeprefix("proved, "))
+
+
+def _present_facts(result: SearchResult) -> list[tuple[str, str, str]]:
+    """Where the plan that the search started from stands."""
+    if result.present is None:
+        return []
+    best = result.state.best and result.state.best[1]
+    figures = result.present.figures
+    against_best = against_best_text(figures, best, result.state.objective, result.requirements)
+    return [
+        ("the present plan", format_seconds(figures.seconds), ", ".join(filter(None, (format_bytes(int(figures.memory)), against_best))))
+    ]
+
+
+def _unanswered(state: SearchState) -> list[str]:
+    """What a worker died of, so that what lies behind it is not known."""
+    if not state.unanswered:
+        return []
+    count = len(state.unanswered)
+    what = "1 question was" if count == 1 else f"{count:,} questions were"
+    return [wrap_text(f"{what} not answered, and better plans may lie behind. {state.unanswered[0]}")]
+
+
+def front_text(result: SearchResult) -> str:
+    """The plans that none beats, the fastest first; with their devices where there are several numbers to choose from."""
+    shown = result.front[:MOST_ROWS]
+    has_price, has_devices = any(figures.dollars is not None for _, figures in shown), len(result.space.hardware) > 1
+    columns = ["step>", "memory>", *(["devices>"] if has_devices else []), *(["1,000 steps>"] if has_price else [])]
+    rows = [
+        (str(number), *_figure_cells(figures, has_devices=has_devices, has_price=has_price), str(candidate))
+        for number, (candidate, figures) in enumerate(shown)
+    ]
+    more = f"\n … and {len(result.front) - len(shown)} more" if len(result.front) > len(shown) else ""
+    return table_text(["", *columns, "plan~"], rows) + more
+
+
+def _figure_cells(figures: Figures, *, has_devices: bool, has_price: bool) -> list[str]:
+    dollars = "-" if figures.dollars is None else format_dollars(figures.dollars)
+    more = [*([f"{figures.devices:,}"] if has_devices else []), *([dollars] if has_price else [])]
+    return [format_seconds(figures.seconds), format_bytes(int(figures.memory)), *more]

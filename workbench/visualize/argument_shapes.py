@@ -6,10 +6,10 @@ from math import prod
 
 from workbench.core.path_patterns import template
 from workbench.core.tensor import Role, itemsize
+from workbench.core.text_tables import dims_text, group_items, shape_text, table_text, tail_text
 from workbench.cost.tiled_bytes import tiled_bytes
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
-from workbench.core.text_tables import dims_text, group_items, shape_text, table_text, tail_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import ROLES, TEXT, axis_colour

@@ -5,8 +5,7 @@ Points to the upper left are better. The front is a line through its points; wha
 
 from collections.abc import Iterator
 
-from workbench.reports.latency_front import DecodePoint, LatencyFront
-from workbench.text.latency import latency_text
+from workbench.reports.latency_front import DecodePoint, LatencyFront, latency_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
 from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width

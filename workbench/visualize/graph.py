@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from workbench.core.mesh import Mesh
+from workbench.core.text_tables import axes_text, dims_text, table_text
 from workbench.reports.report import Report
 from workbench.reports.step_graph import GraphNode, GraphSend
-from workbench.core.text_tables import axes_text, dims_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode, collapse
 from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width

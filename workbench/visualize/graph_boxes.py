@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.core.sharding import Sharding
-from workbench.reports.step_graph import GraphNode, GraphSend
 from workbench.core.text_tables import axes_text
+from workbench.reports.step_graph import GraphNode, GraphSend
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode
 from workbench.visualize.draw.drawing_marks import text_width

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
+from workbench.core.text_tables import table_text, tail_text
 from workbench.reports.memory import Alive
 from workbench.reports.report import Report
-from workbench.core.text_tables import table_text, tail_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, ON_ROLES, ROLES, TEXT, WARNING

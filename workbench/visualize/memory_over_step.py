@@ -6,9 +6,9 @@ from functools import cache, cached_property
 from math import ceil
 
 from workbench.core.tensor import Role
+from workbench.core.text_tables import table_text, tail_text
 from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
-from workbench.core.text_tables import table_text, tail_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING

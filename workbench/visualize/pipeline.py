@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.core.schedules.tasks import Kind, Task
+from workbench.reports.gantt_text import TASK_NAMES, gantt_text, gantt_title
 from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
-from workbench.reports.gantt_text import TASK_NAMES, gantt_text, gantt_title
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TASKS

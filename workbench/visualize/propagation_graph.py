@@ -12,10 +12,10 @@ from workbench.core.mesh import Mesh
 from workbench.core.path_patterns import template
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
+from workbench.core.text_tables import table_text
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import AxisPropagation, ShardedValue
 from workbench.reports.report import Report
-from workbench.core.text_tables import table_text
 from workbench.visualize.draw.collapse_scopes import Collapsed, collapse
 from workbench.visualize.draw.drawing_marks import Area, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axis_colour

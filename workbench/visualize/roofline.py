@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from workbench.core.text_tables import table_text, tail_text
 from workbench.hardware.hardware import Chip
 from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
-from workbench.core.text_tables import table_text, tail_text
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, STEP, TEXT

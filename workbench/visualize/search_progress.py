@@ -5,8 +5,8 @@ Across are the rounds of a search, which are the same on every machine, not its 
 
 from collections.abc import Callable, Iterator, Sequence
 
-from workbench.search.search_state import SearchState, objective_key
 from workbench.core.text_tables import table_text
+from workbench.search.search_state import SearchState, objective_key
 from workbench.units import format_bytes, format_count, format_dollars, format_seconds
 from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
 from workbench.visualize.draw.byte_ticks import byte_ticks

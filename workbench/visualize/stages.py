@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from workbench.core.tensor import Role
+from workbench.core.text_tables import table_text
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.core.text_tables import table_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.bars import stack_bars
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width

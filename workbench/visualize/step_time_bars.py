@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.analysis.tier_comparison import Comparison
+from workbench.core.text_tables import table_text
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
-from workbench.core.text_tables import table_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.bars import stack_bars
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width

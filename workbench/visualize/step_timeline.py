@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import base_axis
+from workbench.core.text_tables import table_text
 from workbench.reports.device_trace import Trace
 from workbench.reports.measurement import TaskTime
 from workbench.reports.report import Report
 from workbench.reports.timeline import COMPUTE, Event
-from workbench.core.text_tables import table_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axes_colour

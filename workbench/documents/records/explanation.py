@@ -5,8 +5,8 @@ from typing import Any
 
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import AxisPropagation, Conflict, Origin, RejectedAxis
-from workbench.reports.report import Report
 from workbench.reports.propagation_text import MOST_VALUES, group_alike, rejection_text
+from workbench.reports.report import Report
 
 
 def explanation_record(report: Report, value: str) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.reports.gantt_text import TASK_NAMES
 from workbench.reports.measurement import TaskTime
 from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
-from workbench.reports.gantt_text import TASK_NAMES
 from workbench.units import format_bytes
 from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from workbench.core.text_tables import tail_text
 from workbench.hardware.hardware import Chip
 from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
-from workbench.core.text_tables import tail_text
 from workbench.units import format_count, format_seconds
 from workbench.visualize.charts.axis_units import AxisUnit, count_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from workbench.core.text_tables import count_text, table_text
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.core.text_tables import count_text, table_text
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axis_colour

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from html import escape
 
 from workbench.analysis.tier_comparison import Comparison
+from workbench.core.text_tables import html_text
 from workbench.documents import dump_plan
 from workbench.errors import WorkbenchError
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.measurement import Measurement
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.core.text_tables import html_text
 from workbench.visualize.communication import communication
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.exports.board_picture import board_picture

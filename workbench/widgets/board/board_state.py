@@ -10,12 +10,12 @@ from math import prod
 from typing import Any, Protocol
 
 from workbench.core.program import Program
+from workbench.core.text_tables import count_text
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.report import Report
 from workbench.session.figure_tiers import SettlingState
-from workbench.core.text_tables import count_text
 from workbench.widgets.board.annotation_marks import priority_mark
 from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.background_queries import BackgroundQueries

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from workbench.analysis.compared_figures import ComparedFigure
 from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, ranges_of
-from workbench.analysis.tier_comparison import ComparedFigure
 from workbench.core.tensor import Role
 from workbench.reports.measurement import Measurement
 from workbench.reports.memory import Memory

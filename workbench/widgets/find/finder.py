@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from workbench.analysis.plan_diff import list_changes
+from workbench.analysis.plan_diff import change_text, list_changes
 from workbench.core.program import Program
 from workbench.core.public_error_text import describe_error
 from workbench.errors import SearchError, WorkbenchError
@@ -32,7 +32,6 @@ from workbench.search.search_messages import (
 )
 from workbench.search.search_result import planned_figures
 from workbench.search.search_space import SearchSpace
-from workbench.text.plan_diff import change_text
 from workbench.widgets.deferring import Defer
 from workbench.widgets.find.find_form import SearchTask, first_form, read_task, relax_form
 from workbench.widgets.find.find_progress import FindProgress

@@ -3,9 +3,8 @@
 from typing import Any
 
 from workbench.plan.plan import Plan
-from workbench.reports.verified_plan import FigureName, TierName, VerifiedPlan
+from workbench.reports.verified_plan import FigureName, TierName, VerifiedPlan, reason_text, share_of_planned_text, tier_figure_text
 from workbench.search.candidates import PlanCandidate
-from workbench.text.verified_plans import reason_text, share_of_planned_text, tier_figure_text
 from workbench.widgets.board.tier_marks import SAYS
 from workbench.widgets.find.verification import PENDING, Verification
 from workbench.widgets.gestures.finding import StopVerifyingGesture, VerifyFoundGesture

@@ -9,9 +9,9 @@ from workbench.multimodel import MENU, list_bound
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import MOST_PLANNED, FleetForecast, ModelForecast
 from workbench.multimodel.fleet_measurement import FleetMeasurement
+from workbench.multimodel.fleet_text import list_note
 from workbench.multimodel.greedy_partition import Room
 from workbench.multimodel.unit_estimates import RATES
-from workbench.multimodel.fleet_text import list_note
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.palette import AXES
 

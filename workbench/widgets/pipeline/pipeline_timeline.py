@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from workbench.core.schedules.tasks import Kind
+from workbench.reports.gantt_text import TASK_NAMES
 from workbench.reports.measurement import TaskTime, bubble_share
 from workbench.reports.pipeline import PipelineReport
-from workbench.reports.gantt_text import TASK_NAMES
 from workbench.units import format_seconds
 from workbench.visualize.charts.gantt_chart import gantt_chart
 from workbench.visualize.draw.picture import Picture

@@ -3,7 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from workbench.analysis.tier_comparison import CollectiveRow, Comparison
+from workbench.analysis.compared_figures import CollectiveRow
+from workbench.analysis.tier_comparison import Comparison
 from workbench.core.sharding import base_axis
 from workbench.reports.collective import KINDS, Collective
 from workbench.reports.report import Report

@@ -4,9 +4,10 @@ from collections.abc import Collection
 
 from workbench.analysis.collective_causes import ALL_CAUSES, Cause
 from workbench.analysis.collective_differences import Difference
+from workbench.analysis.compared_figures import ComparedFigure
 from workbench.analysis.kernel_differences import KERNEL_CAUSES
 from workbench.analysis.memory_differences import MEMORY_CAUSES
-from workbench.analysis.tier_comparison import ComparedFigure, Comparison
+from workbench.analysis.tier_comparison import Comparison
 from workbench.analysis.time_causes import TIME_CAUSES
 from workbench.core.text_tables import group_items
 from workbench.units import format_figure

@@ -1,8 +1,7 @@
 """Two plans side by side, as blocks: which decisions differ, in the colours of the mesh axes, and what that costs or saves."""
 
-from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting, TrafficChange
+from workbench.analysis.plan_diff import Change, FigureChange, PlanDiff, PlanSetting, TrafficChange, decided_text, delta_text, figure_text
 from workbench.core.sharding import Sharding, base_axis
-from workbench.text.plan_diff import decided_text, delta_text, figure_text
 from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from workbench.core.sharding import Sharding
+from workbench.core.text_tables import group_items
 from workbench.reports.padding import Padding
 from workbench.reports.report import Report
-from workbench.core.text_tables import group_items
 from workbench.units import format_count
 from workbench.widgets.tabs.blocks import Block, Column, Paint, Row, block, byte_cell, rest_text, row
 

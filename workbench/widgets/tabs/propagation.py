@@ -8,14 +8,14 @@ from typing import Any
 
 from workbench.analysis.minimal_layout import MinimalLayout, minimal_annotations
 from workbench.core.sharding import Sharding
+from workbench.core.text_tables import count_text
 from workbench.errors import LayoutError, WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import AxisPropagation, Conflict, ShardedValue
-from workbench.reports.report import Report
 from workbench.reports.propagation_text import rejection_text
-from workbench.core.text_tables import count_text
+from workbench.reports.report import Report
 from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.layer_folding import fold_paths, template

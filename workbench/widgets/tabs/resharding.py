@@ -6,11 +6,11 @@ Edits are tried on request, because each needs a report; the result is kept with
 from collections.abc import Iterator
 
 from workbench.core.path_patterns import template
+from workbench.core.text_tables import group_items
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.reports.report import Report
 from workbench.reports.reshard import CLASS_TEXTS, REMATERIALISATION, Remedy, Reshard, ReshardCollective
-from workbench.core.text_tables import group_items
 from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.comparison_state import ComparisonState

@@ -4,12 +4,12 @@ reverse that."""
 from collections.abc import Iterator, Sequence
 
 from workbench.core.sharding import base_axis
+from workbench.core.text_tables import count_text
 from workbench.errors import WorkbenchError
 from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.propagation_records import AxisPropagation, Conflict, Explanation, Origin, RejectedAxis, ShardedValue
-from workbench.reports.report import Report
 from workbench.reports.propagation_text import axis_propagation_text, rejection_text
-from workbench.core.text_tables import count_text
+from workbench.reports.report import Report
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.gestures.view_changes import WhyGesture
