@@ -16,7 +16,6 @@ from workbench.plan.propagation_edits import Prioritize
 from workbench.public_plan import Plan
 from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.propagation_records import BACKWARD, BLOCKED_BY_OTHER_TENSOR, DIFFERENT_ORDER, FORWARD, MINOR, USED_ON_OTHER_DIM
-from workbench.reports.propagation_text import conflicts_text, explanation_text, replay_text
 from workbench.reports.report import Report
 from workbench.tracing import trace
 
@@ -179,12 +178,12 @@ def test_a_priority_decides_and_the_explanation_says_so(fought):
 
 
 def test_a_layout_without_conflicts_says_so(megatron):
-    assert conflicts_text(megatron).startswith("No conflict: in ")
+    assert megatron.explain().startswith("No conflict: in ")
 
 
 def test_the_explanation_of_a_value_in_words():
     report = reported(lambda x, w: jnp.tanh(x @ w), [(16, 32), (32, 64)], "data:4 model:2", "x=[data, -]; w=[-, model]; @tanh=[?, data]")
-    text = explanation_text(report, "dot_general").replace(report.propagation.values[2].source, "mlp.py:7")
+    text = report.explain("dot_general").replace(report.propagation.values[2].source, "mlp.py:7")
     assert text == (
         "dot_general: dot_general [d16=16, d64=64], mlp.py:7, sharded as [-, data]\n"
         "  d16 (16): whole\n"
@@ -220,7 +219,7 @@ def test_of_a_line_without_values_the_lines_that_have_some_are_told_the_nearest_
 
 
 def test_the_text_of_the_replay_has_every_move(megatron):
-    lines = replay_text(megatron.propagation).splitlines()
+    lines = str(megatron.propagation).splitlines()
     assert sum(line.startswith("step ") for line in lines) == len(megatron.propagation.axis_propagations)
     assert sum(line.startswith("by hand: ") for line in lines) > 0
 

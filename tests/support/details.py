@@ -3,15 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
-from workbench.reports.report import Details, Report
+from workbench.reports.details import Details
+from workbench.reports.report import Report
 
 NAMES = tuple(name for name in vars(Details) if not name.startswith("_"))
 
 
-class GivenDetails(Details):
+class GivenDetails(Details[Report]):
     """Some of them given, a function or what it would answer; the others those of another report."""
 
-    def __init__(self, others: Details, given: dict[str, Any]) -> None:
+    def __init__(self, others: Details[Report], given: dict[str, Any]) -> None:
         assert set(given) <= set(NAMES), set(given) - set(NAMES)
         for name in NAMES:
             made = given.get(name, getattr(others, name))

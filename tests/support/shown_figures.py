@@ -7,7 +7,6 @@ from typing import Any
 from workbench.analysis.analyze import analyze
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.reports.report_text import report_text
 from workbench.session.plan_history import Session
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import (
@@ -109,7 +108,7 @@ def _of_answers(board: Board, states: dict[str, Any], found: Shown) -> None:
 
 
 def _of_text(report: Report, found: Shown) -> None:
-    lines = report_text(report).splitlines()
+    lines = str(report).splitlines()
     for start, what in (
         ("memory per device", "peak"),
         ("step time, predicted", "step"),

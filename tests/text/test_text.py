@@ -6,13 +6,13 @@ from tests.support.pipelines import chain
 from tests.support.programs import batch, mlp_report, parameter, program
 from tests.support.traces import measured_trace, timed_report
 from workbench.core.tensor import Role
+from workbench.core.text_tables import WIDTH, table_text
 from workbench.models.registry import build
 from workbench.public_plan import Plan
 from workbench.reports.measurement import Measurement, ShardCheck, measurement_text
 from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
-from workbench.reports.report_text import WIDTH, report_text, table_text
 from workbench.reports.step_time import Flops
 from workbench.units import format_bytes
 
@@ -85,9 +85,9 @@ def test_no_line_is_longer_than_the_page_and_none_ends_in_spaces():
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"])
 def test_the_text_does_not_depend_on_the_terminal(variable, monkeypatch):
-    plain = report_text(mlp_report())
+    plain = str(mlp_report())
     monkeypatch.setenv(variable, "20")
-    assert report_text(mlp_report()) == plain
+    assert str(mlp_report()) == plain
 
 
 def test_layers_that_lie_alike_are_one_row_and_others_are_not():

@@ -21,13 +21,13 @@ from tests.support.steps import step_report
 from workbench import visualize
 from workbench.analysis.tier_comparison import Comparison
 from workbench.core.tensor import Role
+from workbench.core.text_tables import WIDTH
 from workbench.hardware.catalogue import parse_hardware
 from workbench.public_plan import Plan
 from workbench.reports.collective import KINDS, Collective
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
 from workbench.reports.memory import Alive, Memory, MemoryCurve
-from workbench.reports.report_text import WIDTH
 from workbench.search.decode_front import mark_front
 from workbench.tracing import trace
 from workbench.visualize import (

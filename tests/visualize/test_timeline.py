@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.programs import mlp_report
 from tests.support.traces import MS, event, measured_trace, predicted_step, timed_report
+from workbench.core.text_tables import WIDTH
 from workbench.reports.device_trace import summarize_trace
-from workbench.reports.report_text import WIDTH
 from workbench.reports.timeline import COMPUTE, Event
 from workbench.visualize import timeline, timeline_text
 from workbench.visualize.draw import palette

@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
+from workbench.reports.details import Details
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, MemoryCurve
@@ -20,7 +21,8 @@ from workbench.reports.padding import Padding
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Value
 from workbench.reports.propagation import Propagation
-from workbench.reports.report import Details, Report
+from workbench.reports.propagation_records import Conflict
+from workbench.reports.report import Report
 from workbench.reports.reshard import Remedy, Reshard
 from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost
@@ -33,7 +35,7 @@ def one_program_report(plan: Plan, ran: Report, analyze_traced: Callable[[], Rep
 
 
 @dataclass(frozen=True, eq=False)
-class OneProgramDetails(Details):
+class OneProgramDetails(Details[Report]):
     """What devices do is of the program that runs, `ran`; the rest is of the traced program, analyzed when first asked for."""
 
     plan: Plan
@@ -41,7 +43,7 @@ class OneProgramDetails(Details):
     analyze_traced: Callable[[], Report]
 
     @cached_property
-    def traced(self) -> Details:
+    def traced(self) -> Details[Report]:
         return self.analyze_traced().details
 
     def values(self) -> tuple[Value, ...]:
@@ -90,6 +92,9 @@ class OneProgramDetails(Details):
     def notes(self, report: Report) -> tuple[Diagnostic, ...]:
         mine = tuple(replace(each, known=(), find=partial(self._find_edits, each)) for each in report.diagnostics)
         return with_pipeline(replace(report, diagnostics=mine))
+
+    def resolving_edits(self, report: Report, conflict: Conflict) -> tuple[Edit, ...]:
+        return self.traced.resolving_edits(report, conflict)
 
     def _find_edits(self, found: Diagnostic) -> tuple[Edit, ...]:
         return tuple(filter(self._applies, found.edits))

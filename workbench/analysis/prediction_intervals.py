@@ -16,22 +16,11 @@ from pathlib import Path
 
 from workbench.cost.tpu_kernel_cycles import known_rates
 from workbench.hardware.hardware import Chip
+from workbench.reports.details import KERNELS, MEMORY, SENT, STEP, Range
 from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT
 from workbench.reports.report import Report
 
 RANGES_FILE = Path(__file__).with_name("prediction_intervals.toml")
-SENT, MEMORY, KERNELS, STEP = "sent", "memory", "kernels", "step"
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """An interval from `low` to `high`, in the unit of the figure; it holds nine of ten true figures."""
-
-    low: float
-    high: float
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True, slots=True)

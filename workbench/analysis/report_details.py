@@ -1,9 +1,12 @@
 """The longer lists of a report, made from its estimate when they are first requested."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.analysis.diagnose_pipeline import with_pipeline
+from workbench.analysis.prediction_intervals import ranges_of
 from workbench.analysis.remedies import Analyze, find_remedies
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.cost.estimate import Estimate
@@ -15,9 +18,10 @@ from workbench.cost.timeline_events import timeline
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
 from workbench.pipeline.stage_reports.make_stage_reports import stage_reports
-from workbench.plan.edits import SetHardware
+from workbench.plan.edits import Edit, SetHardware
 from workbench.plan.plan import Plan
 from workbench.propagation import padding_list, propagation_of, source_annotations
+from workbench.reports.details import Details, Range
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, MemoryCurve
@@ -25,7 +29,8 @@ from workbench.reports.padding import Padding
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Value
 from workbench.reports.propagation import Propagation
-from workbench.reports.report import Details, Report
+from workbench.reports.propagation_records import Conflict
+from workbench.reports.report import Report
 from workbench.reports.reshard import Reshard
 from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost
@@ -33,7 +38,7 @@ from workbench.reports.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedDetails(Details):
+class PlannedDetails(Details[Report]):
     """Details of a plan's estimate. `analyze` makes the report of another plan."""
 
     estimate: Estimate
@@ -101,3 +106,9 @@ class PlannedDetails(Details):
 
     def notes(self, report: Report) -> tuple[Diagnostic, ...]:
         return report.diagnostics if self._plan.pipeline is None else with_pipeline(report)
+
+    def ranges(self, report: Report) -> Mapping[str, Range]:
+        return ranges_of(report)
+
+    def resolving_edits(self, report: Report, conflict: Conflict) -> tuple[Edit, ...]:
+        return resolving_edits(report, conflict)

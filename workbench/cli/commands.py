@@ -248,7 +248,6 @@ def diff(options: argparse.Namespace) -> None:
 
 def explain(options: argparse.Namespace) -> None:
     from workbench.documents import conflict_record, explanation_record
-    from workbench.reports.propagation_text import conflicts_text, replay_text
 
     if options.value is None and options.model:  # there is no PLAN.json then
         options.value, options.plan = options.plan, None
@@ -261,12 +260,12 @@ def explain(options: argparse.Namespace) -> None:
         fewest = minimal_annotations(plan)
         print(json.dumps({"layout": str(fewest.layout), "is_fewest": fewest.is_fewest}) if options.json else fewest)
     elif options.steps:
-        print(replay_text(replay))
+        print(replay)
     elif options.json:
         found = explanation_record(report, options.value) if options.value else [conflict_record(replay, each) for each in replay.conflicts]
         print(json.dumps(found, indent=1))
     else:
-        print(report.explain(options.value) if options.value else conflicts_text(report))
+        print(report.explain(options.value or ""))
 
 
 def _stage_printer() -> RunListener:

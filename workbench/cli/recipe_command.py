@@ -25,8 +25,8 @@ def recipe(options: argparse.Namespace) -> None:
 
 
 def _list(plan: Plan, options: argparse.Namespace) -> None:
+    from workbench.core.text_tables import table_text
     from workbench.recipes import list_recipes
-    from workbench.reports.report_text import table_text
 
     rows = list_recipes(plan)
     if options.json:

@@ -1,9 +1,10 @@
 """Why devices compute more than a program needs: the same work on several of them, or padding."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from workbench.reports.padding import Padding
-from workbench.reports.report import Report
+from workbench.reports.step_time import DotCost
 
 ONCE = 1.005
 """Up to here nothing is said to be computed twice."""
@@ -28,12 +29,12 @@ class Duplication(NamedTuple):
         return f"{self.alike:.2f} times because {alike}, and {self.padding:.2f} times because {padding}"
 
 
-def duplication_of(report: Report) -> Duplication:
-    """Of a pipelined plan the stage's that computes most of its work more than once."""
-    worst = report.most(lambda each: each.flops.duplication)
-    done = sum(each.per_device * each.count for each in worst.products)
-    equal = sum(each.per_device * each.count / each.padding for each in worst.products)
+def explain_duplication(whole: float, products: Iterable[DotCost], paddings: Iterable[Padding]) -> Duplication:
+    """How much of the duplication of a program is padding of its `products`."""
+    done = equal = 0.0
+    for each in products:
+        done += each.per_device * each.count
+        equal += each.per_device * each.count / each.padding
     padding = done / equal if equal else 1.0
-    whole = worst.flops.duplication
-    largest = max(worst.padding, key=lambda each: each.wasted_flops * each.count, default=None)
+    largest = max(paddings, key=lambda each: each.wasted_flops * each.count, default=None)
     return Duplication(whole, whole / padding, padding, largest if largest and largest.wasted_flops else None)

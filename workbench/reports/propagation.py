@@ -22,6 +22,7 @@ from workbench.reports.propagation_records import (
     RejectedAxis,
     ShardedValue,
 )
+from workbench.reports.propagation_step_text import axis_propagation_text, place_text
 
 
 class PropagationError(WorkbenchError):
@@ -173,9 +174,10 @@ class Propagation:
         return {number: _before(self.values[number].sharding, self._to[one], step) for number, one in enumerate(self.one) if one in reached}
 
     def __str__(self) -> str:
-        from workbench.reports.propagation_text import replay_text
-
-        return replay_text(self)
+        """The whole replay, one line per step, after the axes that were there before the first step."""
+        places = ((point, origin, place_text(self, point.value, point.dim)) for point, origin in self.origins.items())
+        by_hand = dict.fromkeys(f"by hand: {point.axis} splits {place}, {origin}" for point, origin, place in places)
+        return "\n".join([*by_hand, *(axis_propagation_text(self, propagation) for propagation in self.axis_propagations)])
 
     @cached_property
     def _to(self) -> Mapping[int, list[AxisPropagation]]:

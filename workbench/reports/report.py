@@ -1,99 +1,46 @@
 """The planner's report on a plan: placements, collectives, memory, FLOP, time and diagnostics. A value; `print` it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from workbench.core.mesh import Mesh
 from workbench.core.source_annotations import SourceAnnotations
-from workbench.core.text_tables import html_text
-from workbench.errors import WorkbenchError
+from workbench.core.text_tables import html_text, pairs_text
+from workbench.errors import PipelineError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective, payload_by_axis_and_kind
 from workbench.reports.compiled import Compiled, Scheduled
+from workbench.reports.details import MEMORY, SENT, STEP, Details, Range
 from workbench.reports.diagnostic import Diagnostic
+from workbench.reports.duplication import ONCE, Duplication, explain_duplication
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, Memory, MemoryCurve
 from workbench.reports.padding import Padding
 from workbench.reports.partitioned import Partitioned
-from workbench.reports.pipeline import PipelineReport
+from workbench.reports.pipeline import PipelineReport, headline_figures
 from workbench.reports.placement import Placement, Value
-from workbench.reports.propagation import EMPTY, Propagation
+from workbench.reports.propagation import Propagation
+from workbench.reports.propagation_text import conflicts_text, explanation_text
+from workbench.reports.report_text import (
+    arguments_text,
+    collectives_text,
+    diagnostics_text,
+    duplication_text,
+    hardware_figures,
+    head_text,
+    memory_figures,
+    sent_figure,
+    tier_source_text,
+    time_figures,
+)
 from workbench.reports.reshard import Reshard
+from workbench.reports.resharding_text import padding_text, reshards_text
 from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost, Flops, StepTime
 from workbench.reports.timeline import Timeline
-
-
-class Details:
-    """The parts of a report that are made on first use, so that a report is quick to get. None here; `analysis.report_details` has a
-    plan's.
-
-    `reshards` and `notes` are of the whole report: what they suggest is tried against it.
-    """
-
-    def values(self) -> tuple[Value, ...]:
-        """The intermediate values, alike ones together, in order of appearance."""
-        return ()
-
-    def memory_curve(self) -> MemoryCurve:
-        """Bytes on one device over the step."""
-        return MemoryCurve((), {})
-
-    def alive(self) -> tuple[Alive, ...]:
-        """The values in memory at the peak, the largest first."""
-        return ()
-
-    def alive_at(self, place: int) -> tuple[Alive, ...]:
-        """The values in memory at a place of the curve, the largest first."""
-        del place
-        return ()
-
-    def products(self) -> tuple[DotCost, ...]:
-        """The dots of a step, the largest on one device first."""
-        return ()
-
-    def timeline(self) -> Timeline | None:
-        """The simulated step as events, in seconds; `None` without hardware."""
-        return None
-
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The cost of each kernel, the longest first; empty without hardware."""
-        return ()
-
-    def graph(self) -> Graph:
-        """The graph of the kernels and what they pass to each other."""
-        return Graph()
-
-    def pipeline(self) -> PipelineReport | None:
-        """The stages and their step; `None` for a plan without a pipeline. Raises `PipelineError` where it cannot be partitioned so."""
-        return None
-
-    def stages(self, report: "Report") -> "tuple[Report, ...]":
-        """The report of each stage of a pipeline; of a plan without one the report itself. Raises `PipelineError` as `pipeline` does."""
-        return (report,)
-
-    def source_annotations(self) -> SourceAnnotations:
-        """What the traced function says of shardings by itself."""
-        return SourceAnnotations()
-
-    def padding(self) -> tuple[Padding, ...]:
-        """Values whose dimensions do not divide evenly, the most wasteful first."""
-        return ()
-
-    def propagation(self) -> Propagation:
-        """How the shardings propagate, step by step."""
-        return EMPTY
-
-    def reshards(self, report: "Report") -> tuple[Reshard, ...]:
-        """Where values are resharded, each with a way to look for edits that avoid it."""
-        del report
-        return ()
-
-    def notes(self, report: "Report") -> tuple[Diagnostic, ...]:
-        """The diagnostics, those of the pipeline first."""
-        return report.diagnostics
+from workbench.units import format_bytes, format_count
 
 
 @dataclass(frozen=True)
@@ -123,7 +70,7 @@ class Report:
     predicted: "Report | None" = field(default=None, compare=False, repr=False)  # the report before it was compiled, see `prediction`
     stage: int | None = None  # the stage of a pipeline that this is the report of
     is_one_program: bool = False  # all devices run the pipeline as one program, which this is the report of
-    details: Details = field(default=Details(), compare=False, repr=False)
+    details: "Details[Report]" = field(default=Details(), compare=False, repr=False)
 
     @property
     def tier(self) -> str:
@@ -182,9 +129,9 @@ class Report:
         way.
         Raises `PropagationError` for what does not exist.
         """
-        from workbench.reports.propagation_text import explanation_text
-
-        return explanation_text(self, value, dim)
+        if not value:
+            return conflicts_text(self.propagation, partial(self.details.resolving_edits, self))
+        return explanation_text(self.propagation, value, dim)
 
     @cached_property
     def memory_curve(self) -> MemoryCurve:
@@ -310,6 +257,17 @@ class Report:
             return self.flops.duplication / self.plan.pipeline.stages
         return max(each.flops.duplication for each in self.stages)
 
+    @property
+    def duplication_causes(self) -> Duplication:
+        """Why a product is computed more than once; of a pipelined plan for the stage that computes most of its work more than once."""
+        worst = self.most(lambda each: each.flops.duplication)
+        return explain_duplication(worst.flops.duplication, worst.products, worst.padding)
+
+    @cached_property
+    def ranges(self) -> Mapping[str, Range]:
+        """The intervals that hold nine of ten true figures, by `SENT`, `MEMORY`, `KERNELS` and `STEP`, where they are known."""
+        return self.details.ranges(self)
+
     @cached_property
     def notes(self) -> tuple[Diagnostic, ...]:
         """The diagnostics, those of the pipeline first: its stages are what must fit. Made when first asked for."""
@@ -326,9 +284,63 @@ class Report:
         return payload_by_axis_and_kind(self.collectives)
 
     def __str__(self) -> str:
-        from workbench.reports.report_text import report_text
+        """Head, key figures, arguments, collectives, diagnostics; of a pipeline, the devices of its fullest stage."""
+        is_whole, shown = self.stage is None, self.most(lambda each: each.memory.peak)
+        of_stage = "" if shown is self else f" of stage {shown.stage}, the fullest,"
+        sections = [
+            head_text(self.plan, self.stage),
+            pairs_text(self._figures()),
+            self._pipeline_text(),
+            f"Arguments, and what one device{of_stage} holds of them\n\n{arguments_text(shown.arguments)}",
+            str(self.source_annotations) if is_whole else "",
+            collectives_text(shown.collectives, shown.partitioned),
+            reshards_text(shown.reshards),
+            padding_text(shown.padding),
+            diagnostics_text(self.notes) if is_whole else "",
+        ]
+        return "\n\n".join(section for section in sections if section)
 
-        return report_text(self)
+    def _pipeline_text(self) -> str:
+        """The pipeline's own report, or why there is none."""
+        if self.is_of_devices and not self.is_one_program:
+            return ""
+        try:
+            return str(self.pipeline) if self.stages else ""
+        except PipelineError as error:
+            remark = "(The figures above are of the program whole, on the devices of one stage.)"
+            return f"{remark}\n\nPipeline {self.plan.pipeline}\n\n  {error}"
+
+    def _figures(self) -> Iterable[tuple[str, str, str]]:
+        flops, time, planned, ranges = self.flops, self.step_time, self.staged_pipeline, self.ranges
+        if planned:
+            fullest = self.fullest
+            yield from memory_figures(fullest.memory, None, f"stage {fullest.stage}, the fullest: ")
+            yield from headline_figures(planned, time)
+        else:
+            yield from memory_figures(self.memory, ranges.get(MEMORY))
+        if self.memory.host:
+            moved = f"offloaded; {format_bytes(self.host_traffic)} a step go there and back"
+            yield "host memory per device", format_bytes(self.memory.host), moved
+        most = self.most(lambda each: each.sent)
+        yield sent_figure(most.collectives, ranges.get(SENT), "" if planned is None else f"within stage {most.stage}, the most")
+        if planned is None:
+            yield "tier of what is sent", "compiled" if self.is_scheduled else self.prediction.tier, tier_source_text(self.partitioned)
+        if self.compiled is not None:
+            what, does = ("memory and kernels", "compiles") if self.is_compiled else ("memory", "schedules")
+            yield f"tier of {what}", "compiled", f"as {self.compiled.compiler} {does} it for {self.compiled.target}"
+        where = f"of stage {planned.busiest}, the most; " if planned else "" if self.stage is None else "on all devices of the stage: "
+        local = planned.flops(planned.busiest) if planned else flops.per_device
+        yield "arithmetic per device", format_count(local, "FLOP"), f"{where}{format_count(flops.unique, 'FLOP')} in the whole step"
+        is_once = self.duplication < ONCE
+        yield "duplication", f"{self.duplication:.2f} ×", duplication_text(self.duplication, None if is_once else self.duplication_causes)
+        if 0 < flops.model < flops.unique:
+            yield "computed again", format_count(flops.unique - flops.model, "FLOP"), "by rematerialisation, of that"
+        if flops.six_nd:
+            yield "by parameters × tokens", format_count(flops.six_nd, "FLOP"), "6 N D for a training step, 2 N D forward"
+        if time is not None and planned is None:
+            yield from time_figures(time, ranges.get(STEP))
+        if self.plan.hardware is not None:
+            yield from hardware_figures(self.plan, self.plan.hardware, self.seconds)
 
     def _repr_html_(self) -> str:
         return html_text(lambda: str(self))

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.core.sharding import base_axis
-from workbench.core.text_tables import table_text
+from workbench.core.text_tables import axes_text, table_text
 from workbench.reports.collective import KINDS
 from workbench.reports.report import Report
-from workbench.reports.report_text import axes_text
 from workbench.reports.timeline import COMPUTE
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.bars import Bar, bars_drawing, bars_text

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 from workbench.core.sharding import axis_size
+from workbench.core.text_tables import WIDTH, shape_text
 from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.hardware import Hardware
 from workbench.reports.placement import Placement
-from workbench.reports.report_text import WIDTH, shape_text
 from workbench.units import format_bytes
 from workbench.visualize.device_location import DeviceLocation, locate_devices
 from workbench.visualize.draw.device_shards import DeviceShard, Grid, Projection, UnitRect, count_parts, grid, part_of, projection

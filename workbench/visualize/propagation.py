@@ -10,7 +10,7 @@ from workbench.core.sharding import Sharding
 from workbench.core.text_tables import count_text, table_text
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import ACROSS, BACKWARD, FORWARD
-from workbench.reports.propagation_text import value_name
+from workbench.reports.propagation_step_text import value_name
 from workbench.reports.report import Report
 from workbench.visualize.draw.drawing_marks import Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import TEXT, axes_colour

@@ -5,7 +5,8 @@ from typing import Any
 
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import AxisPropagation, Conflict, Origin, RejectedAxis
-from workbench.reports.propagation_text import MOST_VALUES, group_alike, rejection_text
+from workbench.reports.propagation_step_text import rejection_text
+from workbench.reports.propagation_text import MOST_VALUES, group_alike
 from workbench.reports.report import Report
 
 

@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-from workbench.analysis.prediction_intervals import ranges_of
 from workbench.errors import PipelineError
 from workbench.hardware.axis_placement import axis_assignment_error, default_axis_assignment
 from workbench.reports.padding import Padding
@@ -72,7 +71,7 @@ def report_record(report: Report) -> dict[str, Any]:
         "stage": shown.stage,
         "stages": [_device_record(each) for each in report.stages] if shown.stage is not None and report.stage is None else [],
         **_device_record(shown),
-        "ranges": {name: [each.low, each.high] for name, each in ranges_of(report).items()},
+        "ranges": {name: [each.low, each.high] for name, each in report.ranges.items()},
         "tier": report.prediction.tier,
         "compiled_by": report.compiled and report.compiled.compiler,
         "arguments": [_placement_record(each) for each in shown.arguments],

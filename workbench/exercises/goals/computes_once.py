@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from workbench.exercises.goals.goal import Goal
 from workbench.plan.plan import Plan
-from workbench.reports.duplication import ONCE, duplication_of
+from workbench.reports.duplication import ONCE
 from workbench.reports.report import Report
 
 
@@ -21,4 +21,4 @@ class ComputesOnce(Goal):
     def miss(self, report: Report, start: Plan) -> str:
         del start
         found = report.duplication
-        return "" if found < ONCE else f"Products are computed {found:.2f} times over all devices, {duplication_of(report)}."
+        return "" if found < ONCE else f"Products are computed {found:.2f} times over all devices, {report.duplication_causes}."

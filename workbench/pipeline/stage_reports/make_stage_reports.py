@@ -25,14 +25,17 @@ from workbench.pipeline.stage_reports.stage_memory import StageMemory
 from workbench.pipeline.stage_reports.stage_timeline import stage_timeline
 from workbench.pipeline.stage_reports.stage_work import StageWork, stage_work
 from workbench.pipeline.staged_program import staged_program
+from workbench.plan.edits import Edit
 from workbench.propagation import padding_list
+from workbench.reports.details import Details
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, MemoryCurve
 from workbench.reports.padding import Padding
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Value
 from workbench.reports.propagation import Propagation
-from workbench.reports.report import Details, Report
+from workbench.reports.propagation_records import Conflict
+from workbench.reports.report import Report
 from workbench.reports.reshard import Remedy, Reshard
 from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost
@@ -69,10 +72,10 @@ def _stage_report(whole: Report, details: "StageDetails") -> Report:
 
 
 @dataclass(frozen=True, eq=False)
-class StageDetails(Details):
+class StageDetails(Details[Report]):
     """The longer lists of one stage, from the estimates of its blocks; how shardings propagate is the whole program's, `of_plan`."""
 
-    of_plan: Details
+    of_plan: Details[Report]
     work: StageWork
     find_remedies: FindRemedies
 
@@ -137,3 +140,6 @@ class StageDetails(Details):
                 counts[replace(each, path=path, reader=reader, count=1)] += each.count * times
         found = (replace(each, count=n, find_remedies=partial(self.find_remedies, report)) for each, n in counts.items())
         return tuple(sorted(found, key=lambda each: (not each.rematerialises, -each.sent, each.path)))
+
+    def resolving_edits(self, report: Report, conflict: Conflict) -> tuple[Edit, ...]:
+        return self.of_plan.resolving_edits(report, conflict)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.reports.report_text import table_text
+from workbench.core.text_tables import table_text
 from workbench.units import format_bytes
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.picture import Picture

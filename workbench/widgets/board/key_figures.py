@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.analysis.compared_figures import ComparedFigure
-from workbench.analysis.prediction_intervals import MEMORY, SENT, STEP, Range, ranges_of
 from workbench.core.tensor import Role
+from workbench.reports.details import MEMORY, SENT, STEP, Range
 from workbench.reports.measurement import Measurement
 from workbench.reports.memory import Memory
 from workbench.reports.report import Report
@@ -40,7 +40,7 @@ def figures(
         comparison_state = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured_figure(measurement, stale=stale))
-    ranges = ranges_of(report)
+    ranges = report.ranges
     tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
     return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in tiered)
 

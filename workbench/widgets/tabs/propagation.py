@@ -14,7 +14,7 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import AxisPropagation, Conflict, ShardedValue
-from workbench.reports.propagation_text import rejection_text
+from workbench.reports.propagation_step_text import rejection_text
 from workbench.reports.report import Report
 from workbench.visualize.propagation_graph import lay_out_rows, propagation_graph
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background

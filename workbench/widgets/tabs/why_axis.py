@@ -8,7 +8,7 @@ from workbench.core.text_tables import count_text
 from workbench.errors import WorkbenchError
 from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.propagation_records import AxisPropagation, Conflict, Explanation, Origin, RejectedAxis, ShardedValue
-from workbench.reports.propagation_text import axis_propagation_text, rejection_text
+from workbench.reports.propagation_step_text import axis_propagation_text, rejection_text
 from workbench.reports.report import Report
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.layer_folding import is_named

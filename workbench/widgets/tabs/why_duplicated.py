@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from workbench.reports.duplication import ONCE, Duplication, duplication_of
+from workbench.reports.duplication import ONCE, Duplication
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.units import format_count
@@ -18,7 +18,7 @@ def explain_duplication(report: Report, paint: Paint, _measurement: Measurement 
     """Title, lead and table of the dots of which devices compute more than their part, by the work that would be saved."""
     flops, parts = report.flops, list(_parts(report, paint))
     whole = f"{_flop(flops.per_device)} on each of {flops.devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)}"
-    lead = [f"{whole} of the program.", *(_causes(duplication_of(report)) if parts else ["No product is done twice."])]
+    lead = [f"{whole} of the program.", *(_causes(report.duplication_causes) if parts else ["No product is done twice."])]
     table = [parts_table("product", _COLUMNS, parts, _flop, "in vain")] if parts else []
     return f"Why {flops.duplication:.2f}×?", lead, table
 

@@ -1,1 +1,0 @@
-"""Every record as text."""
