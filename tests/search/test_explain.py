@@ -17,7 +17,7 @@ from workbench.search.pareto_front import ParetoFront
 from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Pin
 from workbench.search.search_result import search_text
-from workbench.search.search_text import progress_text
+from workbench.search.search_state import progress_text
 
 WANTED = {"remats": ("none", "full"), "schedules": ("1f1b", "zb_v"), "most_examples": 2, "layouts": ("replicated", "megatron")}
 

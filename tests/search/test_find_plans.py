@@ -16,7 +16,7 @@ from workbench.search.pareto_front import ParetoFront
 from workbench.search.requirements import allows_candidate, allows_figures
 from workbench.search.run_search import run_search
 from workbench.search.search_result import search_text
-from workbench.search.search_text import progress_text
+from workbench.search.search_state import progress_text
 
 HARDWARE = "TPU v5e 2x4"
 FEW = {"axes": ("data", "model"), "layouts": ("replicated", "megatron")}
@@ -217,6 +217,13 @@ def test_an_axis_that_a_search_does_not_know_is_said(plan):
     text = "There is no mesh axis `colour`; there are `stage`, `data`, `context`, `expert`, `model`.\n  Ways out: use one of these names."
     with pytest.raises(SearchError, match=re.escape(text)):
         find_plans(plan, axes=("data", "colour"))
+
+
+def test_a_search_without_compilers_verifies_nothing():
+    result = find_plans(Plan(build("two_layer"), "", hardware=HARDWARE), within=600, most_evaluations=1)
+    text = "This search was given no compilers to verify plans with.\n  Ways out: search with `plan.search(...)`."
+    with pytest.raises(SearchError, match=f"^{re.escape(text)}$"):
+        result.verify()
 
 
 def test_dollars_of_unnamed_hardware_are_not_known():

@@ -16,10 +16,9 @@ from workbench.search.find_plans import find_plans
 from workbench.search.first_candidates import list_first_candidates
 from workbench.search.make_space import make_space
 from workbench.search.present_plan import drop_small_axes, find_candidate, on_searched_hardware
-from workbench.search.requirements import AtMost, Pin
+from workbench.search.requirements import AtMost, Pin, against_best_text, present_text
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
-from workbench.search.search_text import against_best_text, present_text
 
 HARDWARE = "TPU v5e 2x4"
 FEW = {"axes": ("data", "model"), "layouts": ("replicated", "megatron"), "remats": ("none", "full"), "zeros": ("no ZeRO", "zero_1")}

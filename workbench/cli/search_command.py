@@ -17,8 +17,7 @@ from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.figures import Figures
 from workbench.search.find_plans import find_plans
 from workbench.search.search_result import SearchResult
-from workbench.search.search_state import SearchState
-from workbench.search.search_text import progress_text
+from workbench.search.search_state import SearchState, progress_text
 
 _EVERY = 1.0  # seconds between two lines of progress
 

@@ -4,10 +4,15 @@ A shard is `ceil(size / parts)` (GSPMD section 3.4): 9 rows on 8 devices are 8 s
 none. Reductions mask the padding, so results are right; memory and arithmetic are spent all the same.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.core.sharding import Sharding
+from workbench.core.text_tables import axes_text, group_items, table_text, tail_text
 from workbench.plan.edits import Edit
+from workbench.units import format_bytes, format_count
+
+_LARGEST = 8  # rows of the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +79,29 @@ class Padding:
         """Which sizes divide evenly."""
         down, up = self.nearest
         return f"{f'{down} or ' if down else ''}{up} divide{'' if down else 's'} by {self.parts}"
+
+
+def padding_text(paddings: Sequence[Padding]) -> str:
+    """Dimensions that do not divide, one row for each of a kind; empty where all do."""
+    if not paddings:
+        return ""
+    groups = group_items(paddings, lambda each: (each.dim, each.size, each.axes))
+    rows = []
+    for group in groups[:_LARGEST]:
+        first = group[0]
+        wasted = sum(each.wasted_bytes * each.count for each in group)
+        flops = sum(each.wasted_flops * each.count for each in group)
+        rows.append(
+            (
+                f"{first.dim}={first.size}",
+                axes_text(first.axes),
+                f"{first.parts} × {first.part}",
+                f"{first.share:.0%}",
+                format_bytes(wasted),
+                format_count(flops, "FLOP") if flops else "-",
+                tail_text(first.path, 28),
+                first.way_out,
+            )
+        )
+    head = ["dimension", "mesh axis", "parts>", "waste>", "wasted bytes>", "wasted work>", "largest value~", "sizes~"]
+    return f"Padded, as the parts do not divide\n\n{table_text(head, rows)}"

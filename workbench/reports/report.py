@@ -17,7 +17,7 @@ from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.duplication import ONCE, Duplication, explain_duplication
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, Memory, MemoryCurve
-from workbench.reports.padding import Padding
+from workbench.reports.padding import Padding, padding_text
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.pipeline import PipelineReport, headline_figures
 from workbench.reports.placement import Placement, Value
@@ -35,8 +35,7 @@ from workbench.reports.report_text import (
     tier_source_text,
     time_figures,
 )
-from workbench.reports.reshard import Reshard
-from workbench.reports.resharding_text import padding_text, reshards_text
+from workbench.reports.reshard import Reshard, reshards_text
 from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost, Flops, StepTime
 from workbench.reports.timeline import Timeline

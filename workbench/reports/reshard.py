@@ -5,13 +5,18 @@ holds the whole value on every device. As planned, the way is Shardy's; once XLA
 the last class reported: where XLA warned of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from workbench.core.path_patterns import template
 from workbench.core.sharding import Sharding
+from workbench.core.text_tables import axes_text, group_items, table_text, tail_text
 from workbench.plan.edits import Edit
+from workbench.units import format_bytes
+
+_LARGEST = 8  # rows of the table
 
 REMATERIALISED = 8
 CLASS_TEXTS = {
@@ -132,3 +137,34 @@ class Reshard:
 
     def __str__(self) -> str:
         return f"{self.path} {self.before} → {self.after} for {self.reader}"
+
+
+def reshards_text(reshards: Sequence[Reshard]) -> str:
+    """Reshards that send something; empty where there are none."""
+    sending = [each for each in reshards if not each.is_free]
+    if not sending:
+        return ""
+    groups = group_items(
+        sending, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape, each.classes)
+    )
+    groups.sort(key=lambda group: (not group[0].rematerialises, -sum(each.sent for each in group)))
+    rows = []
+    for group in groups[:_LARGEST]:
+        first = group[0]
+        rows.append(
+            (
+                tail_text(template(first.path) if len(group) > 1 else first.path, 30),
+                f"{first.before} → {first.after}",
+                "+".join(map(str, first.classes)),
+                " ".join(f"{move.kind}:{axes_text(move.axes)}" for move in first.moves),
+                format_bytes(sum(each.sent for each in group)),
+                format_bytes(first.temporary),
+                tail_text(first.source or first.reader_source, 16),
+            )
+        )
+    text = table_text(["value~", "from → to~", "way", "collectives~", "sent>", "held>", "source"], rows)
+    free = len(reshards) - len(sending)
+    more = [f"{len(groups) - _LARGEST} smaller ones"] if len(groups) > _LARGEST else []
+    more += [f"{free} that only slice"] if free else []
+    tail = f"\n  and {' and '.join(more)}" if more else ""
+    return f"Resharded between operations (way: of the eight of XLA's partitioner; 8 gathers the whole value)\n\n{text}{tail}"

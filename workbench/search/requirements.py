@@ -6,8 +6,19 @@ from typing import Any
 
 from workbench.errors import SearchError, unknown_name
 from workbench.search.candidates import PlanCandidate
-from workbench.search.figures import Figures
+from workbench.search.figures import Figures, figures_text
 from workbench.units import format_bytes, format_seconds
+
+_TWICE = 2.0  # from so many times the best on, the comparison is in times
+_ALIKE = 0.0005  # a share that is none
+_ROUND = 0.0995  # a share from which on it has no decimals
+_WORDS = {
+    "seconds": ("slower", "faster", "as fast as", "the step time"),
+    "memory": ("more memory", "less memory", "as little memory as", "the memory"),
+    "devices": ("more devices", "fewer devices", "as few devices as", "the devices"),
+    "dollars": ("dearer", "cheaper", "as cheap as", "the cost"),
+}
+"""Of each objective: more of it, less of it, as much of it, and its name."""
 
 PINNED = ("layout", "zero", "remat", "precision", "offload", "micro_batches", "schedule", "chunks", "boundaries", "hardware")
 """Decisions that can be pinned, beside the sizes of mesh axes."""
@@ -91,3 +102,35 @@ def allows_candidate(requirements: Sequence[Requirement], candidate: PlanCandida
 def allows_figures(requirements: Sequence[Requirement], figures: Figures) -> bool:
     """Whether figures keep to every limit."""
     return all(each.allows_figures(figures) for each in requirements)
+
+
+def present_text(present: Figures, best: Figures | None, objective: str, requirements: Sequence[Requirement]) -> str:
+    """`12.3 s, 41.0 GiB: 18% slower than the best found`: a plan's figures, and where they stand."""
+    return ": ".join(filter(None, (figures_text(present), against_best_text(present, best, objective, requirements))))
+
+
+def against_best_text(present: Figures, best: Figures | None, objective: str, requirements: Sequence[Requirement]) -> str:
+    """Where figures stand against the best found, and which requirements on figures they do not keep.
+
+    >>> against_best_text(Figures(1.18, 8), Figures(1.0, 9), "seconds", ())
+    '18% slower than the best found'
+    >>> against_best_text(Figures(3.4, 8), Figures(1.0, 9), "seconds", ())
+    '3.4 times the step time of the best found'
+    """
+    broken = [f"`{each}`" for each in requirements if not each.allows_figures(present)]
+    parts = [_compare(present, best, objective)] if best else []
+    parts += [f"it does not keep {' and '.join(broken)}"] if broken else []
+    return "; ".join(parts)
+
+
+def _compare(present: Figures, best: Figures, objective: str) -> str:
+    """How much more of the objective than the best; of the step time, where no price is known."""
+    name = objective if getattr(present, objective) and getattr(best, objective) else "seconds"
+    more, less, same, noun = _WORDS[name]
+    ratio = getattr(present, name) / getattr(best, name)
+    if ratio >= _TWICE:
+        return f"{ratio:,.3g} times {noun} of the best found" if ratio < 1000 else f"{ratio:,.0f} times {noun} of the best found"
+    share = abs(ratio - 1)
+    if share < _ALIKE:
+        return "as good as the best found" if present.dominates(best) else f"{same} the best found"
+    return f"{share:.{0 if share >= _ROUND else 1}%} {more if ratio > 1 else less} than the best found"

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from workbench.search.figures import Figures
-from workbench.search.search_text import figures_text
+from workbench.search.figures import Figures, figures_text
 from workbench.visualize.charts.axis_units import AxisUnit, bytes_unit, seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING

@@ -5,9 +5,8 @@ from typing import Any
 from workbench.plan.plan import Plan
 from workbench.search.clashes import Clash, Relaxation
 from workbench.search.figures import NOMINAL_SECONDS, Figures
-from workbench.search.requirements import AtMost
+from workbench.search.requirements import AtMost, present_text
 from workbench.search.search_state import nothing_found_text
-from workbench.search.search_text import present_text
 from workbench.widgets.find.find_fields import form_fields
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder

@@ -6,8 +6,7 @@ from workbench.reports.report import Report
 from workbench.search.candidates import PlanCandidate
 from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.present_plan import on_searched_hardware
-from workbench.search.requirements import AtMost
-from workbench.search.search_text import against_best_text
+from workbench.search.requirements import AtMost, against_best_text
 from workbench.visualize import found_plans
 from workbench.visualize.charts.front_chart import front_chart
 from workbench.visualize.found_plans import FoundPlan, FrontSigns
