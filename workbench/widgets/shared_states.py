@@ -90,7 +90,8 @@ def _dump(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """A subclass as what it is one of: NumPy's `float64` is a `float`, and `json` takes it as one."""
-    for kind in (float, int, str, dict, list):
+    kinds: tuple[type[Any], ...] = (float, int, str, dict, list)
+    for kind in kinds:
         if isinstance(value, kind):
             return kind(value)
     raise TypeError(f"{value!r:.80} cannot be sent to a page.")
