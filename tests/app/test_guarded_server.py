@@ -1,6 +1,7 @@
-"""How much a page's server reads of one request and of one message."""
+"""How much a page's server reads of one request and of one message, and that one that was stopped keeps nobody waiting."""
 
 import asyncio
+import http.client
 import re
 from contextlib import contextmanager, suppress
 
@@ -10,8 +11,8 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.httputil import HTTPHeaders
 from tornado.websocket import WebSocketClosedError, websocket_connect
 
-from tests.support.servers import free_port
-from workbench.app.page.guarded_server import guarded_server
+from tests.support.servers import free_port, wait_for
+from workbench.app.page.guarded_server import guarded_server, serve_in_thread
 from workbench.app.page.request_policy import MOST_MESSAGE, SMALL_BODY, allowed_hosts
 
 
@@ -79,3 +80,18 @@ def test_a_message_that_is_too_large_closes_its_websocket():
             socket.close()
 
     asyncio.run(work())
+
+
+def test_a_stopped_server_closes_the_connections_that_it_kept():
+    port = free_port()
+    page = {"/": lambda: pn.pane.Markdown("a board")}
+    running = serve_in_thread(page, {"address": "127.0.0.1", "port": port}, allowed_hosts("127.0.0.1", port, ()))
+    wait_for(f"http://127.0.0.1:{port}/liveness")
+    visitor = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    visitor.request("GET", "/liveness")
+    assert visitor.getresponse().read()
+    assert visitor.sock is not None, "the server keeps the connection for the next request"
+    running.stop()
+    assert visitor.sock.recv(1) == b""
+    running.join(30)
+    assert not running.is_alive()

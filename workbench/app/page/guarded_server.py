@@ -9,7 +9,7 @@ import panel as pn
 from bokeh.server.views.ico_handler import IcoHandler
 from bokeh.server.views.multi_root_static_handler import MultiRootStaticHandler
 from bokeh.server.views.static_handler import StaticHandler
-from panel.io.server import DocHandler, RootHandler, StoppableThread, WSHandler, get_server
+from panel.io.server import DocHandler, RootHandler, WSHandler, get_server
 from tornado.httputil import (
     HTTPConnection,
     HTTPHeaders,
@@ -19,7 +19,6 @@ from tornado.httputil import (
     RequestStartLine,
     ResponseStartLine,
 )
-from tornado.ioloop import IOLoop
 from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
@@ -34,6 +33,7 @@ from workbench.app.page.request_policy import (
     judge_request,
     security_headers,
 )
+from workbench.app.page.server_thread import ServerThread
 from workbench.app.processes.child_table import States, health_report
 
 # The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
@@ -79,22 +79,11 @@ def guarded_server(
     return server
 
 
-def serve_in_thread(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> StoppableThread:
+def serve_in_thread(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> ServerThread:
     """Serve like `pn.serve(threaded=True)`: `stop()` of the result ends it."""
-    loop = IOLoop(make_current=False)
-    thread = StoppableThread(
-        io_loop=loop, owns_loop=True, target=_serve, args=(page, listen_options, allowed), kwargs={**options, "loop": loop}
-    )
+    thread = ServerThread(partial(guarded_server, page, listen_options, allowed, **options))
     thread.start()
     return thread
-
-
-def _serve(page: Pages, listen_options: dict[str, Any], allowed: Hosts | None, **options: Any) -> Any:
-    """Serve until the event loop is stopped."""
-    server = guarded_server(page, listen_options, allowed, **options)
-    server.start()
-    server.io_loop.start()
-    return server
 
 
 def guard_server(

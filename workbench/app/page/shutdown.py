@@ -35,7 +35,7 @@ def serve_until_signal(start: Callable[[], Any], close: Callable[[], None], unix
     try:
         close()
     finally:
-        _hang_up(server)
+        hang_up(server)
         if unix_socket:
             _remove_socket(Path(unix_socket))
     if signal.SIGTERM in received.signals:
@@ -74,7 +74,8 @@ class Signals:
         self.stop()
 
 
-def _hang_up(server: Any) -> None:
+def hang_up(server: Any) -> None:
+    """Close the connections of a stopped server, on its own event loop."""
     with suppress(TimeoutError, asyncio.TimeoutError, OSError):
         leaving = server._http.close_all_connections()  # noqa: SLF001 - the server has no public method for it
         server.io_loop.asyncio_loop.run_until_complete(asyncio.wait_for(leaving, DISCONNECT_TIMEOUT))
