@@ -3,12 +3,11 @@
 
 import "./page.js";
 import { deepEqual, equal } from "./assert.js";
+import { movedRange, nextSpan } from "../../workbench/widgets/static/chart_keys.js";
 import { scaledState } from "../../workbench/widgets/static/chart_scale.js";
 import { placeAfter, sameSpan, unpackSpans, visibleBlocks, visibleNames } from "../../workbench/widgets/static/chart_spans.js";
 import { blockOf, inkOn } from "../../workbench/widgets/static/chart_timeline.js";
 import { titleOf } from "../../workbench/widgets/static/chart_titles.js";
-import { nextSpan } from "../../workbench/widgets/static/chart_walk.js";
-import { movedRange } from "../../workbench/widgets/static/chart_zoom.js";
 /** @import { SentSpans, ShownChart, Spans } from "../../workbench/widgets/static/types/chart.d.ts" */
 
 /** @param {ArrayBufferView<ArrayBuffer>} values */

@@ -3,7 +3,7 @@
 
 import "./page.js";
 import { deepEqual } from "./assert.js";
-import { clock } from "../../workbench/widgets/static/clock.js";
+import { clock } from "../../workbench/widgets/static/chart_titles.js";
 import { nearest } from "../../workbench/widgets/static/curves.js";
 
 Deno.test("times have three digits, in the unit that suits them", () => {

@@ -4,6 +4,8 @@
 import "./page.js";
 import { deepEqual, equal } from "./assert.js";
 import { made, seen } from "./page.js";
+import { makeEvents } from "../../workbench/widgets/static/board_context.js";
+import { showDropped } from "../../workbench/widgets/static/chips.js";
 import { aim, drop, dropOf, hold, isNowhere, pressed, reasonAt, release } from "../../workbench/widgets/static/drag.js";
 /** @import { Chip } from "../../workbench/widgets/static/types/states.d.ts" */
 /** @import { Gesture, Held, LazyChip, Wb } from "../../workbench/widgets/static/types/board_context.d.ts" */
@@ -36,11 +38,13 @@ function board() {
   const to = made("div", "zone", { axis: "model" }, made("div", "chips"));
   const section = made("section", "board", {}, from, to), root = made("div", "wb", {}, section);
   const wb = /** @type {Wb} */ (/** @type {unknown} */ ({
+    ...makeEvents(),
     ...{ root, board: section, card: root, held: null, only: false, chips: new Map(), optimistic: false, wanted: null },
     send: (/** @type {Gesture} */ gesture) => sent.push(gesture),
     expect: (/** @type {Gesture} */ gesture) => expected.push(gesture),
     say: (/** @type {string} */ words) => said.push(words),
   }));
+  wb.subscribe("dropped", (drop) => showDropped(wb, drop)); // as the board does
   return { wb, sent, expected, said, chip, from, to };
 }
 

@@ -5,7 +5,7 @@ import "./page.js";
 import { deepEqual, equal } from "./assert.js";
 import { withChange, withParts } from "../../workbench/widgets/static/model_parts.js";
 import { isChosen } from "../../workbench/widgets/static/select.js";
-import { onShortcut } from "../../workbench/widgets/static/shortcuts.js";
+import { onShortcut } from "../../workbench/widgets/static/board_context.js";
 /** @import { Gesture, Model, Wb } from "../../workbench/widgets/static/types/board_context.d.ts" */
 
 /** @param {Record<string, unknown>} traits @returns {Model} */

@@ -2,60 +2,16 @@
 // The board: a zone for each mesh axis and one for what is whole; a chip for each dimension in each of its zones.
 
 import { drawCount, drawHandle, sendStepped, stepSize } from "./axes.js";
-import { drawProblem, h, keepingFocus, painter, targetOf, the } from "./dom.js";
+import { drawChip, showDropped } from "./chips.js";
+import { h, keepingFocus, painter, targetOf, the } from "./dom.js";
 import { aim, drop } from "./drag.js";
-import { makeDraggable } from "./chip_input.js";
-import { termLabel } from "./help.js";
-import { closeMenu, openMenu } from "./menus.js";
+import { openMenu } from "./menus.js";
+import { closeMenu, drawRefusal } from "./popup.js";
 import { recipesSection } from "./recipes.js";
-import { openTab } from "./run.js";
-import { drawMarks } from "./tensors.js";
-/** @import { BoardState, Chip, Refusal, Zone } from "./types/states.d.ts" */
+import { openTab } from "./tables.js";
+import { termLabel } from "./terms.js";
+/** @import { BoardState, Refusal, Zone } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
-
-/**
- * @param {Wb} wb
- * @param {Chip} chip
- * @returns {HTMLElement}
- */
-export function drawChip(wb, chip) {
-  const grip = h(
-    "button",
-    {
-      class: "grip",
-      type: "button",
-      tabIndex: -1,
-      ariaPressed: "false",
-      ariaLabel: chip.title,
-      "aria-roledescription": "draggable dimension",
-      data: { focus: chip.key, dim: chip.dim, source: chip.source },
-    },
-    chip.order && h("span", { class: "order", data: { order: chip.order } }, chip.order),
-    h("b", {}, chip.dim),
-    h("span", { class: "muted" }, chip.size),
-    ...drawMarks(chip.marks),
-  );
-  const more = h("button", {
-    class: "more",
-    type: "button",
-    tabIndex: -1,
-    ariaLabel: `Menu of ${chip.dim}`,
-    ariaHasPopup: "menu",
-    onclick: () => openMenu(wb, more, chip.menu, { zone: chip.source }),
-  }, "⋯");
-  const element = h(
-    "span",
-    { class: "chip", data: { chip: chip.key }, title: chip.title },
-    grip,
-    h("span", { class: "slot" }, h("span", { class: "carried", ariaHidden: "true" }, `×${chip.carried}`), more),
-  );
-  element.addEventListener("contextmenu", (event) => {
-    event.preventDefault();
-    openMenu(wb, more, chip.menu, { zone: chip.source });
-  });
-  makeDraggable(wb, element, grip, more, chip);
-  return element;
-}
 
 /**
  * @param {Wb} wb
@@ -88,20 +44,6 @@ function drawTitle(wb, zone) {
     onclick: () => openMenu(wb, more, zone.menu, { zone: zone.axis }),
   }, "⋯");
   return h("div", { class: "title" }, drawHandle(wb, zone), h("span", {}, zone.title), h("span", { class: "times" }, "×"), size, more);
-}
-
-/**
- * @param {Wb} wb
- * @param {Refusal} refusal
- * @returns {HTMLElement}
- */
-export function drawRefusal(wb, refusal) {
-  return h(
-    "div",
-    { class: "refusal", role: "alert" },
-    ...drawProblem(refusal),
-    h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×"),
-  );
 }
 
 /**
@@ -225,5 +167,6 @@ export function boardSection(wb) {
     }, wb.wanted)
   );
   wb.board = section;
+  wb.subscribe("dropped", (drop) => showDropped(wb, drop));
   return { section, paint, paintRecipes: recipes.paint, find };
 }

@@ -4,9 +4,11 @@
 import { h } from "./dom.js";
 import { headTools } from "./files.js";
 import { drawHardware } from "./hardware.js";
-import { drawTracedAs } from "./traced_as.js";
 import { helpTools } from "./help.js";
+import { openMenu } from "./menus.js";
+import { drawRefusal } from "./popup.js";
 /** @import { HeadState, Wb } from "./types/board_context.d.ts" */
+/** @import { Refusal, TracedAs } from "./types/states.d.ts" */
 
 const LONG_LAYOUT = 320; // characters, from which a layout is cut to a few lines: a recipe may say two dozen things
 
@@ -34,6 +36,30 @@ function drawLayout(wb, layout) {
   });
   show();
   return [text, turn];
+}
+
+/**
+ * How the program is traced: what layers keep for the backward pass, in which types it computes, what stays on the host.
+ * @param {Wb} wb
+ * @param {TracedAs} state
+ * @param {Refusal | null} refusal
+ * @returns {HTMLElement | null}
+ */
+function drawTracedAs(wb, state, refusal) {
+  if (!state.options.length) return null;
+  const drawn = state.options.map(({ key, label, value, title, menu }) => {
+    const button = h("button", {
+      class: "btn small",
+      type: "button",
+      title,
+      ariaLabel: `${label}: ${value}`,
+      ariaHasPopup: "menu",
+      data: { focus: `traced-${key}` },
+      onclick: () => openMenu(wb, button, menu),
+    }, `${value} ▾`);
+    return h("span", { class: "tracedas", data: { option: key } }, h("span", { class: "muted" }, label), button);
+  });
+  return h("div", { class: "program", role: "group", ariaLabel: "Program" }, ...drawn, refusal ? drawRefusal(wb, refusal) : null);
 }
 
 /**

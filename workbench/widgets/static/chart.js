@@ -3,11 +3,10 @@
 // axis is of the same quantity.
 
 import { loadBokeh, presentBokeh } from "./bokeh.js";
-import { dressChart, fillSources, modelOf, paintKey, propertiesOf } from "./chart_look.js";
+import { leaveKeys, zoomTools } from "./chart_keys.js";
+import { dressChart, fillSources, marksOf, modelOf, paintKey, propertiesOf } from "./chart_look.js";
 import { paintScale, scaledState, scaleTool } from "./chart_scale.js";
 import { dimOthers, drawSpansSoon, fillSpans } from "./chart_timeline.js";
-import { leaveKeys } from "./chart_walk.js";
-import { zoomTools } from "./chart_zoom.js";
 import { all, h, the } from "./dom.js";
 import { isChosen } from "./select.js";
 /** @import { BokehModel, BokehModule, ChartState, ShownChart } from "./types/chart.d.ts" */
@@ -139,16 +138,6 @@ async function embed(wb, shown, plot) {
   new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
   fillChart(wb, shown, shown.sent, true);
   shown.element.dataset.drawn = "true";
-}
-
-/**
- * What can be pointed at.
- * @param {ShownChart} shown
- * @returns {BokehModel | null}
- */
-export function marksOf({ doc, spans }) {
-  const slices = spans?.starts.length === 0 ? doc?.get_model_by_name("slices") : null; // of spans too many to be drawn one by one
-  return doc && (slices ?? doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
 }
 
 /**

@@ -91,3 +91,13 @@ export function paintKey(wb, element, state) {
     }),
   );
 }
+
+/**
+ * What can be pointed at.
+ * @param {ShownChart} shown
+ * @returns {BokehModel | null}
+ */
+export function marksOf({ doc, spans }) {
+  const slices = spans?.starts.length === 0 ? doc?.get_model_by_name("slices") : null; // of spans too many to be drawn one by one
+  return doc && (slices ?? doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
+}

@@ -2,7 +2,6 @@
 // What a block of a timeline says of itself, in words: what it is, how long and from when, and how long it took as another tier has it.
 
 import { textOf } from "./chart_spans.js";
-import { clock } from "./clock.js";
 /** @import { Blocks, Spans } from "./types/chart.d.ts" */
 
 /** Where each span is, by tier, style and number. @type {WeakMap<Spans, Map<string, number>>} */
@@ -73,3 +72,16 @@ function placesOf(spans) {
  * @param {number} span
  */
 const keyOf = ({ kinds, numbers }, tier, span) => `${tier} ${kinds[span]} ${numbers?.[span] ?? -1}`;
+
+/**
+ * A time in words, as `format_seconds` of Python writes it.
+ * @param {number} seconds
+ * @returns {string}
+ */
+export function clock(seconds) {
+  for (const [unit, scale] of /** @type {[string, number][]} */ ([["s", 1], ["ms", 1e3], ["µs", 1e6]])) {
+    const value = seconds * scale;
+    if (value >= 1 || unit === "µs") return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${unit}`;
+  }
+  return "";
+}

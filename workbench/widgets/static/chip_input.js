@@ -3,9 +3,9 @@
 
 import { all, around, targetOf } from "./dom.js";
 import { aim, drop, hold, pressed, reasonAt, release } from "./drag.js";
-import { closeMenu, openMenu } from "./menus.js";
-import { askMenu } from "./chip_menu.js";
-import { askWhy } from "./why.js";
+import { askMenu, openMenu } from "./menus.js";
+import { closeMenu } from "./popup.js";
+import { askWhy } from "./terms.js";
 /** @import { AnyChip, Held, Wb } from "./types/board_context.d.ts" */
 
 /**

@@ -1,9 +1,10 @@
 // @ts-check
-// The curve of a run: a line with its scales, and the value under the pointer or the arrow keys.
+// Curves: of a run, a line with its scales; of the losses of several models, a line each to one scale. The pointer and the arrow keys read them.
 
 import { h, keepKids, painter, svg } from "./dom.js";
 /** @import { CurveState } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
+/** @import { LossLine, Losses } from "./types/fleet.d.ts" */
 
 /**
  * The place of the point that is nearest to `x`.
@@ -122,4 +123,126 @@ export function curvesOf(wb) {
     );
   };
   return { place, paint };
+}
+
+/**
+ * The mini-batch of the points nearest to `at`, the latest of all lines.
+ * @param {LossLine[]} lines
+ * @param {number} at
+ * @returns {number}
+ */
+const batchAt = (lines, at) => Math.max(0, ...lines.filter((line) => line.points.length).map((line) => line.at[nearest(line.points, at)]));
+
+/**
+ * What a line says at a place of the axis; a dash where it has ended, or not begun.
+ * @param {LossLine} line
+ * @param {number} at
+ * @returns {string}
+ */
+function lossAt(line, at) {
+  const last = line.points.at(-1);
+  return last && last[0] >= at - 1 ? line.told[nearest(line.points, at)] : "–";
+}
+
+/** @param {Wb} wb */
+export function lossesOf(wb) {
+  const across = svg("line", { class: "at", y1: 0, y2: 100, visibility: "hidden" });
+  const grid = [0, 50, 100].map((y) => svg("line", { class: "grid", x1: 0, x2: 100, y1: y, y2: y }));
+  const drawing = svg("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" }, ...grid, across);
+  const plot = h("div", { class: "plot", tabIndex: 0, role: "img", data: { focus: "losses" } }, drawing);
+  const high = h("span"), low = h("span"), first = h("span"), end = h("span"), told = h("span", { class: "muted atstep" });
+  const legend = h("ul", { class: "losslegend" });
+  const element = h(
+    "div",
+    { class: "curve losses", hidden: true },
+    h("div", { class: "caption" }, h("span", {}, "loss"), told),
+    h("div", { class: "scale" }, high, low),
+    plot,
+    h("div", { class: "steps" }, first, end),
+    legend,
+  );
+  /** @type {Map<string, ReturnType<typeof lineOf>>} */
+  const lines = new Map();
+  /** @type {LossLine[]} */
+  let shown = [];
+  /** @type {number | null} */
+  let at = null; // a share of the axis
+
+  const show = () => {
+    across.setAttribute("visibility", at === null ? "hidden" : "visible");
+    if (at !== null) {
+      across.setAttribute("x1", `${at}`);
+      across.setAttribute("x2", `${at}`);
+    }
+    told.textContent = at === null ? "" : `mini-batch ${batchAt(shown, at).toLocaleString("en")}`;
+    for (const line of shown) {
+      const drawn = lines.get(line.key);
+      if (drawn) drawn.value.textContent = at === null ? line.last : lossAt(line, at);
+    }
+  };
+  /** @param {PointerEvent} event */
+  const read = (event) => {
+    const box = plot.getBoundingClientRect();
+    at = Math.min(100, Math.max(0, (100 * (event.clientX - box.left)) / box.width));
+    show();
+  };
+  const leave = () => {
+    at = null;
+    show();
+  };
+  plot.addEventListener("pointermove", read);
+  plot.addEventListener("pointerleave", leave);
+  plot.addEventListener("blur", leave);
+  plot.addEventListener("keydown", (event) => {
+    const to = { ArrowRight: (at ?? -2) + 2, ArrowLeft: (at ?? 102) - 2, Home: 0, End: 100 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    at = Math.min(100, Math.max(0, to));
+    show();
+    wb.say(`${told.textContent}: ${shown.map((line) => `${line.key} ${lines.get(line.key)?.value.textContent}`).join(", ")}`);
+  });
+  /** @param {LossLine} line */
+  const lineOf = (line) => {
+    const path = svg("polyline", { class: line.again ? "lossline again" : "lossline", "data-c": line.colour }), value = h("b");
+    const entry = h(
+      "li",
+      { data: { c: line.colour } },
+      h("i", { class: "modelmark" }, line.number),
+      h("span", { class: "path", title: line.key }, h("bdi", {}, line.key)),
+      value,
+    );
+    /** @param {boolean} on */
+    const emphasise = (on) => {
+      element.classList.toggle("one", on);
+      path.classList.toggle("on", on);
+    };
+    entry.addEventListener("pointerenter", () => emphasise(true));
+    entry.addEventListener("pointerleave", () => emphasise(false));
+    drawing.append(path);
+    legend.append(entry);
+    return { path, value, entry };
+  };
+  /** @type {Paint<Losses | null>} */
+  const paint = painter((now) => {
+    shown = now?.lines ?? [];
+    element.hidden = !now;
+    if (!now) return;
+    for (const [key, each] of lines) {
+      if (!now.lines.some((line) => line.key === key)) {
+        each.path.remove();
+        each.entry.remove();
+        lines.delete(key);
+      }
+    }
+    for (const line of now.lines) {
+      const drawn = lines.get(line.key) ?? lineOf(line);
+      lines.set(line.key, drawn);
+      drawn.path.setAttribute("points", line.points.map(([x, y]) => `${x},${y}`).join(" "));
+    }
+    setScales({ high, low, first, end }, now);
+    plot.ariaLabel =
+      `Losses of ${now.lines.length} models from ${now.first} to ${now.end}, between ${now.low} and ${now.high}. Arrow keys read them.`;
+    show();
+  });
+  return { element, paint };
 }

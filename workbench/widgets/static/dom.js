@@ -2,7 +2,7 @@
 // The page: elements made, found and patched. Everything that is drawn goes through here.
 
 /** @import { Problem } from "./types/states.d.ts" */
-/** @import { Kid, Paint, Props } from "./types/board_context.d.ts" */
+/** @import { Kid, Paint, Props, Wb } from "./types/board_context.d.ts" */
 
 /**
  * An element: `class`, `data`, `on*` handlers, then properties where there is one and attributes otherwise.
@@ -193,4 +193,20 @@ export function keepingFocus(root, parent, draw, wanted = null) {
   const [dim] = place.split("@");
   const found = marked.find((each) => each.dataset.focus === place) ?? marked.find((each) => each.dataset.focus?.split("@")[0] === dim);
   (found && !("disabled" in found && found.disabled) ? found : root).focus({ preventScroll: true }); // never to the page: undo by key is heard in the card
+}
+
+/**
+ * Saves a file as the browser saves one. The link is on the page as it is clicked: VS Code sees such clicks, and saves for a browser that in
+ * there cannot.
+ * @param {Wb} wb
+ * @param {string} name
+ * @param {string | Blob} content
+ */
+export function download(wb, name, content) {
+  const url = URL.createObjectURL(typeof content === "string" ? new Blob([content], { type: "text/plain" }) : content);
+  const link = h("a", { href: url, download: name, hidden: true });
+  wb.root.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
 }

@@ -1,11 +1,8 @@
 // @ts-check
-// The chip in hand, and what a drop of it is. Whether a zone takes it, Python has said in `chip.illegal`.
+// The chip in hand, where it may be dropped, and what a drop of it is. Whether a zone takes it, Python has said in `chip.illegal`.
 
-import { drawChip } from "./board.js";
 import { all, h, the } from "./dom.js";
-import { takes } from "./chip_menu.js";
-/** @import { Chip } from "./types/states.d.ts" */
-/** @import { AnyChip, Gesture, Held, Wb } from "./types/board_context.d.ts" */
+/** @import { AnyChip, Gesture, Held, LazyChip, Wb } from "./types/board_context.d.ts" */
 
 const REST = 30; // milliseconds over a zone after which Python works out what a drop there would do
 const KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";
@@ -14,7 +11,7 @@ const KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the
  * @param {Wb} wb
  * @returns {HTMLElement[]}
  */
-function zoneElements(wb) {
+export function zoneElements(wb) {
   return all(wb.root, ".zone[data-axis], .droptarget[data-axis]");
 }
 
@@ -95,6 +92,22 @@ export function dropOf({ chip, target, add, only }) {
 }
 
 /**
+ * @param {LazyChip} chip
+ * @param {boolean} menu
+ * @returns {Gesture}
+ */
+export const takes = (chip, menu) => ({
+  verb: "take",
+  menu,
+  key: chip.key,
+  of: chip.of,
+  path: chip.path,
+  rank: chip.rank,
+  place: chip.place,
+  source: chip.source,
+});
+
+/**
  * @param {Wb} wb
  * @param {AnyChip} chip
  * @param {Held["by"]} by
@@ -135,35 +148,6 @@ export function drop(wb, axis, add) {
   if (axis === null || isNowhere(held)) return;
   if (chip.lazy) {
     for (const each of all(wb.root, ".dim")) if (each.dataset.chip === chip.key) each.classList.add("pending");
-  } else showDropped(wb, chip, axis, add);
+  } else wb.publish("dropped", { chip, axis, add });
   wb.send(dropOf(held));
-}
-
-/**
- * @param {Wb} wb
- * @param {Chip} chip
- * @param {string} axis
- * @param {boolean} add
- */
-function showDropped(wb, chip, axis, add) {
-  wb.wanted = `${chip.dim}@${axis}`;
-  wb.optimistic = true;
-  const element = all(wb.board, ".chip").find((each) => each.dataset.chip === chip.key);
-  const zone = zoneElements(wb).find((each) => each.dataset.axis === axis);
-  if (element && zone && !add) showPending(wb, element, zone, { ...chip, key: `${chip.dim}@${axis}`, source: axis, illegal: {}, menu: [] });
-}
-
-/**
- * A chip on its way can be taken again at once: what it is then, and whether that is legal, Python says.
- * @param {Wb} wb
- * @param {Element} element
- * @param {Element} zone
- * @param {Chip} chip
- */
-function showPending(wb, element, zone, chip) {
-  const pending = drawChip(wb, chip);
-  pending.classList.add("pending");
-  element.remove();
-  wb.chips.set(chip.key, chip);
-  the(zone, ".chips").append(pending);
 }

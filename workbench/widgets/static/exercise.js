@@ -2,8 +2,8 @@
 // An exercise over the board: a question, goals that tick while the plan changes, an answer and its verdict. Python judges; nothing is
 // decided here.
 
-import { drawRefusal } from "./board.js";
 import { h, keepingFocus, painter, the, withCode } from "./dom.js";
+import { drawRefusal } from "./popup.js";
 /** @import { ExerciseGoal, ExerciseState, Refusal } from "./types/states.d.ts" */
 /** @import { Kid, Paint, Wb } from "./types/board_context.d.ts" */
 

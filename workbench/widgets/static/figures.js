@@ -2,8 +2,7 @@
 // The figures of a plan: what they are made of, which tier they are of, how they stand, and what is wrong.
 
 import { h, withCode } from "./dom.js";
-import { termLabel } from "./help.js";
-import { drawAsk } from "./why.js";
+import { drawAsk, termLabel } from "./terms.js";
 /** @import { Alarm, Figure, Share, Standing, TierMark } from "./types/states.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 

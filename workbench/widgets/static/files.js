@@ -1,8 +1,7 @@
 // @ts-check
 // Plans in and out: the tools of the head, a sheet with text to take away, downloads, files that are opened or dropped here.
 
-import { drawProblem, h, keepingFocus, one, painter } from "./dom.js";
-import { download } from "./download.js";
+import { download, drawProblem, h, keepingFocus, one, painter } from "./dom.js";
 /** @import { FilesState, Refusal, Sheet, Tools } from "./types/states.d.ts" */
 /** @import { Kid, Paint, Wb } from "./types/board_context.d.ts" */
 

@@ -2,8 +2,8 @@
 // The tab Find: its form, how far the search is, what clashes; and the card of the plan that was chosen.
 
 import { h, keepingFocus, painter, withCode } from "./dom.js";
-import { termLabel } from "./help.js";
-import { speaker } from "./run.js";
+import { termLabel } from "./terms.js";
+import { speaker } from "./work.js";
 /** @import { Act } from "./types/table_cells.d.ts" */
 /** @import { FindField, FindState, FoundCard } from "./types/find.d.ts" */
 /** @import { Gesture, Paint, Wb } from "./types/board_context.d.ts" */

@@ -1,19 +1,18 @@
 // @ts-check
 // The board of a fleet: controls, figures, models with their shards, the schedule over time, other ways to train the same, losses.
 
-import { drawRefusal } from "./board.js";
+import { makeWb, onShortcut } from "./board_context.js";
+import { lossesOf } from "./curves.js";
 import { h, keepingFocus, painter, patch, withCode } from "./dom.js";
 import { drawFleetControls } from "./fleet_controls.js";
 import { fleetModels, fleetRun, fleetTiming } from "./fleet_parts.js";
-import { STYLE } from "./python_constants.js";
-import { helpSection, helpTools, termLabel } from "./help.js";
-import { lossesOf } from "./losses.js";
-import { closeMenu } from "./menus.js";
+import { helpSection, helpTools } from "./help.js";
 import { outbox } from "./outbox.js";
 import { paintPicture } from "./picture.js";
-import { onShortcut } from "./shortcuts.js";
+import { closeMenu, drawRefusal } from "./popup.js";
+import { STYLE } from "./python_constants.js";
+import { termLabel } from "./terms.js";
 import { makeTheme } from "./theme.js";
-import { makeWb } from "./board_context.js";
 /** @import { FleetBoard, FleetControls, FleetFigure, FleetLive, Way } from "./types/fleet.d.ts" */
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Refusal } from "./types/states.d.ts" */

@@ -2,8 +2,8 @@
 // The controls of a fleet's board: policy, memory, devices and hardware.
 
 import { h } from "./dom.js";
-import { termLabel } from "./help.js";
 import { openMenu } from "./menus.js";
+import { termLabel } from "./terms.js";
 /** @import { FleetControls } from "./types/fleet.d.ts" */
 /** @import { Gesture, Kid, Wb } from "./types/board_context.d.ts" */
 

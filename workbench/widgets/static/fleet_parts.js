@@ -2,8 +2,8 @@
 // Parts of a fleet's board: what runs, and the list of models.
 
 import { h, painter, patch } from "./dom.js";
-import { termLabel } from "./help.js";
-import { factsOf, logOf, progressOf, speaker } from "./run.js";
+import { termLabel } from "./terms.js";
+import { factsOf, logOf, progressOf, speaker } from "./work.js";
 /** @import { FleetBoard, FleetLive, FleetModelRow, FleetTiming, ModelLive } from "./types/fleet.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 

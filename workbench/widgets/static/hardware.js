@@ -1,9 +1,9 @@
 // @ts-check
 // The hardware picker in the head: a chip, its shape, what that is, and which mesh axis runs over which links.
 
-import { drawRefusal } from "./board.js";
 import { h, withCode } from "./dom.js";
 import { openMenu } from "./menus.js";
+import { drawRefusal } from "./popup.js";
 /** @import { Hardware, Refusal } from "./types/states.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 

@@ -1,92 +1,13 @@
 // @ts-check
-// Help: what each word means (GLOSSARY, from Python), the keys, and the way back to the tour.
+// Help: all words and what they mean, the keys, and the way back to the tour.
 
-import { all, h, one, withCode } from "./dom.js";
+import { all, h, one } from "./dom.js";
+import { closeMenu } from "./popup.js";
 import { GLOSSARY } from "./python_constants.js";
-import { closeMenu, placeMenu } from "./menus.js";
+import { explained } from "./terms.js";
+import { themeButton } from "./theme.js";
 import { startTour } from "./tour.js";
-/** @import { Term } from "./types/states.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
-
-export const TERMS = new Map(
-  GLOSSARY.groups.flatMap((group) => group.terms.flatMap((term) => [term.name.toLowerCase(), ...term.on].map((label) => [label, term]))),
-);
-
-/**
- * @param {Term} term
- * @returns {Node[]}
- */
-function explained(term) {
-  return [
-    h("p", {}, ...withCode(term.says)),
-    h(
-      "p",
-      { class: "sources" },
-      term.lesson && drawLesson(term.lesson),
-      term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `“${term.notebook}”`)),
-      term.page && drawLink(term.page, "In the docs ↗"),
-      drawLink(term.link, "Read more ↗"),
-    ),
-  ];
-}
-
-/**
- * @param {string} address
- * @param {string} text
- * @returns {HTMLElement}
- */
-const drawLink = (address, text) => h("a", { href: address, target: "_blank", rel: "noopener noreferrer", title: address }, text);
-
-/**
- * @param {{ title: string; link: string }} lesson
- * @returns {HTMLElement}
- */
-const drawLesson = ({ title, link }) => h("span", {}, "Lesson ", link ? drawLink(link, `“${title}” ↗`) : h("i", {}, `“${title}”`));
-
-/**
- * A label that has a meaning to tell is a button; the dotted line under it says so.
- * @param {Wb} wb
- * @param {string} text
- * @param {string} [key]
- * @returns {HTMLElement | string}
- */
-export function termLabel(wb, text, key = text) {
-  const term = TERMS.get(key.toLowerCase());
-  if (!term) return text;
-  const label = h("button", {
-    class: "term",
-    type: "button",
-    ariaHasPopup: "dialog",
-    data: { focus: `term ${key}` },
-    onclick: () => openTerm(wb, label, term),
-  }, text);
-  return label;
-}
-
-/**
- * @param {Wb} wb
- * @param {HTMLElement} anchor
- * @param {Term} term
- */
-function openTerm(wb, anchor, term) {
-  const again = wb.menu?.anchor === anchor;
-  closeMenu(wb, false);
-  if (again) return;
-  const title = h("h3", { tabIndex: -1 }, term.name);
-  const element = h("div", { class: "menu meaning", role: "dialog", ariaLabel: term.name }, title, ...explained(term));
-  element.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
-      event.preventDefault();
-      event.stopPropagation();
-      closeMenu(wb);
-    }
-  });
-  wb.card.append(element);
-  placeMenu(wb.card, element, anchor);
-  wb.menu = { element, anchor };
-  anchor.setAttribute("aria-expanded", "true");
-  title.focus({ preventScroll: true });
-}
 
 /**
  * A panel at the right edge of the card, beside what is on the screen now: the card may be longer than the window.
@@ -191,14 +112,7 @@ export function helpSection(wb, { tour: toured = true } = {}) {
  */
 export function helpTools(wb) {
   return [
-    h("button", {
-      class: "btn icon theme",
-      type: "button",
-      title: `Theme: ${wb.theme}`,
-      ariaLabel: `Theme: ${wb.theme}. Change it.`,
-      data: { focus: "theme" },
-      onclick: () => wb.turnTheme(),
-    }, { auto: "◐", light: "☀", dark: "☾" }[wb.theme]),
+    themeButton(wb),
     h("button", {
       class: "btn icon",
       type: "button",

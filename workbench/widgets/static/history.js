@@ -1,12 +1,12 @@
 // @ts-check
 // The history: the plans, newest first, and two of them side by side.
 
+import { patchBlocks } from "./blocks.js";
 import { all, h, keepingFocus, painter, patch } from "./dom.js";
 import { copyText } from "./files.js";
 import { drawGraph, laneX } from "./history_graph.js";
 import { openMenu } from "./menus.js";
-import { patchBlocks } from "./tables.js";
-/** @import { Ask, MenuItem, PairCell } from "./types/table_cells.d.ts" */
+/** @import { Ask, MenuItem } from "./types/table_cells.d.ts" */
 /** @import { Compared, HistoryState, PlanNode } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
@@ -133,23 +133,6 @@ function drawPlan(wb, node) {
       more,
     ),
   );
-}
-
-/**
- * @param {PairCell} cell
- * @returns {HTMLElement}
- */
-export function drawPair(cell) {
-  /**
-   * @param {number} share
-   * @param {string} name
-   */
-  const bar = (share, name) => {
-    const bit = h("i", { class: name });
-    bit.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
-    return bit;
-  };
-  return h("span", { class: `pair ${cell.tone}`, ariaHidden: "true" }, bar(cell.pair[0], "was"), bar(cell.pair[1], "is"));
 }
 
 /**

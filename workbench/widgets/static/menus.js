@@ -1,25 +1,13 @@
 // @ts-check
-// Menus of chips and axes. Python says what they offer; each item carries its own gesture.
+// Menus of chips and axes: opened where they are known, asked of Python otherwise. Each item carries its own gesture.
 
-import { all, around, focusedBy, h, targetOf } from "./dom.js";
-import { release } from "./drag.js";
-import { TERMS } from "./help.js";
-import { askWhy } from "./why.js";
+import { all, focusedBy, h, targetOf } from "./dom.js";
+import { aim, release, takes } from "./drag.js";
+import { closeMenu, placeMenu } from "./popup.js";
+import { askWhy, TERMS } from "./terms.js";
 /** @import { Ask, MenuChoices, MenuEntry, MenuItem } from "./types/table_cells.d.ts" */
-/** @import { Gesture, Marked, Wb } from "./types/board_context.d.ts" */
-
-/**
- * @param {Wb} wb
- * @param {boolean} [refocus]
- */
-export function closeMenu(wb, refocus = true) {
-  if (!wb.menu) return;
-  const { element, anchor } = wb.menu;
-  wb.menu = null;
-  element.remove();
-  anchor.setAttribute("aria-expanded", "false");
-  if (refocus) (around(anchor, ".image") ?? anchor).focus({ preventScroll: true }); // no mark of a picture takes the focus
-}
+/** @import { Gesture, LazyChip, Marked, Wb } from "./types/board_context.d.ts" */
+/** @import { Reasons, Taken } from "./types/states.d.ts" */
 
 /**
  * @param {Wb} wb
@@ -96,23 +84,6 @@ function drawChoices(item, choose) {
 }
 
 /**
- * @param {HTMLElement} card
- * @param {HTMLElement} element
- * @param {Element} anchor
- */
-export function placeMenu(card, element, anchor) {
-  const frame = card.getBoundingClientRect(), at = anchor.getBoundingClientRect();
-  element.style.left = `${Math.max(4, Math.min(at.left - frame.left, frame.width - element.offsetWidth - 4))}px`;
-  const height = element.offsetHeight, room = window.innerHeight - 8;
-  const above = at.top - height - 4;
-  const top = at.bottom + 4 + height <= room ? at.bottom + 4 : above >= 8 ? above : Math.max(8, room - height);
-  element.style.top = `${top - frame.top}px`;
-  if (top < at.bottom && top + height > at.top && at.right + 4 + element.offsetWidth < frame.right) {
-    element.style.left = `${at.right + 4 - frame.left}px`; // beside it, not over it
-  }
-}
-
-/**
  * @param {Wb} wb
  * @param {HTMLElement} element
  * @param {KeyboardEvent} event
@@ -165,4 +136,38 @@ function askName(wb, element, item, ask, choose) {
   ));
   input.focus();
   input.select();
+}
+
+/**
+ * @param {Wb} wb
+ * @param {LazyChip} chip
+ * @param {Marked} anchor
+ */
+export function askMenu(wb, chip, anchor) {
+  if (wb.menu?.anchor === anchor) {
+    closeMenu(wb);
+    return;
+  }
+  wb.asked = { key: chip.key, anchor };
+  wb.send(takes(chip, true));
+}
+
+/**
+ * The answer to `take`: marks for the chip in hand, or the menu that was asked for.
+ * @param {Wb} wb
+ * @param {Taken | null} taken
+ */
+export function takenUp(wb, taken) {
+  if (!taken) return;
+  const held = wb.held;
+  if (held?.chip.lazy && held.chip.key === taken.key) {
+    held.chip.illegal = /** @type {Reasons} */ (taken.illegal); // of a chip in hand they are told
+    aim(wb);
+  }
+  if (wb.asked?.key === taken.key) {
+    const { anchor, find } = wb.asked;
+    wb.asked = null;
+    const now = anchor.isConnected ? anchor : find ? find() : all(wb.card, ".grip").find((grip) => grip.dataset.focus === taken.key); // a repaint may have come first
+    if (now) openMenu(wb, now, taken.menu, { zone: "tables" });
+  }
 }

@@ -2,30 +2,29 @@
 // A plan's board put together: one card, painted part by part as Python publishes.
 
 import { boardSection } from "./board.js";
-import { removeCharts } from "./chart.js";
+import { makeWb, onShortcut } from "./board_context.js";
+import { drawHead } from "./card_header.js";
+import { markCharts, removeCharts } from "./chart.js";
 import { h, keepingFocus, painter, patch } from "./dom.js";
 import { release } from "./drag.js";
-import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
 import { exerciseSection } from "./exercise.js";
+import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
 import { filesSection } from "./files.js";
-import { STYLE } from "./python_constants.js";
-import { drawHead } from "./card_header.js";
-import { markColleagues } from "./colleagues.js";
 import { helpSection } from "./help.js";
 import { historySection } from "./history.js";
-import { closeMenu } from "./menus.js";
+import { takenUp } from "./menus.js";
 import { outbox } from "./outbox.js";
+import { makeBoxesPickable } from "./picking.js";
 import { makePicturesOpen } from "./picture.js";
+import { closeMenu } from "./popup.js";
+import { STYLE } from "./python_constants.js";
 import { compileSection, runSection } from "./run.js";
-import { makeSelectable, markChosen } from "./select.js";
+import { makeSelectable, markChosen, markColleagues } from "./select.js";
 import { sourceSection } from "./source.js";
-import { onShortcut } from "./shortcuts.js";
 import { paintStageRefusal } from "./stages.js";
-import { tablesSection } from "./tables.js";
-import { takenUp } from "./chip_menu.js";
+import { BLOCK_DRAWERS, tablesSection } from "./tables.js";
 import { makeTheme } from "./theme.js";
 import { firstTour, followTour } from "./tour.js";
-import { makeWb } from "./board_context.js";
 import { whySection } from "./why.js";
 /** @import { Alarm, Figure, Standing } from "./types/states.d.ts" */
 /** @import { HeadState, Paint, PlanModel } from "./types/board_context.d.ts" */
@@ -42,7 +41,7 @@ export function mount(model, el) {
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = makeWb(root, card, live, box, model.library);
+  const wb = makeWb(root, card, live, box, model.library, BLOCK_DRAWERS);
   const head = h("header", { class: "head" });
   const figures = h("div", { class: "figures" }), standing = h("div", { class: "standing" });
   const board = boardSection(wb), tables = tablesSection(wb), run = runSection(wb);
@@ -186,7 +185,9 @@ export function mount(model, el) {
   }).observe(root, { attributes: true, attributeFilter: ["data-silent"] });
 
   makeSelectable(wb);
+  makeBoxesPickable(wb);
   makePicturesOpen(wb);
+  wb.subscribe("selected", () => markCharts(wb));
   dress();
   wb.paint();
   el.append(h("style", {}, STYLE), root);

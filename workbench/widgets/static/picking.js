@@ -2,7 +2,7 @@
 // A whole value picked where it is seen: a box of a graph, a source line. Python answers with one short menu for all its dimensions.
 
 import { all, h, one } from "./dom.js";
-import { closeMenu } from "./menus.js";
+import { closeMenu } from "./popup.js";
 import { isChosen } from "./select.js";
 /** @import { LineCell } from "./types/table_cells.d.ts" */
 /** @import { Marked, Wb } from "./types/board_context.d.ts" */
@@ -41,7 +41,7 @@ const boxOf = (wb, path) => /** @type {Marked[]} */ (all(wb.root, PICKED)).find(
  * @param {Wb} wb
  * @param {Marked} mark
  */
-export function pickBox(wb, mark) {
+function pickBox(wb, mark) {
   const path = mark.dataset.subject ?? "";
   if (!isChosen(wb, path)) wb.send({ verb: "select", path });
   wb.say(`${path} selected.`);
@@ -52,7 +52,19 @@ export function pickBox(wb, mark) {
  * @param {Element} mark
  * @returns {boolean}
  */
-export const isBox = (mark) => mark.matches(PICKED);
+const isBox = (mark) => mark.matches(PICKED);
+
+/**
+ * A box that was picked is none to select alone.
+ * @param {Wb} wb
+ */
+export function makeBoxesPickable(wb) {
+  wb.subscribe("picked", (mark) => {
+    if (!isBox(mark)) return false;
+    pickBox(wb, mark);
+    return true;
+  });
+}
 
 /**
  * @param {Wb} wb

@@ -2,8 +2,7 @@
 // Pictures: Python draws them. Here what they open is asked for, and they are taken away as files.
 
 import { paintCharts, removeCharts } from "./chart.js";
-import { around, h, one, targetOf, the } from "./dom.js";
-import { download } from "./download.js";
+import { around, download, h, one, targetOf, the } from "./dom.js";
 import { widenTool } from "./widen.js";
 /** @import { Picture } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
@@ -170,13 +169,14 @@ function actOn(wb, place, subject, opened) {
  * @param {Wb} wb
  * @param {HTMLElement | SVGElement} mark
  */
-export function openMark(wb, mark) {
+function openMark(wb, mark) {
   const place = around(mark, ".picture"), opens = place && pictureIn.get(place)?.picture.opens;
   if (opens) wb.send({ verb: opens.verb, [opens.field]: mark.dataset.opens });
 }
 
 /** @param {Wb} wb */
 export function makePicturesOpen(wb) {
+  wb.subscribe("opened", (mark) => openMark(wb, mark));
   wb.root.addEventListener("click", (event) => {
     const mark = around(targetOf(event), ".image [data-opens]");
     if (mark) openMark(wb, mark);

@@ -2,7 +2,7 @@
 // Recipes: known ways to lay a program out, listed under the button of the board. Python says of each what it would do, or why not.
 
 import { focusedBy, h, keepingFocus, painter, patch, withCode } from "./dom.js";
-import { termLabel } from "./help.js";
+import { termLabel } from "./terms.js";
 /** @import { RecipeAxis, RecipeRow, Recipes } from "./types/states.d.ts" */
 /** @import { Kid, Paint, Wb } from "./types/board_context.d.ts" */
 

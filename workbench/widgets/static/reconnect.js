@@ -1,6 +1,7 @@
 // @ts-check
-// Through a cut of the connection, after which a served page is loaded again: what was on its way, and which tab was open. Only a page that
-// finds its board again, by the id in its address, keeps anything; a notebook's board is never cut from its page.
+// What the browser keeps, where it is allowed to: what a person chose on this page; and through a cut of the connection, after which a served
+// page is loaded again, what was on its way and which tab was open. Only a page that finds its board again, by the id in its address, keeps
+// anything through a cut; a notebook's board is never cut from its page.
 
 /** @import { Kept } from "./types/board_context.d.ts" */
 
@@ -23,6 +24,28 @@ export function keptThroughCut() {
     if (!kept || kept.board !== document.documentElement.dataset.asked) return null;
     sessionStorage.removeItem(CUT);
     return Date.now() - kept.at < CUT_KEPT ? kept : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * @param {string} key
+ * @param {string} value
+ */
+export function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch { /* a browser that keeps nothing */ }
+}
+
+/**
+ * @param {string} key
+ * @returns {string | null}
+ */
+export function remembered(key) {
+  try {
+    return localStorage.getItem(key);
   } catch {
     return null;
   }

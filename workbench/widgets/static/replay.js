@@ -1,35 +1,12 @@
 // @ts-check
-// The replay of a propagation: a slider over its steps, and what the step did. Also buttons that carry their own gesture.
+// The replay of a propagation: a slider over its steps, and what the step did.
 
 import { all, h, painter, withCode } from "./dom.js";
-import { askWhy } from "./why.js";
-/** @import { ActsCell, Replay, ReplayLine, ReplaySteps } from "./types/table_cells.d.ts" */
+/** @import { Replay, ReplayLine, ReplaySteps } from "./types/table_cells.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 const DIRECTIONS = { forward: "↓", backward: "↑", across: "↔" };
 const ROUND = 450; // milliseconds between two steps of a replay that plays
-
-/**
- * @param {Wb} wb
- * @param {ActsCell} cell
- * @returns {HTMLElement}
- */
-export function drawActs(wb, cell) {
-  /** @param {ActsCell["acts"][number]} each */
-  const act = (each) =>
-    h("button", {
-      class: "btn small",
-      type: "button",
-      title: each.title ?? "",
-      data: { focus: each.focus ?? `act ${each.label}` },
-      onclick: (event) => {
-        if (each.gesture.verb === "why") {
-          askWhy(wb, each.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */ (event.currentTarget));
-        } else wb.send(each.gesture);
-      },
-    }, each.label);
-  return h("span", { class: "acts" }, cell.text ? h("span", {}, ...withCode(cell.text)) : null, ...cell.acts.map(act));
-}
 
 /** The replay that stands in a place. @type {WeakMap<HTMLElement, ReturnType<typeof replayOf>>} */
 const replayIn = new WeakMap();

@@ -1,106 +1,15 @@
 // @ts-check
-// The panels of long work: Compile and Run. Start, watch, cancel; then what was found beside what was predicted.
+// The panels Compile and Run: start, watch, cancel; then what was found beside what was predicted.
 
+import { patchBlocks } from "./blocks.js";
 import { curvesOf } from "./curves.js";
-import { h, painter, patch } from "./dom.js";
-import { drawMark } from "./figures.js";
-import { termLabel } from "./help.js";
-import { patchBlocks } from "./tables.js";
+import { h, painter } from "./dom.js";
+import { openTab } from "./tables.js";
+import { termLabel } from "./terms.js";
+import { factsOf, logOf, paintWords, progressOf, speaker } from "./work.js";
 /** @import { Block } from "./types/table_cells.d.ts" */
-/** @import { Fact, LiveState, LogLine, PlanWork, Work } from "./types/states.d.ts" */
+/** @import { LiveState } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
-
-/**
- * A bar and a line of text that are there while work is under way.
- * @param {string} label
- */
-export function progressOf(label) {
-  const level = h("i");
-  const bar = h("div", { class: "progress", role: "progressbar", ariaLabel: label, ariaValueMin: "0", ariaValueMax: "100" }, level);
-  const stage = h("div", { class: "stage" });
-  /** @param {Pick<Work, "phase" | "stage" | "fraction"> & { waits?: boolean }} state */
-  const paint = (state) => {
-    stage.hidden = state.phase !== "running";
-    bar.hidden = Boolean(stage.hidden || state.waits);
-    const known = !state.stage.startsWith("compiling"); // a compiler does not say how far it is
-    bar.classList.toggle("unknown", !known);
-    level.style.width = known ? `${state.fraction * 100}%` : "";
-    bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;
-    stage.textContent = state.stage;
-  };
-  return { bar, stage, paint };
-}
-
-export function factsOf() {
-  const facts = h("dl", { class: "facts" });
-  /** @type {Paint<Fact[]>} */
-  const paint = painter((state) => {
-    facts.hidden = !state.length;
-    facts.replaceChildren(
-      ...state.flatMap((fact) => [
-        h("dt", {}, fact.label),
-        h("dd", {}, h("b", { class: fact.tone }, fact.text), drawMark(fact.mark), " ", h("span", {}, fact.note)),
-      ]),
-    );
-  });
-  return { facts, paint };
-}
-
-/**
- * What the worker told. Opened, it follows the last line unless the reader has scrolled up.
- * @param {string} label
- */
-export function logOf(label) {
-  const count = h("span", { class: "badge" });
-  const lines = h("ol", { tabIndex: 0, ariaLabel: `Messages of the ${label}` });
-  const element = h("details", { class: "log" }, h("summary", {}, "Worker's messages ", count), lines);
-  /** @type {Paint<LogLine[]>} */
-  const paint = painter((state) => {
-    element.hidden = !state.length;
-    count.textContent = String(state.length);
-    const follows = element.open && lines.scrollHeight - lines.scrollTop - lines.clientHeight < 8;
-    patch(lines, state, (line) => h("li", { class: line.tone }, h("span", { class: "at" }, line.at), h("span", {}, line.text)));
-    if (follows) lines.scrollTop = lines.scrollHeight;
-  });
-  return { element, paint };
-}
-
-/**
- * @param {HTMLElement} message
- * @param {HTMLElement} of
- * @param {PlanWork} state
- */
-function paintWords(message, of, state) {
-  message.textContent = state.message;
-  message.className = `message ${state.phase === "error" && !state.stale ? "bad" : "muted"}`;
-  message.hidden = !state.message;
-  of.textContent = state.of;
-  of.hidden = !state.of;
-}
-
-/**
- * Each ending and each stage is spoken once; not what was already there when the page came up.
- * @param {Wb} wb
- * @returns {(words: string) => void}
- */
-export function speaker(wb) {
-  /** @type {string | null} */
-  let said = null;
-  return (words) => {
-    if (words && said !== null && words !== said) wb.say(words);
-    said = words;
-  };
-}
-
-/**
- * A tab that is opened from afar: in a narrow cell it lies above.
- * @param {Wb} wb
- * @param {string} tab
- */
-export function openTab(wb, tab) {
-  wb.send({ verb: "open", tab });
-  wb.root.querySelector(".tables")?.scrollIntoView({ block: "nearest" });
-}
 
 /** @param {Wb} wb */
 export function compileSection(wb) {

@@ -1,13 +1,10 @@
 // @ts-check
-// Selection: whatever carries `data-subject` (a row, a mark of a picture) can be chosen, and is then marked in every view.
+// Selection: whatever carries `data-subject` (a row, a mark of a picture) can be chosen, and is then marked in every view; what colleagues in
+// the same room have chosen is outlined in their colour, with their name.
 // A subject is the path of an argument, value or collective; `*` in it stands for the layer numbers of rows folded together.
 
 import { all, around, targetOf } from "./dom.js";
-import { markCharts } from "./chart.js";
-import { isBox, pickBox } from "./picking.js";
-import { openMark } from "./picture.js";
-import { walkRow } from "./chip_menu.js";
-/** @import { Marked, Wb } from "./types/board_context.d.ts" */
+/** @import { Colleague, Marked, Wb } from "./types/board_context.d.ts" */
 
 /** @type {Map<string, RegExp>} */
 const subjectPatterns = new Map();
@@ -67,7 +64,7 @@ export function markChosen(wb, selected, relinked = false) {
   for (const each of all(wb.root, ".image [data-opens]")) {
     each.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${each.dataset.opens}/`));
   }
-  if (moved) markCharts(wb);
+  if (moved) wb.publish("selected", selected);
   for (const body of all(wb.root, "tbody")) {
     const rows = all(body, ":scope > [data-subject]");
     if (!rows.length || (!moved && rows.some((row) => row.tabIndex === 0))) continue;
@@ -87,6 +84,15 @@ function selectSubject(wb, element) {
 }
 
 /**
+ * What was chosen is selected, unless somebody else knows what that does.
+ * @param {Wb} wb
+ * @param {Marked} element
+ */
+function pick(wb, element) {
+  if (!wb.publish("picked", element)) selectSubject(wb, element);
+}
+
+/**
  * Within a picture no mark takes the focus: the picture has it, and arrows walk over its marks.
  * @param {Wb} wb
  * @param {Element} image
@@ -99,7 +105,8 @@ function walkMarks(wb, image, event) {
   const now = marks.findIndex((mark) => mark.classList.contains("at"));
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (event.key === "Enter" && now >= 0) {
-    (marks[now].dataset.opens ? openMark : isBox(marks[now]) ? pickBox : selectSubject)(wb, marks[now]);
+    if (marks[now].dataset.opens) wb.publish("opened", marks[now]);
+    else pick(wb, marks[now]);
   } else if (step) {
     const next = marks[(now + step + (now < 0 && step < 0 ? 1 : 0) + marks.length) % marks.length];
     marks[now]?.classList.remove("at");
@@ -130,6 +137,36 @@ function walkRows(wb, row, event) {
 }
 
 /**
+ * Arrows within a table: left and right over a row's buttons, up and down to the row before and after.
+ * @param {Wb} wb
+ * @param {KeyboardEvent} event
+ * @returns {boolean}
+ */
+function walkRow(wb, event) {
+  const at = targetOf(event), row = around(at, "tbody > tr");
+  if (!row || wb.held) return false;
+  /**
+   * @param {Element} tr
+   * @returns {HTMLElement[]}
+   */
+  const buttons = (tr) => all(tr, ".fold, .grip, .own, .ask");
+  const mine = buttons(row), now = mine.indexOf(at);
+  if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
+    const next = now + (event.key === "ArrowRight" ? 1 : -1);
+    if (next === -1 && now === 0 && row.dataset.subject) row.focus();
+    else mine[next]?.focus();
+    return next >= -1 && mine.length > 0;
+  }
+  const next = /** @type {HTMLElement | null | undefined} */ (
+    { ArrowDown: row.nextElementSibling, ArrowUp: row.previousElementSibling }[event.key]
+  );
+  if (!next || now < 0) return false;
+  const others = buttons(next);
+  (others[Math.min(now, others.length - 1)] ?? next).focus();
+  return true;
+}
+
+/**
  * One handler for the whole card: what is drawn later needs none of its own.
  * @param {Wb} wb
  */
@@ -138,7 +175,7 @@ export function makeSelectable(wb) {
     const at = targetOf(event);
     if (at.closest("button, input, select, a, summary, label, [data-no-select]")) return;
     const found = around(at, "[data-subject]");
-    if (found && String(getSelection?.() ?? "") === "") (isBox(found) ? pickBox : selectSubject)(wb, found); // text marked with the mouse is no click
+    if (found && String(getSelection?.() ?? "") === "") pick(wb, found); // text marked with the mouse is no click
   });
   wb.root.addEventListener("keydown", (event) => {
     const at = targetOf(event);
@@ -146,4 +183,38 @@ export function makeSelectable(wb) {
     else if (at.matches("[data-subject]")) walkRows(wb, at, event);
     else if (at.matches(".image")) walkMarks(wb, at, event);
   });
+}
+
+/**
+ * After every paint: the rows and marks that a colleague has selected, and the dimension that one holds.
+ * @param {Wb} wb
+ * @param {Colleague[]} colleagues
+ */
+export function markColleagues(wb, colleagues) {
+  if (!colleagues.length && !wb.root.querySelector(".theirs")) return;
+  for (const each of all(wb.root, "[data-subject], .chip[data-chip]")) {
+    const theirs = colleagues.find((colleague) => hasIt(colleague, each));
+    if (each.dataset.theirs === (theirs?.name ?? undefined)) continue;
+    each.classList.toggle("theirs", Boolean(theirs));
+    if (theirs) {
+      each.dataset.theirs = theirs.name;
+      each.style.setProperty("--theirs", theirs.colour);
+      each.style.setProperty("--their-name", JSON.stringify(theirs.name)); // a text of CSS, for the first cell of a row
+    } else {
+      delete each.dataset.theirs;
+      each.style.removeProperty("--theirs");
+      each.style.removeProperty("--their-name");
+    }
+  }
+}
+
+/**
+ * @param {Colleague} colleague
+ * @param {HTMLElement} element
+ * @returns {boolean}
+ */
+function hasIt({ selected, hand }, element) {
+  const { subject, chip } = element.dataset;
+  if (chip) return hand !== "" && chip.startsWith(`${hand}@`);
+  return Boolean(subject && selected) && (namesPath(subject ?? "", selected) || namesPath(selected, subject ?? ""));
 }

@@ -2,7 +2,7 @@
 // Tables sorted by a click on the head of a column: first the way one looks for (numbers from the largest), then the other, then as Python has them.
 
 import { h } from "./dom.js";
-import { termLabel } from "./help.js";
+import { termLabel } from "./terms.js";
 /** @import { Block, Cell, Column, Row } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 

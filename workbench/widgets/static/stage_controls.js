@@ -2,8 +2,8 @@
 // What is chosen of a pipeline: numbers, menus, sliders. `value`s are sent as they came.
 
 import { h } from "./dom.js";
-import { termLabel } from "./help.js";
 import { openMenu } from "./menus.js";
+import { termLabel } from "./terms.js";
 /** @import { Control } from "./types/pipeline.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 

@@ -1,12 +1,12 @@
 // @ts-check
 // The stage board: what is chosen of a pipeline, its figures, and a column a stage with its blocks. Python decides; `value`s are sent as they came.
 
-import { drawRefusal } from "./board.js";
 import { around, drawProblem, h, isShown, keepingFocus, one, painter, withCode } from "./dom.js";
-import { termLabel } from "./help.js";
 import { paintPicture } from "./picture.js";
+import { drawRefusal } from "./popup.js";
 import { drawControl, PIPELINE_ZONE, sendStage } from "./stage_controls.js";
 import { stageColumns } from "./stage_drag.js";
+import { termLabel } from "./terms.js";
 /** @import { BalanceWay, Invitation, PipelineState, PipelineTab, StageFigure } from "./types/pipeline.d.ts" */
 /** @import { Refusal } from "./types/states.d.ts" */
 /** @import { Block } from "./types/table_cells.d.ts" */

@@ -2,13 +2,8 @@
 // Cells and rows of tables: each kind of cell by what it carries.
 
 import { h, withCode } from "./dom.js";
-import { drawPair } from "./history.js";
-import { drawLine } from "./picking.js";
-import { drawActs } from "./replay.js";
-import { drawRemedies, drawStack, drawTerms } from "./resharding.js";
-import { drawChips, drawFold, drawSection } from "./tensors.js";
-import { drawAsked } from "./why.js";
-/** @import { Cell, Column, Row } from "./types/table_cells.d.ts" */
+import { askWhy, drawAsked, termLabel } from "./terms.js";
+/** @import { ActsCell, Cell, Column, Fold, PairCell, RemediesCell, Remedy, Row, StackCell, TermsCell } from "./types/table_cells.d.ts" */
 /** @import { Wb } from "./types/board_context.d.ts" */
 
 /**
@@ -19,8 +14,8 @@ import { drawAsked } from "./why.js";
 export function drawCell(wb, cell) {
   if (typeof cell === "string") return cell;
   if ("why" in cell && cell.why) return drawAsked(wb, cell);
-  if ("line" in cell) return drawLine(wb, cell);
-  if ("chips" in cell) return drawChips(wb, cell);
+  if ("line" in cell) return wb.drawers?.line(wb, cell) ?? cell.text;
+  if ("chips" in cell) return wb.drawers?.chips(wb, cell) ?? "";
   if ("dims" in cell) {
     return h(
       "span",
@@ -62,6 +57,164 @@ export function drawCell(wb, cell) {
   }
   const text = "text" in cell ? cell.text : "";
   return h("span", { class: cell.tone ?? "", title: cell.title ?? "" }, ...(cell.wrap ? withCode(text) : [text]));
+}
+
+/**
+ * @param {Wb} wb
+ * @param {StackCell} cell
+ * @returns {HTMLElement}
+ */
+function drawStack(wb, cell) {
+  return h(
+    "div",
+    { class: "stack", title: cell.title ?? "" },
+    ...cell.stack.map((each) => {
+      const { lead, beside } = typeof each === "string" ? {} : each;
+      return h(
+        "div",
+        {},
+        lead ? h("span", { class: "lead muted" }, lead, " ") : null,
+        drawCell(wb, each),
+        beside ? h("span", { class: "beside" }, beside) : null,
+      );
+    }),
+  );
+}
+
+/**
+ * @param {Wb} wb
+ * @param {TermsCell} cell
+ * @returns {HTMLElement}
+ */
+function drawTerms(wb, cell) {
+  return h(
+    "span",
+    { class: `terms ${cell.tone ?? ""}` },
+    ...cell.terms.flatMap((term, i) => [i ? ", then " : null, termLabel(wb, term)]).filter(Boolean),
+  );
+}
+
+/**
+ * @param {Wb} wb
+ * @param {ActsCell} cell
+ * @returns {HTMLElement}
+ */
+function drawActs(wb, cell) {
+  /** @param {ActsCell["acts"][number]} each */
+  const act = (each) =>
+    h("button", {
+      class: "btn small",
+      type: "button",
+      title: each.title ?? "",
+      data: { focus: each.focus ?? `act ${each.label}` },
+      onclick: (event) => {
+        if (each.gesture.verb === "why") {
+          askWhy(wb, each.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */ (event.currentTarget));
+        } else wb.send(each.gesture);
+      },
+    }, each.label);
+  return h("span", { class: "acts" }, cell.text ? h("span", {}, ...withCode(cell.text)) : null, ...cell.acts.map(act));
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Remedy} remedy
+ * @returns {HTMLElement}
+ */
+function drawRemedy(wb, remedy) {
+  return h(
+    "div",
+    { class: "remedy" },
+    h("button", {
+      class: "btn small",
+      type: "button",
+      title: remedy.title,
+      data: { focus: `mend ${remedy.edit}` },
+      onclick: () => wb.send({ verb: "mend", edit: remedy.edit, zone: "tools" }),
+    }, remedy.edit),
+    h("span", { class: remedy.tone }, remedy.note),
+    remedy.held ? h("span", { class: remedy.held_tone }, remedy.held) : null,
+  );
+}
+
+/**
+ * @param {Wb} wb
+ * @param {RemediesCell} cell
+ * @returns {HTMLElement}
+ */
+function drawRemedies(wb, cell) {
+  const find = !cell.find ? null : h("button", {
+    class: "btn small find",
+    type: "button",
+    ariaLabel: `${cell.find} for ${cell.about}`,
+    title: "Each is planned and kept only if it saves",
+    data: { focus: `find ${cell.key}` },
+    onclick: () => {
+      if (!find || find.ariaBusy === "true") return;
+      find.ariaBusy = "true";
+      find.textContent = "Trying…";
+      wb.send({ verb: "try_edits", key: cell.key, zone: "tools" });
+    },
+  }, cell.find);
+  const none = cell.remedies.length || find ? null : h("span", {
+    class: "muted",
+    tabIndex: -1,
+    title: "Every edit that was tried sends more in all, or as much here",
+    data: { focus: `find ${cell.key}` },
+  }, "none is known");
+  return h("div", { class: "remedies" }, ...cell.remedies.map((remedy) => drawRemedy(wb, remedy)), find, none);
+}
+
+/**
+ * @param {PairCell} cell
+ * @returns {HTMLElement}
+ */
+function drawPair(cell) {
+  /**
+   * @param {number} share
+   * @param {string} name
+   */
+  const bar = (share, name) => {
+    const bit = h("i", { class: name });
+    bit.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
+    return bit;
+  };
+  return h("span", { class: `pair ${cell.tone}`, ariaHidden: "true" }, bar(cell.pair[0], "was"), bar(cell.pair[1], "is"));
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Fold} fold
+ * @param {string} what
+ * @returns {HTMLElement}
+ */
+function drawFold(wb, fold, what) {
+  return h("button", {
+    class: "fold",
+    type: "button",
+    ariaExpanded: String(fold.open),
+    ariaLabel: `${fold.open ? "Fold" : "Unfold"} ${what}`,
+    tabIndex: -1,
+    data: { focus: `fold ${fold.key}` },
+    onclick: () => wb.send({ verb: "fold", key: fold.key }),
+  }, fold.open ? "▾" : "▸");
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Column[]} columns
+ * @param {Row} row
+ * @param {{ title: string; note: string }} given
+ * @returns {HTMLElement}
+ */
+function drawSection(wb, columns, row, { title, note }) {
+  const fold = drawFold(wb, row.fold ?? { key: row.key, open: true }, title);
+  fold.tabIndex = 0;
+  return h(
+    "tr",
+    { class: "section" },
+    h("th", { colSpan: columns.length, scope: "rowgroup" }, fold, h("span", {}, title), h("span", { class: "muted" }, note)),
+  );
 }
 
 /**

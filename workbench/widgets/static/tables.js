@@ -1,115 +1,41 @@
 // @ts-check
 // The tables under the board, their tabs and the search.
 
-import { drawRow } from "./table_cells.js";
+import { patchBlocks } from "./blocks.js";
 import { removeCharts } from "./chart.js";
-import { all, h, keepingFocus, one, painter, patch, the } from "./dom.js";
+import { all, h, keepingFocus, one, painter } from "./dom.js";
 import { paintFind, paintFound } from "./find.js";
-import { termLabel } from "./help.js";
+import { drawLine } from "./picking.js";
 import { paintPicture } from "./picture.js";
 import { paintReplay } from "./replay.js";
-import { canSort, drawColumn, markSorted, sortedRows } from "./sort.js";
 import { paintPipeline } from "./stages.js";
-import { tensorBar } from "./tensor_bar.js";
-import { SEARCHES } from "./tensors.js";
+import { drawChips, SEARCHES, tensorBar } from "./tensors.js";
 import { stayWide } from "./widen.js";
-/** @import { Block } from "./types/table_cells.d.ts" */
+/** @import { BlockDrawers } from "./types/table_cells.d.ts" */
 /** @import { StagesState, Tab, TableState } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
-/** What is shown in a place: its blocks, and the heads that were drawn for them. @type {WeakMap<Element, { blocks: Block[]; heads: string[] }>} */
-const blocksIn = new WeakMap();
-
-/**
- * Which parts a block has beside its table.
- * @param {Block} block
- */
-const partsOf = (block) => [block.picture, block.replay, block.stages, block.find, block.found].map(Boolean);
-
-/**
- * The places of pictures, by name: a chart stays, with what was zoomed to, whatever stands around it anew.
- * @param {Element} parent
- * @returns {Map<string, HTMLElement>}
- */
-const picturesIn = (parent) => new Map(all(parent, ".picture").map((place) => [place.dataset.picture ?? "", place]));
-
-/**
- * @param {Map<string, HTMLElement>} kept
- * @param {string} name
- * @returns {HTMLElement}
- */
-function takePicture(kept, name) {
-  const place = kept.get(name) ?? h("div", { class: "picture" });
-  kept.delete(name);
-  return place;
-}
-
-/**
- * The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
- * @param {Wb} wb
- * @param {HTMLElement} parent
- * @param {Block[]} blocks
- */
-export function patchBlocks(wb, parent, blocks) {
-  const heads = blocks.map((block) => JSON.stringify([block.title, block.columns, ...partsOf(block), canSort(block)]));
-  const before = blocksIn.get(parent);
-  blocksIn.set(parent, { blocks, heads });
-  if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
-    const kept = picturesIn(parent);
-    parent.replaceChildren(
-      ...blocks.map((block) =>
-        h(
-          "div",
-          { class: "block" },
-          block.title && h("h3", {}, termLabel(wb, block.title)),
-          block.replay ? h("div", { class: "replay" }) : null,
-          block.picture ? takePicture(kept, block.picture.name) : null,
-          block.stages ? h("div", { class: "pipeline" }) : null,
-          block.find ? h("div", { class: "finder" }) : null,
-          block.found ? h("div", { class: "found" }) : null,
-          block.columns.length
-            ? h(
-              "table",
-              {},
-              h(
-                "thead",
-                {},
-                h(
-                  "tr",
-                  {},
-                  ...block.columns.map((c, i) =>
-                    drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () =>
-                      patchBlocks(wb, parent, blocksIn.get(parent)?.blocks ?? []))
-                  ),
-                ),
-              ),
-              h("tbody"),
-            )
-            : null,
-          h("div", { class: "note" }),
-        )
-      ),
-    );
-    for (const place of kept.values()) removeCharts(place);
-  }
-  blocks.forEach((block, i) => {
-    const place = parent.children[i];
-    const body = place.querySelector("tbody");
-    if (body) patch(body, sortedRows(wb, block, heads[i]), (row) => drawRow(wb, block.columns, row));
-    if (body) markSorted(wb, place, heads[i]);
-    if (block.replay) paintReplay(wb, the(place, ".replay"), block.replay);
-    if (block.stages) paintPipeline(wb, the(place, ".pipeline"), block.stages);
-    if (block.find) paintFind(wb, the(place, ".finder"), block.find);
-    if (block.found) paintFound(wb, the(place, ".found"), block.found);
-    if (block.picture) {
-      paintPicture(wb, the(place, ".picture"), block.picture);
-      stayWide(place);
-    }
-    const note = the(place, ".note");
-    note.textContent = block.note;
-    note.hidden = !block.note;
-  });
-}
+/** What only the sections draw, of what blocks show. @type {BlockDrawers} */
+export const BLOCK_DRAWERS = {
+  chips: drawChips,
+  line: drawLine,
+  parts: [
+    { field: "replay", place: "replay", paint: (wb, place, { replay }) => replay && paintReplay(wb, place, replay) },
+    {
+      field: "picture",
+      place: "picture",
+      paint: (wb, place, { picture }) => {
+        if (!picture) return;
+        paintPicture(wb, place, picture);
+        stayWide(place);
+      },
+    },
+    { field: "stages", place: "pipeline", paint: (wb, place, { stages }) => stages && paintPipeline(wb, place, stages) },
+    { field: "find", place: "finder", paint: (wb, place, { find }) => find && paintFind(wb, place, find) },
+    { field: "found", place: "found", paint: (wb, place, { found }) => found && paintFound(wb, place, found) },
+  ],
+  removePicture: removeCharts,
+};
 
 /**
  * New numbers on the tabs that are there; says whether these are the same tabs. A drop changes no more of them, and drawing them anew would
@@ -249,4 +175,14 @@ export function tablesSection(wb) {
     if (turned) scroll.scrollTop = 0; // another table begins at its top
   });
   return { section, paintTabs, paintTable, paintStages, paintTargets: targets.paint };
+}
+
+/**
+ * A tab that is opened from afar: in a narrow cell it lies above.
+ * @param {Wb} wb
+ * @param {string} tab
+ */
+export function openTab(wb, tab) {
+  wb.send({ verb: "open", tab });
+  wb.root.querySelector(".tables")?.scrollIntoView({ block: "nearest" });
 }

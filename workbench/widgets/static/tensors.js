@@ -1,12 +1,16 @@
 // @ts-check
 // The tables of tensors and values: dimensions as chips that can be dropped on a mesh axis, folded layers, and the row of targets above.
-// Such a chip is `lazy`: where it may go and what its menu offers is asked of Python when it is taken (`chip_menu.js`).
+// Such a chip is `lazy`: where it may go and what its menu offers is asked of Python when it is taken (`menus.js`).
 
-import { around, h, targetOf } from "./dom.js";
 import { makeDraggable } from "./chip_input.js";
-import { askMenu } from "./chip_menu.js";
-/** @import { ChipsCell, Column, Dimension, Fold, Mark, Row, Tag } from "./types/table_cells.d.ts" */
-/** @import { LazyChip, Wb } from "./types/board_context.d.ts" */
+import { drawMarks } from "./chips.js";
+import { all, around, h, keepingFocus, painter, targetOf } from "./dom.js";
+import { drop } from "./drag.js";
+import { askMenu } from "./menus.js";
+import { drawRefusal } from "./popup.js";
+/** @import { ChipsCell, Dimension, Tag } from "./types/table_cells.d.ts" */
+/** @import { LazyChip, Paint, Wb } from "./types/board_context.d.ts" */
+/** @import { Refusal, Target } from "./types/states.d.ts" */
 
 /** @type {Record<string, [label: string, placeholder: string]>} */
 export const SEARCHES = {
@@ -130,13 +134,6 @@ function drawOwn(wb, cell) {
 }
 
 /**
- * What is set by hand besides: open, late, tied, barred.
- * @param {Mark[] | undefined} marks
- * @returns {HTMLElement[]}
- */
-export const drawMarks = (marks) => (marks ?? []).map((mark) => h("i", { class: "set", title: mark.title }, mark.text));
-
-/**
  * @param {Wb} wb
  * @param {Tag} tag
  * @returns {HTMLElement}
@@ -159,36 +156,65 @@ function drawTag(wb, tag) {
 }
 
 /**
+ * Over the table: where a chip may be dropped without going up to the board, and what a drop changes.
  * @param {Wb} wb
- * @param {Fold} fold
- * @param {string} what
- * @returns {HTMLElement}
  */
-export function drawFold(wb, fold, what) {
-  return h("button", {
-    class: "fold",
-    type: "button",
-    ariaExpanded: String(fold.open),
-    ariaLabel: `${fold.open ? "Fold" : "Unfold"} ${what}`,
-    tabIndex: -1,
-    data: { focus: `fold ${fold.key}` },
-    onclick: () => wb.send({ verb: "fold", key: fold.key }),
-  }, fold.open ? "▾" : "▸");
-}
-
-/**
- * @param {Wb} wb
- * @param {Column[]} columns
- * @param {Row} row
- * @param {{ title: string; note: string }} given
- * @returns {HTMLElement}
- */
-export function drawSection(wb, columns, row, { title, note }) {
-  const fold = drawFold(wb, row.fold ?? { key: row.key, open: true }, title);
-  fold.tabIndex = 0;
-  return h(
-    "tr",
-    { class: "section" },
-    h("th", { colSpan: columns.length, scope: "rowgroup" }, fold, h("span", {}, title), h("span", { class: "muted" }, note)),
+export function tensorBar(wb) {
+  const bar = h("div", { class: "tensorbar" });
+  /** @type {Paint<{ zones: Target[]; tab: string; refusal: Refusal | null; seq: number }>} */
+  const paint = painter(({ zones, tab, refusal }) =>
+    keepingFocus(wb.root, bar, () => {
+      const targets = zones.map((zone) =>
+        h(
+          "span",
+          {
+            class: "droptarget",
+            data: { axis: zone.axis, c: zone.colour },
+            onclick: (event) => {
+              if (wb.held) drop(wb, zone.axis, event.shiftKey);
+            },
+          },
+          h("b", {}, zone.title),
+          zone.size ? h("span", { class: "muted" }, `×${zone.size}`) : null,
+        )
+      );
+      /**
+       * @param {boolean} only
+       * @param {string} label
+       * @param {string} title
+       */
+      const choice = (only, label, title) =>
+        h("button", {
+          class: "choice",
+          type: "button",
+          ariaPressed: String(wb.only === only),
+          title,
+          data: { focus: `only ${only}` },
+          onclick: () => {
+            wb.only = only;
+            for (const each of all(bar, ".choice")) each.ariaPressed = String(each.dataset.focus === `only ${only}`);
+          },
+        }, label);
+      bar.replaceChildren(
+        h("div", { class: "line", role: "group", ariaLabel: "Targets" }, h("span", { class: "muted lead" }, "Drop on"), ...targets),
+        h(
+          "div",
+          { class: "line", role: "group", ariaLabel: "What a drop changes" },
+          h("span", { class: "muted lead" }, "A drop changes"),
+          h(
+            "span",
+            { class: "choices" },
+            choice(false, "the rule", "Every tensor with this dimension moves"),
+            choice(
+              true,
+              tab === "values" ? "only this value" : "only this tensor",
+              "An override of this tensor, or a constraint on this value. Alt while dropping does the other",
+            ),
+          ),
+        ),
+        refusal ? drawRefusal(wb, refusal) : "",
+      );
+    })
   );
+  return { bar, paint };
 }

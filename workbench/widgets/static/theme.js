@@ -2,33 +2,12 @@
 // Light, dark, or as the surroundings are. What a person chose on this page is remembered where the browser allows it.
 
 import { dressCharts } from "./chart.js";
-import { one } from "./dom.js";
-import { helpTools } from "./help.js";
+import { h, one } from "./dom.js";
+import { remember, remembered } from "./reconnect.js";
 /** @import { AnyModel, Wb } from "./types/board_context.d.ts" */
 
 const THEMES = ["auto", "light", "dark"];
 const REMEMBERED = "workbench.theme";
-
-/**
- * @param {string} key
- * @param {string} value
- */
-export function remember(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch { /* a browser that keeps nothing */ }
-}
-/**
- * @param {string} key
- * @returns {string | null}
- */
-export function remembered(key) {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
-}
 
 /**
  * The theme that the surroundings declare: JupyterLab, VS Code (whose high contrast is dark unless it says light) and Colab.
@@ -57,6 +36,21 @@ function themeOf(asked, dark) {
 
 /**
  * @param {Wb} wb
+ * @returns {HTMLButtonElement}
+ */
+export function themeButton(wb) {
+  return h("button", {
+    class: "btn icon theme",
+    type: "button",
+    title: `Theme: ${wb.theme}`,
+    ariaLabel: `Theme: ${wb.theme}. Change it.`,
+    data: { focus: "theme" },
+    onclick: () => wb.turnTheme(),
+  }, { auto: "◐", light: "☀", dark: "☾" }[wb.theme]);
+}
+
+/**
+ * @param {Wb} wb
  * @param {AnyModel} model
  * @param {AbortSignal} signal
  * @returns {() => void}
@@ -73,7 +67,7 @@ export function makeTheme(wb, model, signal) {
     dressCharts(wb);
     const button = one(wb.root, "[data-focus=theme]");
     if (button) {
-      const [fresh] = helpTools(wb);
+      const fresh = themeButton(wb);
       Object.assign(button, { title: fresh.title, ariaLabel: fresh.ariaLabel, textContent: fresh.textContent });
     }
   };

@@ -1,59 +1,11 @@
 // @ts-check
-// "Why?": a number is asked, Python answers with what it is made of; the answer stays beside the question and follows every edit.
+// "Why?": what a number is made of, as Python answers; the answer stays beside the question and follows every edit.
 
+import { patchBlocks } from "./blocks.js";
 import { all, h, painter, withCode } from "./dom.js";
-import { termLabel } from "./help.js";
-import { patchBlocks } from "./tables.js";
-/** @import { AskedCell } from "./types/table_cells.d.ts" */
+import { termLabel } from "./terms.js";
 /** @import { Because } from "./types/states.d.ts" */
-/** @import { Marked, Paint, Wb } from "./types/board_context.d.ts" */
-
-/**
- * @param {Wb} wb
- * @param {string} of
- * @param {Marked} asker
- */
-export function askWhy(wb, of, asker) {
-  wb.asker = { of, focus: asker };
-  wb.send({ verb: "why", of });
-}
-
-/**
- * @param {Wb} wb
- * @param {string} of
- * @param {string} about
- * @returns {HTMLElement}
- */
-export function drawAsk(wb, of, about) {
-  const ask = h("button", {
-    class: "ask quiet",
-    type: "button",
-    ariaLabel: `Why? ${about}`,
-    title: "What is it made of?",
-    data: { focus: `why ${of}` },
-    onclick: () => askWhy(wb, of, ask),
-  }, "Why?");
-  return ask;
-}
-
-/**
- * A number that can be asked is a button that looks like a number.
- * @param {Wb} wb
- * @param {AskedCell} cell
- * @returns {HTMLElement}
- */
-export function drawAsked(wb, cell) {
-  const ask = h("button", {
-    class: "ask number",
-    type: "button",
-    tabIndex: -1,
-    title: `${cell.title ?? ""} · Why?`.replace(/^ · /, ""),
-    ariaLabel: `${cell.text}. Why?`,
-    data: { focus: `why ${cell.why}` },
-    onclick: () => askWhy(wb, cell.why, ask),
-  }, cell.text);
-  return ask;
-}
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /** @param {Wb} wb */
 export function whySection(wb) {

@@ -115,125 +115,1388 @@ function keepingFocus(root, parent, draw, wanted = null) {
     preventScroll: true
   });
 }
+function download(wb, name, content) {
+  const url = URL.createObjectURL(typeof content === "string" ? new Blob([
+    content
+  ], {
+    type: "text/plain"
+  }) : content);
+  const link = h("a", {
+    href: url,
+    download: name,
+    hidden: true
+  });
+  wb.root.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 1e4);
+}
 
-// workbench/widgets/static/axes.js
-function drawCount(count) {
-  return h("span", {
-    class: `devices ${count.tone}`,
-    title: count.title,
-    role: count.tone === "bad" ? "alert" : null
-  }, count.text);
-}
-function drawHandle(wb, zone) {
-  const handle = h("button", {
-    class: "handle",
-    type: "button",
-    ariaLabel: `Move mesh axis ${zone.axis}: left and right arrows`,
-    title: "Drag to reorder the mesh axes: which devices are neighbours",
-    data: {
-      focus: `handle-${zone.axis}`
-    },
-    onkeydown: (event) => {
-      const by = {
-        ArrowLeft: -1,
-        ArrowRight: 1
-      }[event.key];
-      if (!by) return;
-      event.preventDefault();
-      wb.send({
-        verb: "shift_axis",
-        axis: zone.axis,
-        by
-      });
-    },
-    onpointerdown: (event) => {
-      if (!event.button) dragAxis(wb, zone.axis, handle, event);
+// workbench/widgets/static/board_context.js
+function makeEvents() {
+  const listeners = {
+    dropped: [],
+    selected: [],
+    opened: [],
+    picked: []
+  };
+  return {
+    publish: (event, what) => listeners[event].map((listener) => listener(what)).includes(true),
+    subscribe: (event, listener) => {
+      listeners[event].push(listener);
     }
-  }, h("span", {
-    ariaHidden: "true"
-  }, "\u283F"));
-  return handle;
-}
-function dragAxis(wb, axis, handle, start) {
-  const zones = all(wb.board, ".axes > .zone[data-axis]");
-  const mine = zones.find((zone) => zone.dataset.axis === axis);
-  let order = null;
-  handle.setPointerCapture(start.pointerId);
-  const clear = () => zones.forEach((zone) => zone.classList.remove("lifted", "before", "behind"));
-  const move2 = (event) => {
-    if (!wb.dragging && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 5) return;
-    wb.dragging = true;
-    clear();
-    mine?.classList.add("lifted");
-    order = null;
-    const over = zones.find((zone) => {
-      const box2 = zone.getBoundingClientRect();
-      return event.clientX >= box2.left && event.clientX <= box2.right && event.clientY >= box2.top && event.clientY <= box2.bottom;
-    });
-    if (!over || over === mine) return;
-    const box = over.getBoundingClientRect();
-    const behind = event.clientX > box.left + box.width / 2;
-    over.classList.add(behind ? "behind" : "before");
-    order = reordered(zones.map((zone) => zone.dataset.axis ?? ""), axis, over.dataset.axis ?? "", behind);
   };
-  const stop = new AbortController();
-  const end = (event) => {
-    stop.abort();
-    clear();
-    const dragged = wb.dragging;
-    wb.dragging = false;
-    if (dragged && order && event.type === "pointerup") wb.send({
-      verb: "order_axes",
-      axis,
-      names: order
-    });
-    wb.paint();
+}
+function makeWb(root, card, live, box, library, drawers = null) {
+  return {
+    ...makeEvents(),
+    root,
+    card,
+    view: box.view,
+    send: box.send,
+    expect: box.expect,
+    library,
+    drawers,
+    say: (words) => {
+      live.textContent = words;
+    },
+    paint: () => {
+    },
+    turnTheme: () => {
+    },
+    toggleHelp: () => {
+    },
+    theme: "auto",
+    held: null,
+    dragging: false,
+    whileDragging: null,
+    optimistic: false,
+    placed: false,
+    only: false,
+    foreseeing: void 0,
+    board: card,
+    chips: /* @__PURE__ */ new Map(),
+    axes: [],
+    wanted: null,
+    menu: null,
+    asked: null,
+    asker: null,
+    tour: null,
+    layout: void 0,
+    selected: "",
+    linked: /* @__PURE__ */ new Set(),
+    sorts: /* @__PURE__ */ new Map(),
+    wholeLayout: false,
+    focusTab: false
   };
-  handle.addEventListener("pointermove", move2, {
-    signal: stop.signal
-  });
-  handle.addEventListener("pointerup", end, {
-    signal: stop.signal
-  });
-  handle.addEventListener("pointercancel", end, {
-    signal: stop.signal
-  });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && wb.dragging) end(event);
-  }, {
-    signal: stop.signal,
-    capture: true
-  });
 }
-function reordered(names, axis, over, behind) {
-  const order = names.filter((name) => name !== axis);
-  order.splice(order.indexOf(over) + (behind ? 1 : 0), 0, axis);
-  return order;
+function onShortcut(wb, event) {
+  const command = event.ctrlKey || event.metaKey;
+  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+  if (command && event.key.toLowerCase() === "z" && !typing) {
+    event.preventDefault();
+    event.stopPropagation();
+    wb.send({
+      verb: event.shiftKey ? "redo" : "undo"
+    });
+  } else if (event.key === "?" && !typing) {
+    event.preventDefault();
+    event.stopPropagation();
+    wb.toggleHelp();
+  } else if (!command && !event.altKey) event.stopPropagation();
 }
-function stepSize(event, size) {
-  if (event.key === "Enter") {
-    sendStepped(size);
-    return;
+
+// workbench/widgets/static/curves.js
+var nearest = (points, x) => points.reduce((best, each, i) => Math.abs(each[0] - x) < Math.abs(points[best][0] - x) ? i : best, 0);
+function curveOf(wb, given) {
+  const { label } = given;
+  const last = h("b"), told = h("span", {
+    class: "muted atstep"
+  });
+  const across = svg("line", {
+    class: "across",
+    x1: 0,
+    x2: 100
+  }), line = svg("polyline", {});
+  const grid = [
+    0,
+    50,
+    100
+  ].map((y) => svg("line", {
+    class: "grid",
+    x1: 0,
+    x2: 100,
+    y1: y,
+    y2: y
+  }));
+  const drawing = svg("svg", {
+    viewBox: "0 0 100 100",
+    preserveAspectRatio: "none",
+    "aria-hidden": "true"
+  }, ...grid, across, line);
+  const dot = h("i", {
+    class: "dot",
+    hidden: true
+  });
+  const plot = h("div", {
+    class: "plot",
+    tabIndex: 0,
+    role: "img"
+  }, drawing, dot);
+  const high = h("span"), low = h("span"), first = h("span"), end = h("span");
+  const element = h("div", {
+    class: "curve",
+    data: {
+      curve: label
+    }
+  }, h("div", {
+    class: "caption"
+  }, h("span", {}, label), told, last), h("div", {
+    class: "scale"
+  }, high, low), plot, h("div", {
+    class: "steps"
+  }, first, end));
+  let state = given;
+  let at = null;
+  const show = () => {
+    const place = at === null ? null : Math.min(at, state.points.length - 1);
+    const point2 = place === null ? void 0 : state.points[place];
+    dot.hidden = !point2;
+    if (point2) {
+      dot.style.left = `${point2[0]}%`;
+      dot.style.top = `${point2[1]}%`;
+    }
+    told.textContent = point2 && place !== null ? state.told[place] : state.across?.text ?? "";
+  };
+  const point = (event) => {
+    const box = plot.getBoundingClientRect(), x = 100 * (event.clientX - box.left) / box.width;
+    at = nearest(state.points, x);
+    show();
+  };
+  plot.addEventListener("pointermove", point);
+  plot.addEventListener("pointerleave", () => {
+    at = null;
+    show();
+  });
+  plot.addEventListener("blur", () => {
+    at = null;
+    show();
+  });
+  plot.addEventListener("keydown", (event) => {
+    const step = {
+      ArrowRight: 1,
+      ArrowLeft: -1,
+      Home: -Infinity,
+      End: Infinity
+    }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    at = Math.max(0, Math.min(state.points.length - 1, (at ?? (step > 0 ? -1 : state.points.length)) + step));
+    show();
+    wb.say(told.textContent);
+  });
+  const paint = painter((now) => {
+    state = now;
+    line.setAttribute("points", now.points.map(([x, y]) => `${x},${y}`).join(" "));
+    across.setAttribute("visibility", now.across ? "visible" : "hidden");
+    if (now.across) {
+      across.setAttribute("y1", `${now.across.y}`);
+      across.setAttribute("y2", `${now.across.y}`);
+    }
+    last.textContent = now.last;
+    setScales({
+      high,
+      low,
+      first,
+      end
+    }, now);
+    plot.ariaLabel = `${now.label} from ${now.first} to ${now.end}: between ${now.low} and ${now.high}, last ${now.last}. Arrow keys read each step.`;
+    show();
+  });
+  return {
+    element,
+    paint
+  };
+}
+function setScales(places, { high, low, first, end }) {
+  places.high.textContent = high;
+  places.low.textContent = low;
+  places.first.textContent = first;
+  places.end.textContent = end;
+}
+function curvesOf(wb) {
+  const place = h("div", {
+    class: "curves"
+  });
+  const drawn = /* @__PURE__ */ new Map();
+  const paint = (states) => {
+    keepKids(place, states.map((state) => {
+      const curve = drawn.get(state.label) ?? curveOf(wb, state);
+      drawn.set(state.label, curve);
+      curve.paint(state);
+      return curve.element;
+    }));
+  };
+  return {
+    place,
+    paint
+  };
+}
+var batchAt = (lines, at) => Math.max(0, ...lines.filter((line) => line.points.length).map((line) => line.at[nearest(line.points, at)]));
+function lossAt(line, at) {
+  const last = line.points.at(-1);
+  return last && last[0] >= at - 1 ? line.told[nearest(line.points, at)] : "\u2013";
+}
+function lossesOf(wb) {
+  const across = svg("line", {
+    class: "at",
+    y1: 0,
+    y2: 100,
+    visibility: "hidden"
+  });
+  const grid = [
+    0,
+    50,
+    100
+  ].map((y) => svg("line", {
+    class: "grid",
+    x1: 0,
+    x2: 100,
+    y1: y,
+    y2: y
+  }));
+  const drawing = svg("svg", {
+    viewBox: "0 0 100 100",
+    preserveAspectRatio: "none",
+    "aria-hidden": "true"
+  }, ...grid, across);
+  const plot = h("div", {
+    class: "plot",
+    tabIndex: 0,
+    role: "img",
+    data: {
+      focus: "losses"
+    }
+  }, drawing);
+  const high = h("span"), low = h("span"), first = h("span"), end = h("span"), told = h("span", {
+    class: "muted atstep"
+  });
+  const legend = h("ul", {
+    class: "losslegend"
+  });
+  const element = h("div", {
+    class: "curve losses",
+    hidden: true
+  }, h("div", {
+    class: "caption"
+  }, h("span", {}, "loss"), told), h("div", {
+    class: "scale"
+  }, high, low), plot, h("div", {
+    class: "steps"
+  }, first, end), legend);
+  const lines = /* @__PURE__ */ new Map();
+  let shown = [];
+  let at = null;
+  const show = () => {
+    across.setAttribute("visibility", at === null ? "hidden" : "visible");
+    if (at !== null) {
+      across.setAttribute("x1", `${at}`);
+      across.setAttribute("x2", `${at}`);
+    }
+    told.textContent = at === null ? "" : `mini-batch ${batchAt(shown, at).toLocaleString("en")}`;
+    for (const line of shown) {
+      const drawn = lines.get(line.key);
+      if (drawn) drawn.value.textContent = at === null ? line.last : lossAt(line, at);
+    }
+  };
+  const read = (event) => {
+    const box = plot.getBoundingClientRect();
+    at = Math.min(100, Math.max(0, 100 * (event.clientX - box.left) / box.width));
+    show();
+  };
+  const leave = () => {
+    at = null;
+    show();
+  };
+  plot.addEventListener("pointermove", read);
+  plot.addEventListener("pointerleave", leave);
+  plot.addEventListener("blur", leave);
+  plot.addEventListener("keydown", (event) => {
+    const to = {
+      ArrowRight: (at ?? -2) + 2,
+      ArrowLeft: (at ?? 102) - 2,
+      Home: 0,
+      End: 100
+    }[event.key];
+    if (to === void 0) return;
+    event.preventDefault();
+    at = Math.min(100, Math.max(0, to));
+    show();
+    wb.say(`${told.textContent}: ${shown.map((line) => `${line.key} ${lines.get(line.key)?.value.textContent}`).join(", ")}`);
+  });
+  const lineOf = (line) => {
+    const path = svg("polyline", {
+      class: line.again ? "lossline again" : "lossline",
+      "data-c": line.colour
+    }), value = h("b");
+    const entry = h("li", {
+      data: {
+        c: line.colour
+      }
+    }, h("i", {
+      class: "modelmark"
+    }, line.number), h("span", {
+      class: "path",
+      title: line.key
+    }, h("bdi", {}, line.key)), value);
+    const emphasise = (on) => {
+      element.classList.toggle("one", on);
+      path.classList.toggle("on", on);
+    };
+    entry.addEventListener("pointerenter", () => emphasise(true));
+    entry.addEventListener("pointerleave", () => emphasise(false));
+    drawing.append(path);
+    legend.append(entry);
+    return {
+      path,
+      value,
+      entry
+    };
+  };
+  const paint = painter((now) => {
+    shown = now?.lines ?? [];
+    element.hidden = !now;
+    if (!now) return;
+    for (const [key, each] of lines) {
+      if (!now.lines.some((line) => line.key === key)) {
+        each.path.remove();
+        each.entry.remove();
+        lines.delete(key);
+      }
+    }
+    for (const line of now.lines) {
+      const drawn = lines.get(line.key) ?? lineOf(line);
+      lines.set(line.key, drawn);
+      drawn.path.setAttribute("points", line.points.map(([x, y]) => `${x},${y}`).join(" "));
+    }
+    setScales({
+      high,
+      low,
+      first,
+      end
+    }, now);
+    plot.ariaLabel = `Losses of ${now.lines.length} models from ${now.first} to ${now.end}, between ${now.low} and ${now.high}. Arrow keys read them.`;
+    show();
+  });
+  return {
+    element,
+    paint
+  };
+}
+
+// workbench/widgets/static/drag.js
+var REST = 30;
+var KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";
+function zoneElements(wb) {
+  return all(wb.root, ".zone[data-axis], .droptarget[data-axis]");
+}
+function reasonAt(held, axis) {
+  if (!held || axis === null || axis === held.chip.source) return null;
+  const illegal = held.chip.lazy ? held.chip.illegal[held.only ? "only" : "rule"] : held.chip.illegal;
+  return illegal[axis]?.[held.add ? "add" : "move"] ?? null;
+}
+var pressed = (wb, event) => ({
+  add: event.shiftKey,
+  only: wb.only !== event.altKey
+});
+function aim(wb) {
+  const held = wb.held;
+  wb.board.classList.toggle("aiming", Boolean(held));
+  wb.root.classList.toggle("aiming", Boolean(held));
+  if (held?.by === "keyboard") wb.board.setAttribute("role", "application");
+  else wb.board.removeAttribute("role");
+  for (const zone of zoneElements(wb)) {
+    const axis = zone.dataset.axis ?? null;
+    const reason = reasonAt(held, axis);
+    zone.classList.toggle("barred", Boolean(reason));
+    zone.classList.toggle("over", held !== null && held.target === axis);
+    zone.querySelector(".why")?.remove();
+    if (reason) zone.append(h("div", {
+      class: "why",
+      title: reason
+    }, reason));
   }
-  const value = Number(size.value);
-  if (!Number.isInteger(value) || value < 1) return;
-  const next = {
-    ArrowUp: value * 2,
-    ArrowDown: value % 2 ? value : value / 2
-  }[event.key];
-  if (next === void 0) return;
-  event.preventDefault();
-  size.value = `${next}`;
-  size.dataset.stepped = "yes";
+  for (const chip of all(wb.root, ".chip:not(.ghost), .dim:not(.ghost)")) {
+    const by = held?.chip.key === chip.dataset.chip ? held?.by : void 0;
+    chip.classList.toggle("picked", by !== void 0 && by !== "pointer");
+    chip.classList.toggle("lifted", by === "pointer");
+    the(chip, ".grip").ariaPressed = String(by !== void 0);
+  }
+  foresee(wb);
 }
-function sendStepped(size) {
-  if (!size.dataset.stepped) return;
-  delete size.dataset.stepped;
-  size.dispatchEvent(new Event("change"));
+function foresee(wb) {
+  const held = wb.held;
+  clearTimeout(wb.foreseeing);
+  if (!held || isNowhere(held) || reasonAt(held, held.target)) return;
+  wb.foreseeing = setTimeout(() => wb.expect(dropOf(held)), REST);
+}
+var isNowhere = ({ chip, target, add }) => target === null || target === chip.source && !add;
+function dropOf({ chip, target, add, only }) {
+  if (!chip.lazy) return {
+    verb: "drop",
+    dim: chip.dim,
+    source: chip.source,
+    target,
+    add
+  };
+  const { of, path, rank, place, source } = chip;
+  if (only || chip.nameless) return {
+    verb: "own",
+    of,
+    path,
+    rank,
+    place,
+    source,
+    target,
+    add,
+    zone: "tables"
+  };
+  return {
+    verb: "drop",
+    dim: chip.rule,
+    source,
+    target,
+    add,
+    zone: "tables"
+  };
+}
+var takes = (chip, menu) => ({
+  verb: "take",
+  menu,
+  key: chip.key,
+  of: chip.of,
+  path: chip.path,
+  rank: chip.rank,
+  place: chip.place,
+  source: chip.source
+});
+function hold(wb, chip, by) {
+  wb.held = {
+    chip,
+    by,
+    target: by === "keyboard" ? chip.source : null,
+    add: false,
+    only: wb.only || Boolean(chip.nameless)
+  };
+  if (chip.lazy) wb.send(takes(chip, false));
+  wb.say(`${chip.dim} taken. ${by === "keyboard" ? KEYS_HELP : "Click a zone to drop it."}${chip.lazy && by === "keyboard" ? " O: only this tensor, or the rule." : ""}`);
+  aim(wb);
+}
+function release(wb, words = "Cancelled.") {
+  if (!wb.held) return;
+  wb.held = null;
+  wb.say(words);
+  aim(wb);
+}
+function drop(wb, axis, add) {
+  if (!wb.held) return;
+  const held = {
+    ...wb.held,
+    target: axis,
+    add
+  }, { chip } = held;
+  wb.held = null;
+  aim(wb);
+  if (axis === null || isNowhere(held)) return;
+  if (chip.lazy) {
+    for (const each of all(wb.root, ".dim")) if (each.dataset.chip === chip.key) each.classList.add("pending");
+  } else wb.publish("dropped", {
+    chip,
+    axis,
+    add
+  });
+  wb.send(dropOf(held));
+}
+
+// workbench/widgets/static/popup.js
+function closeMenu(wb, refocus = true) {
+  if (!wb.menu) return;
+  const { element, anchor } = wb.menu;
+  wb.menu = null;
+  element.remove();
+  anchor.setAttribute("aria-expanded", "false");
+  if (refocus) (around(anchor, ".image") ?? anchor).focus({
+    preventScroll: true
+  });
+}
+function placeMenu(card, element, anchor) {
+  const frame = card.getBoundingClientRect(), at = anchor.getBoundingClientRect();
+  element.style.left = `${Math.max(4, Math.min(at.left - frame.left, frame.width - element.offsetWidth - 4))}px`;
+  const height = element.offsetHeight, room = window.innerHeight - 8;
+  const above = at.top - height - 4;
+  const top = at.bottom + 4 + height <= room ? at.bottom + 4 : above >= 8 ? above : Math.max(8, room - height);
+  element.style.top = `${top - frame.top}px`;
+  if (top < at.bottom && top + height > at.top && at.right + 4 + element.offsetWidth < frame.right) {
+    element.style.left = `${at.right + 4 - frame.left}px`;
+  }
+}
+function drawRefusal(wb, refusal) {
+  return h("div", {
+    class: "refusal",
+    role: "alert"
+  }, ...drawProblem(refusal), h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Dismiss",
+    onclick: () => wb.send({
+      verb: "dismiss"
+    })
+  }, "\xD7"));
 }
 
 // workbench/widgets/static/python_constants.js
 var { style: STYLE, glossary: GLOSSARY } = GIVEN;
+
+// workbench/widgets/static/terms.js
+var TERMS = new Map(GLOSSARY.groups.flatMap((group) => group.terms.flatMap((term) => [
+  term.name.toLowerCase(),
+  ...term.on
+].map((label) => [
+  label,
+  term
+]))));
+function explained(term) {
+  return [
+    h("p", {}, ...withCode(term.says)),
+    h("p", {
+      class: "sources"
+    }, term.lesson && drawLesson(term.lesson), term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `\u201C${term.notebook}\u201D`)), term.page && drawLink(term.page, "In the docs \u2197"), drawLink(term.link, "Read more \u2197"))
+  ];
+}
+var drawLink = (address, text) => h("a", {
+  href: address,
+  target: "_blank",
+  rel: "noopener noreferrer",
+  title: address
+}, text);
+var drawLesson = ({ title, link }) => h("span", {}, "Lesson ", link ? drawLink(link, `\u201C${title}\u201D \u2197`) : h("i", {}, `\u201C${title}\u201D`));
+function termLabel(wb, text, key = text) {
+  const term = TERMS.get(key.toLowerCase());
+  if (!term) return text;
+  const label = h("button", {
+    class: "term",
+    type: "button",
+    ariaHasPopup: "dialog",
+    data: {
+      focus: `term ${key}`
+    },
+    onclick: () => openTerm(wb, label, term)
+  }, text);
+  return label;
+}
+function openTerm(wb, anchor, term) {
+  const again = wb.menu?.anchor === anchor;
+  closeMenu(wb, false);
+  if (again) return;
+  const title = h("h3", {
+    tabIndex: -1
+  }, term.name);
+  const element = h("div", {
+    class: "menu meaning",
+    role: "dialog",
+    ariaLabel: term.name
+  }, title, ...explained(term));
+  element.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      event.stopPropagation();
+      closeMenu(wb);
+    }
+  });
+  wb.card.append(element);
+  placeMenu(wb.card, element, anchor);
+  wb.menu = {
+    element,
+    anchor
+  };
+  anchor.setAttribute("aria-expanded", "true");
+  title.focus({
+    preventScroll: true
+  });
+}
+function askWhy(wb, of, asker) {
+  wb.asker = {
+    of,
+    focus: asker
+  };
+  wb.send({
+    verb: "why",
+    of
+  });
+}
+function drawAsk(wb, of, about) {
+  const ask = h("button", {
+    class: "ask quiet",
+    type: "button",
+    ariaLabel: `Why? ${about}`,
+    title: "What is it made of?",
+    data: {
+      focus: `why ${of}`
+    },
+    onclick: () => askWhy(wb, of, ask)
+  }, "Why?");
+  return ask;
+}
+function drawAsked(wb, cell) {
+  const ask = h("button", {
+    class: "ask number",
+    type: "button",
+    tabIndex: -1,
+    title: `${cell.title ?? ""} \xB7 Why?`.replace(/^ · /, ""),
+    ariaLabel: `${cell.text}. Why?`,
+    data: {
+      focus: `why ${cell.why}`
+    },
+    onclick: () => askWhy(wb, cell.why, ask)
+  }, cell.text);
+  return ask;
+}
+
+// workbench/widgets/static/menus.js
+function openMenu(wb, anchor, items, fields = {}) {
+  const again = wb.menu?.anchor === anchor;
+  closeMenu(wb, false);
+  if (again) return;
+  release(wb);
+  const choose2 = (gesture) => {
+    closeMenu(wb, true);
+    if (gesture.verb === "why") askWhy(wb, String(gesture.of), anchor);
+    else wb.send({
+      ...gesture,
+      ...fields
+    });
+  };
+  const element = h("div", {
+    class: "menu",
+    role: "menu"
+  }, ...items.map((item) => {
+    if (item.heading !== void 0) return h("div", {
+      class: "heading",
+      role: "presentation"
+    }, item.heading);
+    if (item.choices !== void 0) return drawChoices(item, choose2);
+    return drawItem(item, () => item.ask ? askName(wb, element, item, item.ask, choose2) : choose2(item.gesture));
+  }));
+  element.addEventListener("keydown", (event) => walkMenu(wb, element, event));
+  wb.card.append(element);
+  placeMenu(wb.card, element, anchor);
+  wb.menu = {
+    element,
+    anchor
+  };
+  anchor.setAttribute("aria-expanded", "true");
+  element.querySelector("button")?.focus({
+    preventScroll: true
+  });
+}
+function drawItem(item, onclick) {
+  const title = TERMS.get(item.label.toLowerCase())?.says ?? "";
+  return h("button", {
+    type: "button",
+    role: "menuitem",
+    class: item.reason ? "barred" : "",
+    title,
+    onclick
+  }, item.label, item.note && h("small", {
+    class: "note"
+  }, item.note), item.reason && h("small", {}, item.reason));
+}
+function drawChoices(item, choose2) {
+  return h("div", {
+    class: "optionrow",
+    role: "group",
+    ariaLabel: item.choices
+  }, h("span", {
+    ariaHidden: "true",
+    title: TERMS.get(item.choices.toLowerCase())?.says ?? ""
+  }, item.choices), ...item.options.map((option) => h("button", {
+    type: "button",
+    role: item.many ? "menuitemcheckbox" : "menuitemradio",
+    ariaChecked: String(option.checked),
+    class: option.reason ? "barred" : "",
+    title: option.reason ?? "",
+    onclick: () => choose2(option.gesture)
+  }, option.label)));
+}
+function walkMenu(wb, element, event) {
+  if (event.key === "Escape") {
+    event.preventDefault();
+    closeMenu(wb);
+    return;
+  }
+  const at = targetOf(event), inRow = at.closest(".optionrow");
+  const step = {
+    ArrowDown: 1,
+    ArrowUp: -1,
+    ...inRow ? {
+      ArrowRight: 1,
+      ArrowLeft: -1
+    } : {}
+  }[event.key];
+  if (!step || at.matches("input")) return;
+  event.preventDefault();
+  const buttons = all(element, "button");
+  const now = buttons.findIndex((each) => each === focusedBy(element));
+  buttons[(now + step + buttons.length) % buttons.length]?.focus();
+}
+function askName(wb, element, item, ask, choose2) {
+  const offered = ask.options ? h("datalist", {
+    id: `offered-${wb.view}`
+  }, ...ask.options.map((value) => h("option", {
+    value
+  }))) : null;
+  const input = h("input", {
+    class: "field",
+    value: ask.value,
+    ariaLabel: ask.label,
+    maxLength: 400,
+    list: offered?.id,
+    placeholder: ask.options ? `${ask.label} \u2026` : ""
+  });
+  element.setAttribute("role", "dialog");
+  element.ariaLabel = item.label;
+  element.replaceChildren(h("form", {
+    onsubmit: (event) => {
+      event.preventDefault();
+      choose2({
+        ...item.gesture,
+        name: input.value
+      });
+    }
+  }, input, offered, h("button", {
+    class: "btn primary",
+    type: "submit",
+    style: "width:auto;display:inline-block"
+  }, ask.verb)));
+  input.focus();
+  input.select();
+}
+function askMenu(wb, chip, anchor) {
+  if (wb.menu?.anchor === anchor) {
+    closeMenu(wb);
+    return;
+  }
+  wb.asked = {
+    key: chip.key,
+    anchor
+  };
+  wb.send(takes(chip, true));
+}
+function takenUp(wb, taken) {
+  if (!taken) return;
+  const held = wb.held;
+  if (held?.chip.lazy && held.chip.key === taken.key) {
+    held.chip.illegal = /** @type {Reasons} */
+    taken.illegal;
+    aim(wb);
+  }
+  if (wb.asked?.key === taken.key) {
+    const { anchor, find } = wb.asked;
+    wb.asked = null;
+    const now = anchor.isConnected ? anchor : find ? find() : all(wb.card, ".grip").find((grip) => grip.dataset.focus === taken.key);
+    if (now) openMenu(wb, now, taken.menu, {
+      zone: "tables"
+    });
+  }
+}
+
+// workbench/widgets/static/fleet_controls.js
+function drawFleetControls(wb, parent, state) {
+  const control = (key, label, ...kids) => h("div", {
+    class: `control by-${key}`,
+    data: {
+      control: key
+    }
+  }, h("span", {
+    class: "label",
+    id: `fleet-${key}-${wb.view}`
+  }, termLabel(wb, label)), ...kids);
+  const now = state.policies.find((each) => each.name === state.policy);
+  const items = state.policies.map((each) => ({
+    label: each.name,
+    note: each.text ? `${each.about}: ${each.text}` : each.about,
+    gesture: {
+      verb: "policy",
+      value: each.name
+    }
+  }));
+  const policy = h("button", {
+    class: "field open",
+    type: "button",
+    disabled: state.locked,
+    ariaHasPopup: "menu",
+    ariaLabel: `Policy: ${state.policy}`,
+    data: {
+      focus: "policy"
+    },
+    onclick: () => {
+      openMenu(wb, policy, items);
+      wb.menu?.element.classList.add("sentences");
+    }
+  }, state.policy, h("span", {
+    ariaHidden: "true"
+  }, "\u25BE"));
+  const field = (verb, value, name, more) => {
+    const input = h("input", {
+      class: "field",
+      value,
+      disabled: state.locked,
+      ariaLabel: name,
+      ariaInvalid: state.wrong.includes(verb) ? "true" : null,
+      spellcheck: false,
+      autocomplete: "off",
+      data: {
+        focus: verb
+      },
+      onchange: () => wb.send({
+        verb,
+        value: input.value
+      }),
+      onkeydown: (event) => {
+        if (event.key === "Escape") {
+          input.value = value;
+          input.blur();
+        }
+      },
+      ...more
+    });
+    return input;
+  };
+  const button = (sign, name, gesture, off = false) => h("button", {
+    class: "btn icon",
+    type: "button",
+    disabled: state.locked || off,
+    ariaLabel: name,
+    title: name,
+    data: {
+      focus: `${gesture.verb}${sign}`
+    },
+    onclick: () => wb.send(gesture)
+  }, sign);
+  const memory = h("span", {
+    class: "stepper"
+  }, button("\u2212", "Half the budget", {
+    verb: "budget",
+    value: "less"
+  }), field("memory", state.memory, "memory that may be used of each device", {
+    placeholder: "all",
+    maxLength: 40
+  }), button("+", "Twice the budget", {
+    verb: "budget",
+    value: "more"
+  }));
+  const count = Number(state.devices);
+  const devices = h("span", {
+    class: "stepper"
+  }, button("\u2212", "One device less", {
+    verb: "devices",
+    value: String(count - 1)
+  }, !state.fewer), field("devices", state.devices, "devices", {
+    inputMode: "numeric",
+    maxLength: 6
+  }), button("+", "One device more", {
+    verb: "devices",
+    value: String(count + 1)
+  }, !state.more));
+  const hardware = field("fleet_hardware", state.hardware, "hardware that the fleet is planned for", {
+    placeholder: "8 H100",
+    maxLength: 200
+  });
+  parent.replaceChildren(control("policy", "Policy", policy, h("span", {
+    class: "muted says"
+  }, now?.about)), control("memory", "Memory of a device", memory, h("span", {
+    class: "muted says"
+  }, state.room)), control("devices", "Devices", devices), control("hardware", "Hardware", hardware, h("span", {
+    class: "muted says"
+  }, state.planned_for)));
+}
+
+// workbench/widgets/static/figures.js
+function drawShare(part2) {
+  const bit = h("i", {
+    title: part2.title,
+    data: {
+      shade: part2.shade
+    }
+  });
+  bit.style.width = `${part2.share * 100}%`;
+  return bit;
+}
+function drawLimit({ share, text }) {
+  const line = h("i", {
+    class: "limit",
+    title: text
+  });
+  line.style.left = `${share * 100}%`;
+  return line;
+}
+function drawBar(figure) {
+  const limit = figure.limit && drawLimit(figure.limit);
+  const all2 = figure.apart ? [
+    ...figure.parts,
+    figure.apart
+  ] : figure.parts;
+  return [
+    h("div", {
+      class: "bars",
+      role: "img",
+      ariaLabel: all2.map((part2) => part2.title).join("; ")
+    }, h("div", {
+      class: `bar ${figure.tone}`
+    }, ...figure.parts.map(drawShare)), limit, figure.apart ? h("div", {
+      class: "bar apart"
+    }, drawShare(figure.apart)) : null),
+    h("div", {
+      class: "legend"
+    }, ...all2.map((part2) => h("span", {
+      title: part2.title
+    }, h("i", {
+      data: {
+        shade: part2.shade
+      }
+    }), `${part2.role} `, h("b", {}, part2.text))))
+  ];
+}
+function drawMark(mark) {
+  return mark?.key ? h("span", {
+    class: "origin",
+    role: "img",
+    ariaLabel: mark.label,
+    title: mark.title,
+    data: {
+      tier: mark.key,
+      settles: mark.settles || null
+    }
+  }) : null;
+}
+function drawStanding(wb, standing) {
+  const sign = drawMark(standing.mark) ?? h("span");
+  sign.ariaHidden = "true";
+  return [
+    sign,
+    h("span", {
+      title: standing.mark.title
+    }, termLabel(wb, standing.mark.label ?? "")),
+    h("span", {
+      class: "how"
+    }, standing.text)
+  ];
+}
+function drawFigure(wb, figure) {
+  const delta = figure.delta && h("span", {
+    class: `delta ${figure.delta.tone}`
+  }, figure.delta.text);
+  const wide = figure.parts.length > 0;
+  const range = figure.range && h("span", {
+    class: "range",
+    title: "Nine of ten true figures are in this range, as measured on third-party programs."
+  }, figure.range);
+  return h("div", {
+    class: wide ? "figure wide" : "figure",
+    title: wide ? "" : figure.title,
+    data: {
+      figure: figure.key
+    }
+  }, h("div", {
+    class: "label",
+    title: figure.title
+  }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)), h("div", {
+    class: `value ${figure.tone}`,
+    title: figure.title
+  }, h("span", {}, figure.text), drawMark(figure.tier), wide ? range : null, wide ? delta : null, wide && figure.note ? h("span", {
+    class: `beside ${figure.tone}`
+  }, figure.note) : null), wide ? null : h("div", {
+    class: "sub"
+  }, range, range && h("br"), delta, delta && " ", figure.note), figure.counted ? h("div", {
+    class: "changes"
+  }, ...figure.changes.map((change) => h("span", {
+    class: change.tone
+  }, change.text))) : null, ...wide ? drawBar(figure) : [], ...figure.tiers.map((tier) => h("div", {
+    class: tier.stale ? "tier stale" : "tier",
+    title: tier.stale
+  }, drawMark(tier.mark), `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
+}
+var heights = /* @__PURE__ */ new WeakMap();
+function keepTall(figures, seq, comesAndGoes) {
+  const before = heights.get(figures);
+  const stays = (before?.seq === seq || comesAndGoes) && before !== void 0 && (before.across ?? figures.offsetWidth) === figures.offsetWidth;
+  figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
+  const now = {
+    seq,
+    across: (
+      /** @type {number | null} */
+      stays ? before.across : null
+    )
+  };
+  heights.set(figures, now);
+  requestAnimationFrame(() => {
+    now.across ??= figures.offsetWidth;
+  });
+}
+function drawAlarm(wb, alarm) {
+  return h("div", {
+    class: "alarm",
+    role: "alert"
+  }, h("b", {
+    class: "bad"
+  }, `${alarm.kind} `), h("span", {}, ...withCode(alarm.message)), " ", ...alarm.edits.map((edit) => h("button", {
+    class: "btn small",
+    type: "button",
+    onclick: () => wb.send({
+      verb: "mend",
+      edit
+    })
+  }, edit)));
+}
+
+// workbench/widgets/static/work.js
+function progressOf(label) {
+  const level = h("i");
+  const bar = h("div", {
+    class: "progress",
+    role: "progressbar",
+    ariaLabel: label,
+    ariaValueMin: "0",
+    ariaValueMax: "100"
+  }, level);
+  const stage = h("div", {
+    class: "stage"
+  });
+  const paint = (state) => {
+    stage.hidden = state.phase !== "running";
+    bar.hidden = Boolean(stage.hidden || state.waits);
+    const known = !state.stage.startsWith("compiling");
+    bar.classList.toggle("unknown", !known);
+    level.style.width = known ? `${state.fraction * 100}%` : "";
+    bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;
+    stage.textContent = state.stage;
+  };
+  return {
+    bar,
+    stage,
+    paint
+  };
+}
+function factsOf() {
+  const facts = h("dl", {
+    class: "facts"
+  });
+  const paint = painter((state) => {
+    facts.hidden = !state.length;
+    facts.replaceChildren(...state.flatMap((fact) => [
+      h("dt", {}, fact.label),
+      h("dd", {}, h("b", {
+        class: fact.tone
+      }, fact.text), drawMark(fact.mark), " ", h("span", {}, fact.note))
+    ]));
+  });
+  return {
+    facts,
+    paint
+  };
+}
+function logOf(label) {
+  const count = h("span", {
+    class: "badge"
+  });
+  const lines = h("ol", {
+    tabIndex: 0,
+    ariaLabel: `Messages of the ${label}`
+  });
+  const element = h("details", {
+    class: "log"
+  }, h("summary", {}, "Worker's messages ", count), lines);
+  const paint = painter((state) => {
+    element.hidden = !state.length;
+    count.textContent = String(state.length);
+    const follows = element.open && lines.scrollHeight - lines.scrollTop - lines.clientHeight < 8;
+    patch(lines, state, (line) => h("li", {
+      class: line.tone
+    }, h("span", {
+      class: "at"
+    }, line.at), h("span", {}, line.text)));
+    if (follows) lines.scrollTop = lines.scrollHeight;
+  });
+  return {
+    element,
+    paint
+  };
+}
+function paintWords(message, of, state) {
+  message.textContent = state.message;
+  message.className = `message ${state.phase === "error" && !state.stale ? "bad" : "muted"}`;
+  message.hidden = !state.message;
+  of.textContent = state.of;
+  of.hidden = !state.of;
+}
+function speaker(wb) {
+  let said = null;
+  return (words) => {
+    if (words && said !== null && words !== said) wb.say(words);
+    said = words;
+  };
+}
+
+// workbench/widgets/static/fleet_parts.js
+function fleetTiming(wb) {
+  const words = h("span", {
+    class: "muted",
+    role: "status"
+  });
+  const start = h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: "time"
+    },
+    title: "Cut the models and time each unit on one device, in a worker process",
+    onclick: () => wb.send({
+      verb: "time"
+    })
+  }, "Time the units");
+  const cancel = h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: "cancel_timing"
+    },
+    onclick: () => wb.send({
+      verb: "cancel_timing"
+    })
+  }, "Cancel timing");
+  const spin = h("i", {
+    class: "spin",
+    ariaHidden: "true"
+  });
+  const element = h("div", {
+    class: "fleettiming"
+  }, spin, words, start, cancel);
+  const paint = painter((state) => {
+    const running = state.phase === "running";
+    spin.hidden = !running && !state.waits;
+    words.textContent = state.waits ? "Simulating the schedule \u2026" : running ? `Timing the units: ${state.stage} \u2026` : state.message;
+    words.className = state.phase === "error" ? "bad" : "muted";
+    start.hidden = !state.can_time;
+    cancel.hidden = !running;
+    element.hidden = !words.textContent && start.hidden;
+  });
+  return {
+    element,
+    paint
+  };
+}
+function fleetRun(wb) {
+  const start = h("button", {
+    class: "btn primary",
+    type: "button",
+    data: {
+      focus: "run"
+    },
+    onclick: () => wb.send({
+      verb: "run"
+    })
+  }, "Run");
+  const cancel = h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "cancel"
+    },
+    ariaLabel: "Cancel the run",
+    onclick: () => wb.send({
+      verb: "cancel"
+    })
+  }, "Cancel");
+  const progress = progressOf("training"), facts = factsOf(), log = logOf("training"), speak = speaker(wb);
+  const message = h("div", {
+    class: "message"
+  }), command = h("div", {
+    class: "mono of"
+  });
+  const results = h("div", {
+    class: "fleetfacts"
+  }, facts.facts, command, log.element);
+  const paint = (live, state) => {
+    const running = live.phase === "running";
+    start.disabled = running;
+    start.hidden = !live.can_run;
+    cancel.hidden = !running;
+    progress.paint(live);
+    message.textContent = live.message;
+    message.className = `message ${live.phase === "error" ? "bad" : "muted"}`;
+    message.hidden = !live.message;
+    facts.paint(live.facts);
+    command.textContent = state.command ? `$ ${state.command}` : "";
+    command.hidden = !state.command;
+    log.paint(live.log);
+    speak(live.said);
+  };
+  return {
+    buttons: h("div", {
+      class: "fleetbuttons"
+    }, start, cancel),
+    progress: h("div", {
+      class: "fleetprogress"
+    }, progress.bar, progress.stage, message),
+    results,
+    paint
+  };
+}
+function fleetModels(wb) {
+  const head = h("tr"), body = h("tbody");
+  const rows = /* @__PURE__ */ new Map();
+  const section = h("section", {
+    class: "fleetmodels",
+    ariaLabel: "Models"
+  }, h("div", {
+    class: "scroll",
+    tabIndex: 0,
+    role: "group",
+    ariaLabel: "Models"
+  }, h("table", {}, h("thead", {}, head), body)));
+  const titles = (columns) => {
+    const told = columns.map((name) => [
+      name,
+      "n arg"
+    ]);
+    return [
+      [
+        "Model"
+      ],
+      ...told,
+      [
+        "Epochs",
+        "n arg"
+      ],
+      [
+        "Shards",
+        "cut"
+      ],
+      [
+        "Alone",
+        "n arg"
+      ],
+      [
+        "State"
+      ],
+      [
+        "Loss",
+        "n"
+      ],
+      [
+        ""
+      ]
+    ];
+  };
+  const paintHead = painter((columns) => head.replaceChildren(...titles(columns).map(([name, kind]) => h("th", {
+    class: kind ?? "",
+    scope: "col"
+  }, name ? termLabel(wb, name, `fleet ${name}`) : ""))));
+  const paint = (models, columns, live) => {
+    paintHead(columns);
+    patch(body, models, (model) => {
+      const row = fleetRow(wb, model);
+      rows.set(model.key, row);
+      return row.element;
+    });
+    for (const model of models) rows.get(model.key)?.paint(live[model.key] ?? null);
+  };
+  return {
+    section,
+    paint
+  };
+}
+function fleetRow(wb, model) {
+  const bar = h("i"), state = h("span", {
+    class: "word"
+  }), batches = h("span", {
+    class: "muted"
+  }), loss = h("td", {
+    class: "n loss"
+  });
+  const stop = h("button", {
+    class: "btn small",
+    type: "button",
+    hidden: true,
+    ariaLabel: `Stop ${model.name}`,
+    title: "It ends with the mini-batch it is in, and the rest speed up",
+    data: {
+      focus: `stop-${model.key}`
+    },
+    onclick: () => wb.send({
+      verb: "stop",
+      value: model.key
+    })
+  }, "Stop");
+  const shards = h("span", {
+    class: "shards",
+    role: "img",
+    ariaLabel: model.shards.map((each) => each.title).join("; ")
+  }, ...model.shards.map((each, i) => {
+    const part2 = h("i", {
+      title: each.title
+    });
+    part2.style.width = `${Math.max(2, each.share * 76)}px`;
+    part2.dataset.shard = String(i % 2);
+    return part2;
+  }));
+  const element = h("tr", {
+    data: {
+      model: model.key,
+      c: model.colour
+    }
+  }, h("td", {
+    title: model.program
+  }, h("i", {
+    class: "modelmark"
+  }, model.number), h("span", {
+    class: "modelname",
+    title: model.name
+  }, model.name), model.stops ? h("span", {
+    class: "muted stops"
+  }, model.stops) : null), ...model.arguments.map((value) => h("td", {
+    class: "n arg"
+  }, value)), h("td", {
+    class: "n arg",
+    title: model.epochs_title
+  }, model.epochs), h("td", {
+    class: "cut"
+  }, shards, h("span", {
+    class: "sizes"
+  }, model.shards_text)), h("td", {
+    class: "n arg",
+    title: model.seconds_title
+  }, model.seconds), h("td", {
+    class: "state"
+  }, h("span", {
+    class: "done"
+  }, bar), state, " ", batches), loss, h("td", {
+    class: "act"
+  }, stop));
+  const paint = painter((now) => {
+    element.dataset.state = now?.state ?? "";
+    bar.style.width = `${(now?.share ?? 0) * 100}%`;
+    state.textContent = now?.state ?? "waiting";
+    batches.textContent = now?.batches ?? "";
+    loss.textContent = now?.loss ?? "";
+    loss.title = now?.loss_title ?? "";
+    stop.hidden = !now?.can_stop;
+  });
+  return {
+    element,
+    paint
+  };
+}
 
 // workbench/widgets/static/bokeh.js
 var page = (
@@ -354,75 +1617,9 @@ function paintKey(wb, element, state) {
     return h("span", {}, swatch, name);
   }));
 }
-
-// workbench/widgets/static/chart_scale.js
-var FAR = 4;
-function ratioOf({ spans }) {
-  const lane = spans.flatMap(({ lanes }) => lanes).find(({ own }) => own);
-  return lane ? lane.own / spans[0].unit : 0;
-}
-function scaledState(shown) {
-  const { sent } = shown, ratio = ratioOf(sent);
-  if (!ratio) shown.own = null;
-  if (!ratio || !isOwn(shown)) return sent;
-  const [start, end] = sent.ranges.x, axis = sent.properties["x axis"];
-  const properties = {
-    ...sent.properties,
-    "x axis": {
-      ...axis,
-      axis_label: `${axis?.axis_label}, as predicted`
-    }
-  };
-  const { idle } = sent.sources, sources = idle?.own ? {
-    ...sent.sources,
-    idle: {
-      ...idle,
-      right: idle.own
-    }
-  } : sent.sources;
-  return {
-    ...sent,
-    properties,
-    sources,
-    across: `${sent.across}, own`,
-    ranges: {
-      ...sent.ranges,
-      x: [
-        start,
-        ratio > 1 ? end / ratio : end
-      ]
-    }
-  };
-}
-function isOwn({ own, sent }) {
-  const ratio = ratioOf(sent);
-  return Boolean(ratio) && (own ?? (sent.rescales && (ratio > FAR || ratio < 1 / FAR)));
-}
-function scaleTool(shown, again) {
-  const box = h("input", {
-    type: "checkbox",
-    data: {
-      focus: "own-scale"
-    },
-    onchange: () => {
-      shown.own = box.checked;
-      again();
-    }
-  });
-  const title = "Draw what was measured as long as what was predicted, to compare their order";
-  return h("label", {
-    class: "scaling",
-    title,
-    hidden: true
-  }, box, " measured to its own scale");
-}
-function paintScale(shown) {
-  const label = (
-    /** @type {HTMLElement} */
-    shown.element.querySelector(".scaling")
-  ), box = label.querySelector("input");
-  label.hidden = !ratioOf(shown.sent);
-  if (box) box.checked = isOwn(shown);
+function marksOf({ doc, spans }) {
+  const slices = spans?.starts.length === 0 ? doc?.get_model_by_name("slices") : null;
+  return doc && (slices ?? doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
 }
 
 // workbench/widgets/static/chart_spans.js
@@ -566,26 +1763,74 @@ function visibleNames(spans, blocks, { from, to, width }) {
   return found;
 }
 
-// workbench/widgets/static/clock.js
-function clock(seconds) {
-  for (const [unit, scale] of [
-    [
-      "s",
-      1
-    ],
-    [
-      "ms",
-      1e3
-    ],
-    [
-      "\xB5s",
-      1e6
-    ]
-  ]) {
-    const value = seconds * scale;
-    if (value >= 1 || unit === "\xB5s") return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${unit}`;
-  }
-  return "";
+// workbench/widgets/static/chart_scale.js
+var FAR = 4;
+function ratioOf({ spans }) {
+  const lane = spans.flatMap(({ lanes }) => lanes).find(({ own }) => own);
+  return lane ? lane.own / spans[0].unit : 0;
+}
+function scaledState(shown) {
+  const { sent } = shown, ratio = ratioOf(sent);
+  if (!ratio) shown.own = null;
+  if (!ratio || !isOwn(shown)) return sent;
+  const [start, end] = sent.ranges.x, axis = sent.properties["x axis"];
+  const properties = {
+    ...sent.properties,
+    "x axis": {
+      ...axis,
+      axis_label: `${axis?.axis_label}, as predicted`
+    }
+  };
+  const { idle } = sent.sources, sources = idle?.own ? {
+    ...sent.sources,
+    idle: {
+      ...idle,
+      right: idle.own
+    }
+  } : sent.sources;
+  return {
+    ...sent,
+    properties,
+    sources,
+    across: `${sent.across}, own`,
+    ranges: {
+      ...sent.ranges,
+      x: [
+        start,
+        ratio > 1 ? end / ratio : end
+      ]
+    }
+  };
+}
+function isOwn({ own, sent }) {
+  const ratio = ratioOf(sent);
+  return Boolean(ratio) && (own ?? (sent.rescales && (ratio > FAR || ratio < 1 / FAR)));
+}
+function scaleTool(shown, again) {
+  const box = h("input", {
+    type: "checkbox",
+    data: {
+      focus: "own-scale"
+    },
+    onchange: () => {
+      shown.own = box.checked;
+      again();
+    }
+  });
+  const title = "Draw what was measured as long as what was predicted, to compare their order";
+  return h("label", {
+    class: "scaling",
+    title,
+    hidden: true
+  }, box, " measured to its own scale");
+}
+function paintScale(shown) {
+  const label = (
+    /** @type {HTMLElement} */
+    shown.element.querySelector(".scaling")
+  ), box = label.querySelector("input");
+  label.hidden = !ratioOf(shown.sent);
+  if (box) box.checked = isOwn(shown);
 }
 
 // workbench/widgets/static/chart_titles.js
@@ -625,75 +1870,1251 @@ function placesOf(spans) {
   return places;
 }
 var keyOf = ({ kinds, numbers }, tier, span) => `${tier} ${kinds[span]} ${numbers?.[span] ?? -1}`;
+function clock(seconds) {
+  for (const [unit, scale] of [
+    [
+      "s",
+      1
+    ],
+    [
+      "ms",
+      1e3
+    ],
+    [
+      "\xB5s",
+      1e6
+    ]
+  ]) {
+    const value = seconds * scale;
+    if (value >= 1 || unit === "\xB5s") return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${unit}`;
+  }
+  return "";
+}
 
-// workbench/widgets/static/picking.js
-var PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subject]";
-function askWhole(wb, of, path, anchor, rank = null) {
-  if (wb.menu?.anchor === anchor) {
-    closeMenu(wb);
+// workbench/widgets/static/select.js
+var subjectPatterns = /* @__PURE__ */ new Map();
+function namesPath(subject, path) {
+  if (subject === path) return true;
+  if (!subject.includes("*")) return false;
+  const pattern = subjectPatterns.get(subject) ?? patternOf(subject);
+  subjectPatterns.set(subject, pattern);
+  return pattern.test(path);
+}
+function patternOf(subject) {
+  const parts = subject.split("*").map((part2) => part2.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`^${parts.join("\\d+")}$`);
+}
+function isChosen(wb, subject) {
+  if (!wb.selected || !subject) return false;
+  const selected = wb.selected;
+  return namesPath(subject, selected) || namesPath(selected, subject) || subject.startsWith(`${selected}/`) || wb.linked.has(subject);
+}
+function markChosen(wb, selected, relinked = false) {
+  const moved = wb.selected !== selected || relinked;
+  wb.selected = selected;
+  for (const each of all(wb.root, "[data-subject]")) {
+    const chosen = isChosen(wb, each.dataset.subject);
+    if (chosen === each.classList.contains("chosen")) continue;
+    each.classList.toggle("chosen", chosen);
+    if (chosen) each.setAttribute("aria-current", "true");
+    else each.removeAttribute("aria-current");
+  }
+  for (const each of all(wb.root, ".image [data-opens]")) {
+    each.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${each.dataset.opens}/`));
+  }
+  if (moved) wb.publish("selected", selected);
+  for (const body of all(wb.root, "tbody")) {
+    const rows = all(body, ":scope > [data-subject]");
+    if (!rows.length || !moved && rows.some((row) => row.tabIndex === 0)) continue;
+    const stop = rows.find((row) => row.classList.contains("chosen")) ?? rows[0];
+    for (const row of rows) row.tabIndex = row === stop ? 0 : -1;
+  }
+}
+function selectSubject(wb, element) {
+  const subject = element.dataset.subject;
+  wb.say(isChosen(wb, subject) ? "Nothing selected." : `${subject} selected.`);
+  wb.send({
+    verb: "select",
+    path: isChosen(wb, subject) ? wb.selected : subject
+  });
+}
+function pick(wb, element) {
+  if (!wb.publish("picked", element)) selectSubject(wb, element);
+}
+function walkMarks(wb, image, event) {
+  const marks = all(image, "[data-subject], [data-opens]");
+  if (!marks.length) return;
+  const now = marks.findIndex((mark) => mark.classList.contains("at"));
+  const step = {
+    ArrowRight: 1,
+    ArrowDown: 1,
+    ArrowLeft: -1,
+    ArrowUp: -1
+  }[event.key];
+  if (event.key === "Enter" && now >= 0) {
+    if (marks[now].dataset.opens) wb.publish("opened", marks[now]);
+    else pick(wb, marks[now]);
+  } else if (step) {
+    const next = marks[(now + step + (now < 0 && step < 0 ? 1 : 0) + marks.length) % marks.length];
+    marks[now]?.classList.remove("at");
+    next.classList.add("at");
+    next.scrollIntoView({
+      block: "nearest",
+      inline: "nearest"
+    });
+    wb.say(next.querySelector("title")?.textContent || next.dataset.subject || next.dataset.opens || "");
+  } else return;
+  event.preventDefault();
+}
+function walkRows(wb, row, event) {
+  const step = {
+    ArrowDown: 1,
+    ArrowUp: -1
+  }[event.key];
+  if (event.key === "Enter") selectSubject(wb, row);
+  else if (step) {
+    const rows = row.parentElement ? all(row.parentElement, ":scope > [data-subject]") : [];
+    const next = rows[rows.indexOf(row) + step];
+    if (!next) return;
+    row.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  } else return;
+  event.preventDefault();
+}
+function walkRow(wb, event) {
+  const at = targetOf(event), row = around(at, "tbody > tr");
+  if (!row || wb.held) return false;
+  const buttons = (tr) => all(tr, ".fold, .grip, .own, .ask");
+  const mine = buttons(row), now = mine.indexOf(at);
+  if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
+    const next2 = now + (event.key === "ArrowRight" ? 1 : -1);
+    if (next2 === -1 && now === 0 && row.dataset.subject) row.focus();
+    else mine[next2]?.focus();
+    return next2 >= -1 && mine.length > 0;
+  }
+  const next = (
+    /** @type {HTMLElement | null | undefined} */
+    {
+      ArrowDown: row.nextElementSibling,
+      ArrowUp: row.previousElementSibling
+    }[event.key]
+  );
+  if (!next || now < 0) return false;
+  const others = buttons(next);
+  (others[Math.min(now, others.length - 1)] ?? next).focus();
+  return true;
+}
+function makeSelectable(wb) {
+  wb.root.addEventListener("click", (event) => {
+    const at = targetOf(event);
+    if (at.closest("button, input, select, a, summary, label, [data-no-select]")) return;
+    const found = around(at, "[data-subject]");
+    if (found && String(getSelection?.() ?? "") === "") pick(wb, found);
+  });
+  wb.root.addEventListener("keydown", (event) => {
+    const at = targetOf(event);
+    if (at.closest("tbody") && walkRow(wb, event)) event.preventDefault();
+    else if (at.matches("[data-subject]")) walkRows(wb, at, event);
+    else if (at.matches(".image")) walkMarks(wb, at, event);
+  });
+}
+function markColleagues(wb, colleagues) {
+  if (!colleagues.length && !wb.root.querySelector(".theirs")) return;
+  for (const each of all(wb.root, "[data-subject], .chip[data-chip]")) {
+    const theirs = colleagues.find((colleague) => hasIt(colleague, each));
+    if (each.dataset.theirs === (theirs?.name ?? void 0)) continue;
+    each.classList.toggle("theirs", Boolean(theirs));
+    if (theirs) {
+      each.dataset.theirs = theirs.name;
+      each.style.setProperty("--theirs", theirs.colour);
+      each.style.setProperty("--their-name", JSON.stringify(theirs.name));
+    } else {
+      delete each.dataset.theirs;
+      each.style.removeProperty("--theirs");
+      each.style.removeProperty("--their-name");
+    }
+  }
+}
+function hasIt({ selected, hand }, element) {
+  const { subject, chip } = element.dataset;
+  if (chip) return hand !== "" && chip.startsWith(`${hand}@`);
+  return Boolean(subject && selected) && (namesPath(subject ?? "", selected) || namesPath(selected, subject ?? ""));
+}
+
+// workbench/widgets/static/chart_timeline.js
+var MARGIN = 0.2;
+var GAP = 4;
+var NEARLY = 1.6;
+var STILL = 120;
+var NAMES = 60;
+function fillSpans(wb, shown) {
+  const before = shown.spans, spans = shown.spans = unpackSpans(shown.state.spans);
+  shown.drawn = shown.blocks = null;
+  if (!spans) return;
+  spans.own = isOwn(shown);
+  shown.at = before && shown.at >= 0 ? sameSpan(before, shown.at, spans) : -1;
+  if (shown.group && !spans.starts.some((_, span) => groupOf(spans, span) === shown.group)) shown.group = "";
+  if (shown.doc) drawSpansNow(wb, shown);
+}
+function drawSpansNow(wb, shown) {
+  drawBlocks(wb, shown, true);
+  drawNames(wb, shown);
+}
+function drawSpansSoon(wb, shown) {
+  if (!shown.spans) return;
+  const { doc } = shown, hover = doc?.get_model_by_name("hover");
+  shown.frame ||= requestAnimationFrame((now) => {
+    shown.frame = 0;
+    if (!shown.doc) return;
+    if (!isDrawn(shown)) drawBlocks(wb, shown, false);
+    if (now - (shown.named ?? 0) < NAMES) return;
+    shown.named = now;
+    drawNames(wb, shown);
+  });
+  if (hover?.active) hover.active = false;
+  clearTimeout(shown.timer);
+  shown.timer = setTimeout(() => {
+    if (!shown.doc) return;
+    drawSpansNow(wb, shown);
+    if (hover) hover.active = !shown.keyed;
+  }, STILL);
+}
+function isDrawn(shown) {
+  const drawn = shown.drawn, seen = seenOf(shown);
+  if (!drawn || seen.from < drawn.from || seen.to > drawn.to) return false;
+  const finer = (seen.to - seen.from) / seen.width * drawn.width / (drawn.to - drawn.from);
+  return finer > 1 / NEARLY && finer < NEARLY;
+}
+function seenOf({ doc, view, element }) {
+  const range = (
+    /** @type {BokehModel} */
+    doc?.get_model_by_name("x")
+  );
+  return {
+    from: range.start,
+    to: range.end,
+    width: view?.model.inner_width || element.clientWidth || 800
+  };
+}
+function drawBlocks(wb, shown, named) {
+  const { doc, spans } = shown;
+  if (!doc || !spans) return;
+  const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
+  shown.drawn = {
+    from: from - more,
+    to: to + more,
+    width: width * (1 + 2 * MARGIN)
+  };
+  const blocks = shown.blocks = visibleBlocks(spans, shown.drawn);
+  const source = (
+    /** @type {BokehModel} */
+    doc.get_model_by_name("blocks")
+  );
+  shown.marking = true;
+  source.data = columnsOf(spans, blocks, shown.drawn, named, isDark(wb));
+  source.selected.indices = selectedBlocks(wb, shown);
+  const at = shown.at < 0 ? -1 : blockOf(spans, blocks, shown.at);
+  if (at >= 0) source.inspected.indices = [
+    at
+  ];
+  shown.marking = false;
+}
+function selectedBlocks(wb, { spans, blocks, group }) {
+  if (!spans || !blocks) return [];
+  if (group) return blocks.span.flatMap((span, i) => standsBack({
+    spans,
+    group
+  }, span) ? [] : [
+    i
+  ]);
+  const chosen = chosenStyles(wb, spans);
+  return chosen.size ? blocks.span.flatMap((span, i) => chosen.has(spans.kinds[span]) ? [
+    i
+  ] : []) : [];
+}
+var standsBack = ({ spans, group }, span) => group !== "" && spans !== null && groupOf(spans, span) !== group;
+function dimOthers(wb, shown, block) {
+  const { spans, blocks, doc } = shown;
+  const group = spans && blocks && block >= 0 && block < blocks.span.length ? groupOf(spans, blocks.span[block]) : "";
+  if (group === shown.group || !doc) return;
+  shown.group = group;
+  shown.marking = true;
+  doc.get_model_by_name("blocks").selected.indices = selectedBlocks(wb, shown);
+  shown.marking = false;
+  drawNames(wb, shown);
+}
+function blockOf(spans, blocks, span) {
+  const lane = laneOf(spans, span), x = spans.starts[span] / unitOf(spans, lane);
+  let best = -1;
+  for (let i = 0; i < blocks.lane.length; i++) {
+    if (blocks.lane[i] === lane && (best < 0 || blocks.left[i] <= x + 1e-9 * Math.abs(x))) best = i;
+  }
+  return best;
+}
+function drawNames(wb, shown) {
+  const { doc, spans, blocks } = shown;
+  if (doc && spans && blocks) {
+    const names = visibleNames(spans, blocks, seenOf(shown)).filter(({ block }) => !standsBack(shown, blocks.span[block]));
+    doc.get_model_by_name("names").data = namesOf(spans, blocks, names, isDark(wb));
+  }
+}
+function chosenStyles(wb, spans) {
+  const found = /* @__PURE__ */ new Set();
+  if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
+  return found;
+}
+function columnsOf(spans, blocks, drawn, named, dark) {
+  const { lanes, styles, kinds, shares } = spans, pixel = spans.numbers ? (drawn.to - drawn.from) / drawn.width : 0;
+  return {
+    left: Float64Array.from(blocks.left),
+    right: Float64Array.from(blocks.right, (right, i) => right - (right - blocks.left[i] > GAP * pixel ? pixel : 0)),
+    shared: Float64Array.from(blocks.left, (left, i) => left + (shares?.[blocks.span[i]] ?? 0) * (blocks.right[i] - left)),
+    bottom: Float64Array.from(blocks.lane, (lane) => lanes[lane].bottom),
+    top: Float64Array.from(blocks.lane, (lane) => lanes[lane].top),
+    color: blocks.span.map((_, i) => blockColour(spans, blocks, i, dark)),
+    alpha: Float32Array.from(blocks.weight),
+    title: named ? blocks.span.map((_, i) => titleOf(spans, blocks, i)) : new Array(blocks.span.length).fill(""),
+    subject: blocks.span.map((span) => styles[kinds[span]][2])
+  };
+}
+var blockColour = ({ lanes, styles, kinds }, blocks, i, dark) => colourOf(styles[kinds[blocks.span[i]]][4] || lanes[blocks.lane[i]].colour, dark);
+function namesOf(spans, blocks, names, dark) {
+  return {
+    x: names.map(({ x }) => x),
+    y: names.map(({ block }) => (spans.lanes[blocks.lane[block]].bottom + spans.lanes[blocks.lane[block]].top) / 2),
+    text: names.map(({ text }) => text),
+    color: names.map(({ block }) => inkOn(blockColour(spans, blocks, block, dark), blocks.weight[block], dark))
+  };
+}
+function inkOn(colour, weight, dark) {
+  const ground = dark ? 0.06 : 1;
+  const mixed = [
+    1,
+    3,
+    5
+  ].map((at) => weight * Number.parseInt(colour.slice(at, at + 2), 16) / 255 + (1 - weight) * ground);
+  const [red, green, blue] = mixed.map((each) => each ** 2.2);
+  return 0.21 * red + 0.72 * green + 0.07 * blue > 0.2 ? "#1B1F24" : "#FFFFFF";
+}
+
+// workbench/widgets/static/chart_keys.js
+function walk(wb, shown, by, down = 0) {
+  const marks = marksOf(shown);
+  if (!marks?.data.title?.length) return;
+  pressKeys(shown);
+  const at = shown.spans?.starts.length ? walkSpans(wb, shown, by, down) : walkMarks2(shown, marks.data.title.length, by || down);
+  const title = shown.spans?.starts.length && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at];
+  const told = `${title}`.replaceAll("\n", " \xB7 ");
+  const line = shown.element.querySelector(".tasktold");
+  if (line) line.textContent = told;
+  marks.inspected.indices = [
+    at
+  ];
+  dimOthers(wb, shown, at);
+  marks.change.emit();
+  wb.say(told);
+}
+function pressKeys(shown) {
+  const hover = shown.doc?.get_model_by_name("hover");
+  shown.keyed = true;
+  if (hover) hover.active = false;
+}
+function leaveKeys(wb, shown) {
+  if (!shown.keyed) return;
+  const hover = shown.doc?.get_model_by_name("hover");
+  shown.keyed = false;
+  if (hover) hover.active = true;
+  leaveMarks(wb, shown);
+}
+function leaveMarks(wb, shown) {
+  const marks = marksOf(shown), line = shown.element.querySelector(".tasktold");
+  shown.at = -1;
+  if (line) line.textContent = "";
+  dimOthers(wb, shown, -1);
+  if (!marks) return;
+  marks.inspected.indices = [];
+  marks.change.emit();
+}
+var markAt = ({ at, spans, blocks }) => spans?.starts.length && blocks && at >= 0 ? blockOf(spans, blocks, at) : at;
+function walkMarks2(shown, count, by) {
+  shown.at = shown.at < 0 ? by > 0 ? 0 : count - 1 : (shown.at + by + count) % count;
+  return shown.at;
+}
+function walkSpans(wb, shown, by, down) {
+  const spans = (
+    /** @type {Spans} */
+    shown.spans
+  ), next = nextSpan(
+    spans,
+    /** @type {Blocks} */
+    shown.blocks,
+    shown.at,
+    by,
+    down
+  );
+  if (follow(shown, spans, next)) drawSpansNow(wb, shown);
+  const block = Math.max(blockOf(
+    spans,
+    /** @type {Blocks} */
+    shown.blocks,
+    next
+  ), 0);
+  shown.at = /** @type {Blocks} */
+  shown.blocks.span[block];
+  return block;
+}
+function nextSpan(spans, blocks, at, by, down) {
+  if (at < 0 || !spans.starts.length) return blocks.span[0] ?? 0;
+  const lane = laneOf(spans, at);
+  if (down) return nearestSpan(spans, spans.starts[at] / unitOf(spans, lane), nextLane(spans, lane, down));
+  const block = blockOf(spans, blocks, at), beside = block + by;
+  if (block < 0) return at;
+  if (blocks.lane[beside] === lane) return blocks.span[beside];
+  const unit = unitOf(spans, lane), first = spans.firsts[lane], last = spans.firsts[lane + 1];
+  const edge = (by > 0 ? blocks.right[block] : blocks.left[block]) * unit;
+  const found = by > 0 ? Math.max(placeAfter(spans.starts, edge * (1 - 1e-9), first, last), at + 1) : Math.min(placeAfter(spans.starts, edge, first, last), at) - 1;
+  return Math.min(Math.max(found, first), last - 1);
+}
+function nextLane({ firsts, lanes }, lane, down) {
+  let next = lane;
+  do
+    next = (next + down + lanes.length) % lanes.length;
+  while (firsts[next] === firsts[next + 1]);
+  return next;
+}
+function nearestSpan(spans, x, lane) {
+  const time = x * unitOf(spans, lane), { starts, firsts } = spans, after = placeAfter(starts, time, firsts[lane], firsts[lane + 1]);
+  const before = Math.max(after - 1, firsts[lane]);
+  return after < firsts[lane + 1] && starts[after] - time < time - starts[before] ? after : before;
+}
+function follow({ doc, state }, spans, span) {
+  const range = (
+    /** @type {BokehModel} */
+    doc?.get_model_by_name("x")
+  ), unit = unitOf(spans, laneOf(spans, span));
+  const start = spans.starts[span] / unit, end = start + spans.seconds[span] / unit, wide = range.end - range.start;
+  if (start >= range.start && (end <= range.end + 1e-6 * wide || start < range.start + wide / 2)) return false;
+  const [low, high] = state.ranges.x, from = Math.min(Math.max((start + end - wide) / 2, low), high - wide);
+  range.setv({
+    start: from,
+    end: from + wide
+  });
+  return true;
+}
+var IN = 0.625;
+var OUT = 1.6;
+var BY = 0.2;
+function movedRange(range, whole, { factor = 1, by = 0, log = false }) {
+  const to = log ? Math.log : (each) => each, from = log ? Math.exp : (each) => each;
+  const [start, end] = range.map(to), [low, high] = whole.map(to), wide = Math.min((end - start) * factor, high - low);
+  const begin = Math.min(Math.max((start + end) / 2 - wide / 2 + by * wide, low), high - wide);
+  return [
+    from(begin),
+    from(begin + wide)
+  ];
+}
+function zoomBy(shown, how) {
+  const { doc, state, view } = shown;
+  if (!doc || !view) return;
+  const both = view.model.toolbar.tools.some((tool) => tool.name === "pan" && tool.dimensions === "both");
+  for (const name of both && how.factor ? [
+    "x",
+    "y"
+  ] : [
+    "x"
+  ]) {
+    const range = (
+      /** @type {BokehModel} */
+      doc.get_model_by_name(name)
+    );
+    const log = /log/i.test(view.model[`${name}_scale`]?.type ?? "");
+    const [start, end] = movedRange([
+      range.start,
+      range.end
+    ], state.ranges[name], {
+      ...how,
+      log
+    });
+    range.setv({
+      start,
+      end
+    });
+  }
+}
+function showAll({ doc, state }) {
+  for (const name of [
+    "x",
+    "y"
+  ]) {
+    const [start, end] = state.ranges[name];
+    doc?.get_model_by_name(name)?.setv({
+      start,
+      end
+    });
+  }
+}
+function zoomTools(wb, shown) {
+  const zoom = (sign, name, act) => h("button", {
+    class: "btn icon",
+    type: "button",
+    ariaLabel: name,
+    title: name,
+    data: {
+      focus: `chart${sign}`
+    },
+    onclick: act
+  }, sign);
+  const zoomIn = () => zoomBy(shown, {
+    factor: IN
+  }), zoomOut = () => zoomBy(shown, {
+    factor: OUT
+  });
+  const acts = {
+    "+": zoomIn,
+    "=": zoomIn,
+    w: zoomIn,
+    "-": zoomOut,
+    s: zoomOut,
+    0: () => showAll(shown),
+    a: () => zoomBy(shown, {
+      by: -BY
+    }),
+    d: () => zoomBy(shown, {
+      by: BY
+    }),
+    ArrowRight: () => walk(wb, shown, 1),
+    ArrowDown: () => walk(wb, shown, 0, 1),
+    ArrowLeft: () => walk(wb, shown, -1),
+    ArrowUp: () => walk(wb, shown, 0, -1),
+    Escape: () => leaveMarks(wb, shown),
+    Enter: () => shown.act(markAt(shown))
+  };
+  shown.element.addEventListener("keydown", (event) => {
+    const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof Element && event.target.matches(".plot"))) {
+      return;
+    }
+    event.preventDefault();
+    act();
+  });
+  shown.element.addEventListener("pointerdown", (event) => {
+    shown.doc?.get_model_by_name("box")?.setv({
+      active: event.shiftKey
+    });
+    shown.doc?.get_model_by_name("pan")?.setv({
+      active: !event.shiftKey
+    });
+  }, true);
+  return h("span", {
+    class: "zooms"
+  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Show all of it", () => showAll(shown)));
+}
+
+// workbench/widgets/static/chart.js
+var CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one, Escape leaves them.";
+var chartIn = /* @__PURE__ */ new WeakMap();
+function paintCharts(wb, image, picture, act, again) {
+  const charts = picture.charts ?? [];
+  if (!charts.length) return false;
+  const bokeh = presentBokeh(charts[0].version);
+  if (!bokeh) {
+    loadBokeh(wb, charts[0].version).then((found) => again(found !== null));
+    return false;
+  }
+  const before = [
+    ...image.children
+  ];
+  const same = before.length === charts.length && before.every((each, i) => chartIn.get(each)?.state.id === charts[i].id);
+  if (!same) {
+    removeCharts(image);
+    image.replaceChildren(...charts.map((state) => beginChart(wb, bokeh, state, act)));
+  }
+  charts.forEach((state, i) => {
+    const shown = (
+      /** @type {ShownChart} */
+      chartIn.get(image.children[i])
+    );
+    the(shown.element, ".plot").ariaLabel = `${(picture.about ?? picture.name).replace(/\.$/, "")}. ${CHART_HINT}`;
+    paintKey(wb, shown.element, state);
+    fillChart(wb, shown, state);
+  });
+  return true;
+}
+function removeCharts(image) {
+  for (const element of all(image, ".chart")) {
+    const shown = chartIn.get(element);
+    if (!shown) continue;
+    chartIn.delete(element);
+    shown.view?.remove();
+    const place = shown.doc ? shown.bokeh.documents.indexOf(shown.doc) : -1;
+    if (place >= 0) shown.bokeh.documents.splice(place, 1);
+    shown.doc = null;
+  }
+}
+function beginChart(wb, bokeh, state, act) {
+  const plot = h("div", {
+    class: "plot",
+    tabIndex: 0,
+    role: "application",
+    data: {
+      focus: `chart ${state.across}`
+    }
+  });
+  const told = h("div", {
+    class: "tasktold",
+    role: "status"
+  });
+  const element = h("div", {
+    class: "chart"
+  }, h("div", {
+    class: "charttools"
+  }, h("div", {
+    class: "key"
+  })), plot, told);
+  const shown = {
+    element,
+    sent: state,
+    state,
+    own: null,
+    bokeh,
+    view: null,
+    doc: null,
+    spans: null,
+    drawn: null,
+    blocks: null,
+    at: -1,
+    group: "",
+    keyed: false,
+    marking: false,
+    room: 0,
+    height: 0,
+    frame: 0,
+    timer: 0,
+    act: () => {
+    }
+  };
+  shown.act = (index) => {
+    const columns = marksOf(shown)?.data;
+    if (columns && index >= 0) act(`${columns.subject?.[index] ?? ""}`, `${columns.opens?.[index] ?? ""}`);
+  };
+  the(element, ".charttools").append(scaleTool(shown, () => fillChart(wb, shown, shown.sent)), zoomTools(wb, shown));
+  chartIn.set(element, shown);
+  embed(wb, shown, plot);
+  return element;
+}
+async function embed(wb, shown, plot) {
+  const { roots } = await shown.bokeh.embed.embed_item(shown.state.item, plot);
+  const [view] = roots;
+  const doc = view.model.document;
+  if (!chartIn.has(shown.element)) {
+    view.remove();
     return;
   }
-  wb.asked = {
-    key: `${of} ${path}`,
-    anchor,
-    find: () => of === "box" ? boxOf(wb, path) : one(wb.root, `[data-focus="${CSS.escape(anchor.dataset.focus ?? "")}"]`)
-  };
-  wb.send({
-    verb: "take",
-    menu: true,
-    key: wb.asked.key,
-    of,
-    path,
-    rank,
-    source: "*"
+  Object.assign(shown, {
+    view,
+    doc,
+    height: view.model.height
   });
-}
-var boxOf = (wb, path) => (
-  /** @type {Marked[]} */
-  all(wb.root, PICKED).find((mark) => mark.dataset.subject === path)
-);
-function pickBox(wb, mark) {
-  const path = mark.dataset.subject ?? "";
-  if (!isChosen(wb, path)) wb.send({
-    verb: "select",
-    path
+  const marks = (
+    /** @type {BokehModel} */
+    marksOf(shown)
+  );
+  marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
+  marks.inspect?.connect(() => {
+    if (!shown.keyed) dimOthers(wb, shown, marks.inspected.indices[0] ?? -1);
   });
-  wb.say(`${path} selected.`);
-  askWhole(wb, "box", path, mark);
+  plot.addEventListener("pointermove", (event) => {
+    if (event.movementX || event.movementY) leaveKeys(wb, shown);
+  });
+  plot.addEventListener("pointerup", () => {
+    unmark(shown);
+    setTimeout(() => shown.doc && markChart(wb, shown));
+  }, true);
+  doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
+  new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
+  fillChart(wb, shown, shown.sent, true);
+  shown.element.dataset.drawn = "true";
 }
-var isBox = (mark) => mark.matches(PICKED);
-function drawLine(wb, cell) {
-  const pick = h("button", {
-    class: "ask number linepick",
-    type: "button",
-    tabIndex: -1,
-    title: `Annotate what ${cell.line} makes`,
-    ariaLabel: `${cell.line}. Annotate what this line makes`,
-    ariaHasPopup: "menu",
-    data: {
-      focus: `line ${cell.line} ${cell.rank}`
-    },
-    onclick: () => askWhole(wb, "line", cell.line, pick, cell.rank)
-  }, cell.text);
-  return pick;
+function unmark(shown) {
+  const marks = marksOf(shown);
+  shown.marking = true;
+  if (marks?.selected.indices.length) marks.selected.indices = [];
+  shown.marking = false;
+}
+function onTap(wb, shown, indices) {
+  if (shown.marking) return;
+  markChart(wb, shown);
+  if (indices.length) shown.act(indices[0]);
+}
+function fillChart(wb, shown, sent, first = false) {
+  const before = shown.state, zoomed = (
+    /** @type {const} */
+    [
+      "x",
+      "y"
+    ].filter((name) => !first && isZoomed(shown, name))
+  );
+  shown.sent = sent;
+  const state = shown.state = scaledState(shown), { doc } = shown;
+  paintScale(shown);
+  if (!doc) return;
+  shown.marking = true;
+  fillSources(wb, doc, state);
+  for (const [name, values] of Object.entries(state.properties)) modelOf(doc, name).setv(propertiesOf(values));
+  for (const name of [
+    "x",
+    "y"
+  ]) {
+    const [start, end] = state.ranges[name], range = modelOf(doc, name), bounds = [
+      Math.min(start, end),
+      Math.max(start, end)
+    ];
+    const low = Math.min(range.start, range.end), high = Math.max(range.start, range.end);
+    const kept = zoomed.includes(name) && before.across === state.across && low >= bounds[0] && high <= bounds[1];
+    range.setv({
+      bounds
+    });
+    if (!kept) range.setv({
+      start,
+      end
+    });
+  }
+  shown.marking = false;
+  if (typeof state.properties.figure?.height === "number") shown.height = state.properties.figure.height;
+  setHeight(shown);
+  dressChart(wb, shown);
+  fillSpans(wb, shown);
+  markChart(wb, shown);
+}
+function isZoomed({ doc, state }, name) {
+  const range = doc && modelOf(doc, name);
+  return Boolean(range) && (range?.start !== state.ranges[name][0] || range.end !== state.ranges[name][1]);
+}
+function markChart(wb, shown) {
+  if (shown.spans) return drawSpansSoon(wb, shown);
+  const marks = marksOf(shown);
+  if (!marks) return;
+  const subjects = (
+    /** @type {string[]} */
+    marks.data.subject ?? []
+  );
+  const indices = wb.selected ? subjects.flatMap((subject, i) => isChosen(wb, subject) ? [
+    i
+  ] : []) : [];
+  shown.marking = true;
+  if (`${marks.selected.indices}` !== `${indices}`) marks.selected.indices = indices;
+  shown.marking = false;
+}
+function markCharts(wb) {
+  for (const element of all(wb.root, ".chart")) {
+    const shown = chartIn.get(element);
+    if (shown?.doc) markChart(wb, shown);
+  }
+}
+function dressCharts(wb) {
+  for (const element of all(wb.root, ".chart")) {
+    const shown = chartIn.get(element);
+    if (!shown?.doc) continue;
+    dressChart(wb, shown);
+    shown.marking = true;
+    fillSources(wb, shown.doc, shown.state);
+    shown.marking = false;
+    paintKey(wb, element, shown.state);
+    markChart(wb, shown);
+  }
+}
+function fitCharts(frame, room) {
+  const elements = all(frame, ".chart");
+  for (const element of elements) {
+    const shown = chartIn.get(element);
+    if (!shown) continue;
+    shown.room = room && Math.max(room / elements.length - 34, 160);
+    setHeight(shown);
+  }
+}
+function setHeight({ view, room, height }) {
+  if (view) view.model.height = room || height;
 }
 
-// workbench/widgets/static/download.js
-function download(wb, name, content) {
-  const url = URL.createObjectURL(typeof content === "string" ? new Blob([
-    content
-  ], {
-    type: "text/plain"
-  }) : content);
-  const link = h("a", {
-    href: url,
-    download: name,
-    hidden: true
+// workbench/widgets/static/reconnect.js
+var CUT = "workbench.cut";
+var CUT_KEPT = 36e5;
+function keepThroughCut(kept) {
+  const board = document.documentElement.dataset.board;
+  if (!board) return;
+  try {
+    sessionStorage.setItem(CUT, JSON.stringify({
+      ...kept,
+      board,
+      at: Date.now()
+    }));
+  } catch {
+  }
+}
+function keptThroughCut() {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(CUT) ?? "null");
+    if (!kept || kept.board !== document.documentElement.dataset.asked) return null;
+    sessionStorage.removeItem(CUT);
+    return Date.now() - kept.at < CUT_KEPT ? kept : null;
+  } catch {
+    return null;
+  }
+}
+function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+  }
+}
+function remembered(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+// workbench/widgets/static/theme.js
+var THEMES = [
+  "auto",
+  "light",
+  "dark"
+];
+var REMEMBERED = "workbench.theme";
+function hostTheme() {
+  const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
+  if (jpThemeLight !== void 0) return jpThemeLight === "false" ? "dark" : "light";
+  if (vscodeThemeKind !== void 0) return vscodeThemeKind.endsWith("light") ? "light" : "dark";
+  return document.documentElement.getAttribute("theme") ?? void 0;
+}
+var HOST_ATTRIBUTES = [
+  "data-jp-theme-light",
+  "data-vscode-theme-kind",
+  "theme"
+];
+var ownPage = () => "theme" in document.documentElement.dataset;
+function themeOf(asked, dark) {
+  const stated = [
+    asked,
+    hostTheme()
+  ].find((each) => each === "light" || each === "dark");
+  return stated === "light" || stated === "dark" ? stated : dark.matches ? "dark" : "light";
+}
+function themeButton(wb) {
+  return h("button", {
+    class: "btn icon theme",
+    type: "button",
+    title: `Theme: ${wb.theme}`,
+    ariaLabel: `Theme: ${wb.theme}. Change it.`,
+    data: {
+      focus: "theme"
+    },
+    onclick: () => wb.turnTheme()
+  }, {
+    auto: "\u25D0",
+    light: "\u2600",
+    dark: "\u263E"
+  }[wb.theme]);
+}
+function makeTheme(wb, model, signal) {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const kept = ownPage() && model.get("theme") === "auto" ? remembered(REMEMBERED) : null;
+  let own = kept !== null && THEMES.includes(kept) ? kept : null;
+  const dress = () => {
+    wb.theme = own ?? (THEMES.includes(model.get("theme")) ? model.get("theme") : "auto");
+    const theme = themeOf(wb.theme, dark);
+    wb.root.dataset.theme = theme;
+    if (ownPage() && window.parent === window) document.documentElement.dataset.theme = theme;
+    dressCharts(wb);
+    const button = one(wb.root, "[data-focus=theme]");
+    if (button) {
+      const fresh = themeButton(wb);
+      Object.assign(button, {
+        title: fresh.title,
+        ariaLabel: fresh.ariaLabel,
+        textContent: fresh.textContent
+      });
+    }
+  };
+  wb.turnTheme = () => {
+    own = null;
+    const next = THEMES[(THEMES.indexOf(wb.theme) + 1) % THEMES.length];
+    if (ownPage()) remember(REMEMBERED, next);
+    model.set("theme", next);
+    model.save_changes();
+    dress();
+    wb.say(`Theme: ${next}.`);
+  };
+  dark.addEventListener("change", dress, {
+    signal
   });
-  wb.root.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 1e4);
+  const host = new MutationObserver(dress);
+  for (const each of [
+    document.documentElement,
+    document.body
+  ]) host.observe(each, {
+    attributes: true,
+    attributeFilter: HOST_ATTRIBUTES
+  });
+  signal.addEventListener("abort", () => host.disconnect());
+  return dress;
+}
+
+// workbench/widgets/static/tour.js
+var TOURED = "workbench.toured";
+var TOUR = [
+  {
+    at: ".figures",
+    title: "What it costs each device",
+    text: "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change."
+  },
+  {
+    at: ".board",
+    title: "Drag `d_ff` onto `model`",
+    text: "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Impossible targets say why.",
+    awaits: true
+  },
+  {
+    at: ".tabs",
+    title: "Ask where a number comes from",
+    text: "Every tensor, collective and byte is in these tabs, with its source line. Point at a number and press Why? to see what it is made of. Undo brings any plan back."
+  },
+  {
+    at: ".jobs",
+    title: "Then prove it",
+    text: "Compile asks XLA for real hardware, even hardware that is not here; Run measures the plan on the devices that are. Both stand beside the prediction."
+  }
+];
+function startTour(wb, step = 0) {
+  endTour(wb, false);
+  const now = TOUR[step], target = wb.root.querySelector(now.at);
+  if (!target) return;
+  const go = (to) => {
+    if (to < TOUR.length) startTour(wb, to);
+    else endTour(wb);
+  };
+  const title = h("h3", {
+    tabIndex: -1
+  }, ...withCode(now.title));
+  const element = h("div", {
+    class: "tour",
+    role: "dialog",
+    ariaLabel: `Tour, step ${step + 1} of ${TOUR.length}`,
+    data: {
+      step: step + 1
+    }
+  }, h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "End the tour",
+    onclick: () => endTour(wb)
+  }, "\xD7"), title, h("p", {}, ...withCode(now.text)), h("div", {
+    class: "turns"
+  }, h("span", {
+    class: "muted"
+  }, `${step + 1} of ${TOUR.length}`), step > 0 ? h("button", {
+    class: "btn",
+    type: "button",
+    onclick: () => go(step - 1)
+  }, "Back") : null, h("button", {
+    class: "btn primary",
+    type: "button",
+    onclick: () => go(step + 1)
+  }, step + 1 < TOUR.length ? "Next" : "Done")));
+  element.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      endTour(wb);
+    }
+  });
+  target.classList.add("toured");
+  wb.card.append(element);
+  wb.tour = {
+    element,
+    target,
+    step,
+    layout: wb.layout
+  };
+  placeTour(wb);
+  element.scrollIntoView?.({
+    block: "nearest"
+  });
+  title.focus({
+    preventScroll: true
+  });
+}
+function placeTour(wb) {
+  if (!wb.tour) return;
+  const { element, target } = wb.tour;
+  const card = wb.card.getBoundingClientRect(), at = target.getBoundingClientRect();
+  const left = Math.min(Math.max(at.left - card.left + 16, 8), card.width - element.offsetWidth - 8);
+  const under = at.bottom - card.top + 8;
+  element.style.left = `${Math.max(8, left)}px`;
+  element.style.top = `${Math.max(8, Math.min(under, card.height - element.offsetHeight - 8))}px`;
+}
+function endTour(wb, finished = true) {
+  if (!wb.tour) return;
+  wb.tour.target.classList.remove("toured");
+  const held = wb.tour.element.contains(focusedBy(wb.root));
+  wb.tour.element.remove();
+  wb.tour = null;
+  if (!finished) return;
+  remember(TOURED, "yes");
+  if (held) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({
+    preventScroll: true
+  });
+}
+function followTour(wb, layout) {
+  wb.layout = layout;
+  if (!wb.tour) return;
+  const { step, layout: before } = wb.tour;
+  if (TOUR[step].awaits && before !== void 0 && layout !== before) {
+    const focused = (
+      /** @type {HTMLElement | null} */
+      focusedBy(wb.root)
+    );
+    startTour(wb, step + 1);
+    if (focused && wb.root.contains(focused) && focused.isConnected) focused.focus({
+      preventScroll: true
+    });
+  } else placeTour(wb);
+}
+function firstTour(wb, model) {
+  if (model.get("tour") && !remembered(TOURED)) {
+    setTimeout(() => {
+      if (!wb.tour && !wb.held) startTour(wb);
+    }, 400);
+  }
+}
+
+// workbench/widgets/static/help.js
+function placeAside(wb, panel) {
+  const card = wb.card.getBoundingClientRect();
+  panel.style.top = `${Math.max(8, Math.min(8 - card.top, card.height - panel.offsetHeight - 8))}px`;
+}
+function helpSection(wb, { tour: toured = true } = {}) {
+  const title = h("h2", {
+    tabIndex: -1
+  }, "Help");
+  const search = h("input", {
+    class: "field",
+    type: "search",
+    placeholder: "Search the words",
+    ariaLabel: "Search the words explained here",
+    oninput: () => sift()
+  });
+  const groups = GLOSSARY.groups.map((group) => h("section", {
+    class: "group"
+  }, h("h3", {}, group.title), h("dl", {}, ...group.terms.map((term) => h("div", {
+    class: "entry"
+  }, h("dt", {}, term.name), h("dd", {}, ...explained(term)))))));
+  const keys = h("section", {
+    class: "group"
+  }, h("h3", {}, "Keys"), h("dl", {
+    class: "keys"
+  }, ...GLOSSARY.keys.map((key) => h("div", {
+    class: "entry"
+  }, h("dt", {}, h("kbd", {}, key.press)), h("dd", {}, key.does)))));
+  const none = h("p", {
+    class: "muted none",
+    hidden: true,
+    role: "status"
+  });
+  const body = h("div", {
+    class: "body",
+    tabIndex: 0,
+    role: "group",
+    ariaLabel: "Words and keys"
+  }, none, ...groups, keys);
+  const sift = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const entries = all(body, ".entry");
+    for (const entry of entries) entry.hidden = !words.every((word) => entry.textContent.toLowerCase().includes(word));
+    for (const group of all(body, ".group")) {
+      group.hidden = all(group, ".entry").every((entry) => entry.hidden);
+    }
+    none.hidden = entries.some((entry) => !entry.hidden);
+    none.textContent = none.hidden ? "" : `Nothing here is about \u201C${search.value}\u201D. Try a label as it stands on the board.`;
+  };
+  const tour = h("button", {
+    class: "btn",
+    type: "button",
+    onclick: () => {
+      shut(false);
+      startTour(wb);
+    }
+  }, "Take the tour");
+  const shut = (refocus = true) => {
+    if (section.hidden) return;
+    section.hidden = true;
+    wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "false");
+    if (refocus) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({
+      preventScroll: true
+    });
+  };
+  const close = h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Close help",
+    onclick: () => shut()
+  }, "\xD7");
+  const section = h("aside", {
+    class: "helppanel",
+    role: "dialog",
+    ariaLabel: "Help",
+    hidden: true
+  }, h("header", {}, title, toured ? tour : null, close), h("div", {
+    class: "sift"
+  }, search), body);
+  section.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      shut();
+    }
+  });
+  wb.toggleHelp = () => {
+    if (!section.hidden) {
+      shut();
+      return;
+    }
+    closeMenu(wb, false);
+    section.hidden = false;
+    wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "true");
+    placeAside(wb, section);
+    title.focus({
+      preventScroll: true
+    });
+  };
+  return section;
+}
+function helpTools(wb) {
+  return [
+    themeButton(wb),
+    h("button", {
+      class: "btn icon",
+      type: "button",
+      title: "Help (?)",
+      ariaLabel: "Help",
+      ariaExpanded: "false",
+      data: {
+        focus: "help"
+      },
+      onclick: () => wb.toggleHelp()
+    }, "?")
+  ];
+}
+
+// workbench/widgets/static/outbox.js
+function outbox(model, root) {
+  const kept = keptThroughCut();
+  const view = kept?.view ?? Math.random().toString(36).slice(2);
+  const queue = kept?.gestures ?? [];
+  let seq = kept?.seq ?? 0, timer = 0, asking = 0;
+  let opened = {
+    tab: kept?.tab,
+    seq: 0
+  };
+  let waiting = null;
+  let expected = null;
+  const next = () => {
+    root.dataset.busy = String(Boolean(waiting || queue.length));
+    if (waiting) return;
+    if (!queue.length) {
+      if (expected) tell(expected);
+      expected = null;
+      return;
+    }
+    waiting = queue.shift() ?? null;
+    if (!waiting) return;
+    const sent = waiting;
+    timer = setTimeout(() => {
+      root.dataset.silent = "true";
+    }, 1e4);
+    tell(sent);
+    asking = setInterval(() => tell({
+      ...sent,
+      again: true
+    }), 5e3);
+  };
+  const tell = (gesture) => {
+    model.set("gesture", gesture);
+    model.save_changes();
+  };
+  const onCut = () => {
+    clearTimeout(timer);
+    clearInterval(asking);
+    const gestures = [
+      ...waiting ? [
+        {
+          ...waiting,
+          again: true
+        }
+      ] : [],
+      ...queue
+    ];
+    const { seq: shown, tab } = model.get("table");
+    keepThroughCut({
+      view,
+      seq,
+      tab: shown < opened.seq ? opened.tab : tab,
+      gestures
+    });
+  };
+  window.addEventListener("workbench:cut", onCut);
+  return {
+    view,
+    begin() {
+      next();
+      if (kept?.tab && kept.tab !== model.get("table").tab) this.send({
+        verb: "open",
+        tab: kept.tab
+      });
+    },
+    send(gesture) {
+      expected = null;
+      const saw = model.get("board")?.revision;
+      queue.push({
+        ...gesture,
+        view,
+        seq: ++seq,
+        ...saw === void 0 ? {} : {
+          saw
+        }
+      });
+      if (gesture.verb === "open") opened = {
+        tab: String(gesture.tab),
+        seq
+      };
+      next();
+    },
+    expect(gesture) {
+      expected = {
+        ...gesture,
+        ahead: true
+      };
+      next();
+    },
+    answered(answer) {
+      if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;
+      waiting = null;
+      clearTimeout(timer);
+      clearInterval(asking);
+      delete root.dataset.silent;
+      next();
+    },
+    refresh() {
+      if (!waiting && !queue.length) this.send({
+        verb: "refresh"
+      });
+    },
+    close() {
+      clearTimeout(timer);
+      clearInterval(asking);
+      window.removeEventListener("workbench:cut", onCut);
+    }
+  };
 }
 
 // workbench/widgets/static/widen.js
@@ -899,6 +3320,7 @@ function openMark(wb, mark) {
   });
 }
 function makePicturesOpen(wb) {
+  wb.subscribe("opened", (mark) => openMark(wb, mark));
   wb.root.addEventListener("click", (event) => {
     const mark = around(targetOf(event), ".image [data-opens]");
     if (mark) openMark(wb, mark);
@@ -931,2011 +3353,399 @@ async function pngOf(picture, ground) {
   ), "image/png"));
 }
 
-// workbench/widgets/static/select.js
-var subjectPatterns = /* @__PURE__ */ new Map();
-function namesPath(subject, path) {
-  if (subject === path) return true;
-  if (!subject.includes("*")) return false;
-  const pattern = subjectPatterns.get(subject) ?? patternOf(subject);
-  subjectPatterns.set(subject, pattern);
-  return pattern.test(path);
-}
-function patternOf(subject) {
-  const parts = subject.split("*").map((part2) => part2.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
-  return new RegExp(`^${parts.join("\\d+")}$`);
-}
-function isChosen(wb, subject) {
-  if (!wb.selected || !subject) return false;
-  const selected = wb.selected;
-  return namesPath(subject, selected) || namesPath(selected, subject) || subject.startsWith(`${selected}/`) || wb.linked.has(subject);
-}
-function markChosen(wb, selected, relinked = false) {
-  const moved = wb.selected !== selected || relinked;
-  wb.selected = selected;
-  for (const each of all(wb.root, "[data-subject]")) {
-    const chosen = isChosen(wb, each.dataset.subject);
-    if (chosen === each.classList.contains("chosen")) continue;
-    each.classList.toggle("chosen", chosen);
-    if (chosen) each.setAttribute("aria-current", "true");
-    else each.removeAttribute("aria-current");
-  }
-  for (const each of all(wb.root, ".image [data-opens]")) {
-    each.classList.toggle("holds", Boolean(selected) && selected.startsWith(`${each.dataset.opens}/`));
-  }
-  if (moved) markCharts(wb);
-  for (const body of all(wb.root, "tbody")) {
-    const rows = all(body, ":scope > [data-subject]");
-    if (!rows.length || !moved && rows.some((row) => row.tabIndex === 0)) continue;
-    const stop = rows.find((row) => row.classList.contains("chosen")) ?? rows[0];
-    for (const row of rows) row.tabIndex = row === stop ? 0 : -1;
-  }
-}
-function selectSubject(wb, element) {
-  const subject = element.dataset.subject;
-  wb.say(isChosen(wb, subject) ? "Nothing selected." : `${subject} selected.`);
-  wb.send({
-    verb: "select",
-    path: isChosen(wb, subject) ? wb.selected : subject
+// workbench/widgets/static/fleet.js
+function mountFleet(model, el) {
+  const root = h("div", {
+    class: "wb fleet",
+    tabIndex: -1
   });
-}
-function walkMarks(wb, image, event) {
-  const marks = all(image, "[data-subject], [data-opens]");
-  if (!marks.length) return;
-  const now = marks.findIndex((mark) => mark.classList.contains("at"));
-  const step = {
-    ArrowRight: 1,
-    ArrowDown: 1,
-    ArrowLeft: -1,
-    ArrowUp: -1
-  }[event.key];
-  if (event.key === "Enter" && now >= 0) {
-    (marks[now].dataset.opens ? openMark : isBox(marks[now]) ? pickBox : selectSubject)(wb, marks[now]);
-  } else if (step) {
-    const next = marks[(now + step + (now < 0 && step < 0 ? 1 : 0) + marks.length) % marks.length];
-    marks[now]?.classList.remove("at");
-    next.classList.add("at");
-    next.scrollIntoView({
-      block: "nearest",
-      inline: "nearest"
-    });
-    wb.say(next.querySelector("title")?.textContent || next.dataset.subject || next.dataset.opens || "");
-  } else return;
-  event.preventDefault();
-}
-function walkRows(wb, row, event) {
-  const step = {
-    ArrowDown: 1,
-    ArrowUp: -1
-  }[event.key];
-  if (event.key === "Enter") selectSubject(wb, row);
-  else if (step) {
-    const rows = row.parentElement ? all(row.parentElement, ":scope > [data-subject]") : [];
-    const next = rows[rows.indexOf(row) + step];
-    if (!next) return;
-    row.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  } else return;
-  event.preventDefault();
-}
-function makeSelectable(wb) {
-  wb.root.addEventListener("click", (event) => {
-    const at = targetOf(event);
-    if (at.closest("button, input, select, a, summary, label, [data-no-select]")) return;
-    const found = around(at, "[data-subject]");
-    if (found && String(getSelection?.() ?? "") === "") (isBox(found) ? pickBox : selectSubject)(wb, found);
-  });
-  wb.root.addEventListener("keydown", (event) => {
-    const at = targetOf(event);
-    if (at.closest("tbody") && walkRow(wb, event)) event.preventDefault();
-    else if (at.matches("[data-subject]")) walkRows(wb, at, event);
-    else if (at.matches(".image")) walkMarks(wb, at, event);
-  });
-}
-
-// workbench/widgets/static/chart_timeline.js
-var MARGIN = 0.2;
-var GAP = 4;
-var NEARLY = 1.6;
-var STILL = 120;
-var NAMES = 60;
-function fillSpans(wb, shown) {
-  const before = shown.spans, spans = shown.spans = unpackSpans(shown.state.spans);
-  shown.drawn = shown.blocks = null;
-  if (!spans) return;
-  spans.own = isOwn(shown);
-  shown.at = before && shown.at >= 0 ? sameSpan(before, shown.at, spans) : -1;
-  if (shown.group && !spans.starts.some((_, span) => groupOf(spans, span) === shown.group)) shown.group = "";
-  if (shown.doc) drawSpansNow(wb, shown);
-}
-function drawSpansNow(wb, shown) {
-  drawBlocks(wb, shown, true);
-  drawNames(wb, shown);
-}
-function drawSpansSoon(wb, shown) {
-  if (!shown.spans) return;
-  const { doc } = shown, hover = doc?.get_model_by_name("hover");
-  shown.frame ||= requestAnimationFrame((now) => {
-    shown.frame = 0;
-    if (!shown.doc) return;
-    if (!isDrawn(shown)) drawBlocks(wb, shown, false);
-    if (now - (shown.named ?? 0) < NAMES) return;
-    shown.named = now;
-    drawNames(wb, shown);
-  });
-  if (hover?.active) hover.active = false;
-  clearTimeout(shown.timer);
-  shown.timer = setTimeout(() => {
-    if (!shown.doc) return;
-    drawSpansNow(wb, shown);
-    if (hover) hover.active = !shown.keyed;
-  }, STILL);
-}
-function isDrawn(shown) {
-  const drawn = shown.drawn, seen = seenOf(shown);
-  if (!drawn || seen.from < drawn.from || seen.to > drawn.to) return false;
-  const finer = (seen.to - seen.from) / seen.width * drawn.width / (drawn.to - drawn.from);
-  return finer > 1 / NEARLY && finer < NEARLY;
-}
-function seenOf({ doc, view, element }) {
-  const range = (
-    /** @type {BokehModel} */
-    doc?.get_model_by_name("x")
-  );
-  return {
-    from: range.start,
-    to: range.end,
-    width: view?.model.inner_width || element.clientWidth || 800
-  };
-}
-function drawBlocks(wb, shown, named) {
-  const { doc, spans } = shown;
-  if (!doc || !spans) return;
-  const { from, to, width } = seenOf(shown), more = MARGIN * (to - from);
-  shown.drawn = {
-    from: from - more,
-    to: to + more,
-    width: width * (1 + 2 * MARGIN)
-  };
-  const blocks = shown.blocks = visibleBlocks(spans, shown.drawn);
-  const source = (
-    /** @type {BokehModel} */
-    doc.get_model_by_name("blocks")
-  );
-  shown.marking = true;
-  source.data = columnsOf(spans, blocks, shown.drawn, named, isDark(wb));
-  source.selected.indices = selectedBlocks(wb, shown);
-  const at = shown.at < 0 ? -1 : blockOf(spans, blocks, shown.at);
-  if (at >= 0) source.inspected.indices = [
-    at
-  ];
-  shown.marking = false;
-}
-function selectedBlocks(wb, { spans, blocks, group }) {
-  if (!spans || !blocks) return [];
-  if (group) return blocks.span.flatMap((span, i) => standsBack({
-    spans,
-    group
-  }, span) ? [] : [
-    i
-  ]);
-  const chosen = chosenStyles(wb, spans);
-  return chosen.size ? blocks.span.flatMap((span, i) => chosen.has(spans.kinds[span]) ? [
-    i
-  ] : []) : [];
-}
-var standsBack = ({ spans, group }, span) => group !== "" && spans !== null && groupOf(spans, span) !== group;
-function dimOthers(wb, shown, block) {
-  const { spans, blocks, doc } = shown;
-  const group = spans && blocks && block >= 0 && block < blocks.span.length ? groupOf(spans, blocks.span[block]) : "";
-  if (group === shown.group || !doc) return;
-  shown.group = group;
-  shown.marking = true;
-  doc.get_model_by_name("blocks").selected.indices = selectedBlocks(wb, shown);
-  shown.marking = false;
-  drawNames(wb, shown);
-}
-function blockOf(spans, blocks, span) {
-  const lane = laneOf(spans, span), x = spans.starts[span] / unitOf(spans, lane);
-  let best = -1;
-  for (let i = 0; i < blocks.lane.length; i++) {
-    if (blocks.lane[i] === lane && (best < 0 || blocks.left[i] <= x + 1e-9 * Math.abs(x))) best = i;
-  }
-  return best;
-}
-function drawNames(wb, shown) {
-  const { doc, spans, blocks } = shown;
-  if (doc && spans && blocks) {
-    const names = visibleNames(spans, blocks, seenOf(shown)).filter(({ block }) => !standsBack(shown, blocks.span[block]));
-    doc.get_model_by_name("names").data = namesOf(spans, blocks, names, isDark(wb));
-  }
-}
-function chosenStyles(wb, spans) {
-  const found = /* @__PURE__ */ new Set();
-  if (wb.selected) spans.styles.forEach(([, , subject], place) => isChosen(wb, subject) && found.add(place));
-  return found;
-}
-function columnsOf(spans, blocks, drawn, named, dark) {
-  const { lanes, styles, kinds, shares } = spans, pixel = spans.numbers ? (drawn.to - drawn.from) / drawn.width : 0;
-  return {
-    left: Float64Array.from(blocks.left),
-    right: Float64Array.from(blocks.right, (right, i) => right - (right - blocks.left[i] > GAP * pixel ? pixel : 0)),
-    shared: Float64Array.from(blocks.left, (left, i) => left + (shares?.[blocks.span[i]] ?? 0) * (blocks.right[i] - left)),
-    bottom: Float64Array.from(blocks.lane, (lane) => lanes[lane].bottom),
-    top: Float64Array.from(blocks.lane, (lane) => lanes[lane].top),
-    color: blocks.span.map((_, i) => blockColour(spans, blocks, i, dark)),
-    alpha: Float32Array.from(blocks.weight),
-    title: named ? blocks.span.map((_, i) => titleOf(spans, blocks, i)) : new Array(blocks.span.length).fill(""),
-    subject: blocks.span.map((span) => styles[kinds[span]][2])
-  };
-}
-var blockColour = ({ lanes, styles, kinds }, blocks, i, dark) => colourOf(styles[kinds[blocks.span[i]]][4] || lanes[blocks.lane[i]].colour, dark);
-function namesOf(spans, blocks, names, dark) {
-  return {
-    x: names.map(({ x }) => x),
-    y: names.map(({ block }) => (spans.lanes[blocks.lane[block]].bottom + spans.lanes[blocks.lane[block]].top) / 2),
-    text: names.map(({ text }) => text),
-    color: names.map(({ block }) => inkOn(blockColour(spans, blocks, block, dark), blocks.weight[block], dark))
-  };
-}
-function inkOn(colour, weight, dark) {
-  const ground = dark ? 0.06 : 1;
-  const mixed = [
-    1,
-    3,
-    5
-  ].map((at) => weight * Number.parseInt(colour.slice(at, at + 2), 16) / 255 + (1 - weight) * ground);
-  const [red, green, blue] = mixed.map((each) => each ** 2.2);
-  return 0.21 * red + 0.72 * green + 0.07 * blue > 0.2 ? "#1B1F24" : "#FFFFFF";
-}
-
-// workbench/widgets/static/chart_walk.js
-function walk(wb, shown, by, down = 0) {
-  const marks = marksOf(shown);
-  if (!marks?.data.title?.length) return;
-  pressKeys(shown);
-  const at = shown.spans?.starts.length ? walkSpans(wb, shown, by, down) : walkMarks2(shown, marks.data.title.length, by || down);
-  const title = shown.spans?.starts.length && shown.blocks ? titleOf(shown.spans, shown.blocks, at) : marks.data.title[at];
-  const told = `${title}`.replaceAll("\n", " \xB7 ");
-  const line = shown.element.querySelector(".tasktold");
-  if (line) line.textContent = told;
-  marks.inspected.indices = [
-    at
-  ];
-  dimOthers(wb, shown, at);
-  marks.change.emit();
-  wb.say(told);
-}
-function pressKeys(shown) {
-  const hover = shown.doc?.get_model_by_name("hover");
-  shown.keyed = true;
-  if (hover) hover.active = false;
-}
-function leaveKeys(wb, shown) {
-  if (!shown.keyed) return;
-  const hover = shown.doc?.get_model_by_name("hover");
-  shown.keyed = false;
-  if (hover) hover.active = true;
-  leaveMarks(wb, shown);
-}
-function leaveMarks(wb, shown) {
-  const marks = marksOf(shown), line = shown.element.querySelector(".tasktold");
-  shown.at = -1;
-  if (line) line.textContent = "";
-  dimOthers(wb, shown, -1);
-  if (!marks) return;
-  marks.inspected.indices = [];
-  marks.change.emit();
-}
-var markAt = ({ at, spans, blocks }) => spans?.starts.length && blocks && at >= 0 ? blockOf(spans, blocks, at) : at;
-function walkMarks2(shown, count, by) {
-  shown.at = shown.at < 0 ? by > 0 ? 0 : count - 1 : (shown.at + by + count) % count;
-  return shown.at;
-}
-function walkSpans(wb, shown, by, down) {
-  const spans = (
-    /** @type {Spans} */
-    shown.spans
-  ), next = nextSpan(
-    spans,
-    /** @type {Blocks} */
-    shown.blocks,
-    shown.at,
-    by,
-    down
-  );
-  if (follow(shown, spans, next)) drawSpansNow(wb, shown);
-  const block = Math.max(blockOf(
-    spans,
-    /** @type {Blocks} */
-    shown.blocks,
-    next
-  ), 0);
-  shown.at = /** @type {Blocks} */
-  shown.blocks.span[block];
-  return block;
-}
-function nextSpan(spans, blocks, at, by, down) {
-  if (at < 0 || !spans.starts.length) return blocks.span[0] ?? 0;
-  const lane = laneOf(spans, at);
-  if (down) return nearestSpan(spans, spans.starts[at] / unitOf(spans, lane), nextLane(spans, lane, down));
-  const block = blockOf(spans, blocks, at), beside = block + by;
-  if (block < 0) return at;
-  if (blocks.lane[beside] === lane) return blocks.span[beside];
-  const unit = unitOf(spans, lane), first = spans.firsts[lane], last = spans.firsts[lane + 1];
-  const edge = (by > 0 ? blocks.right[block] : blocks.left[block]) * unit;
-  const found = by > 0 ? Math.max(placeAfter(spans.starts, edge * (1 - 1e-9), first, last), at + 1) : Math.min(placeAfter(spans.starts, edge, first, last), at) - 1;
-  return Math.min(Math.max(found, first), last - 1);
-}
-function nextLane({ firsts, lanes }, lane, down) {
-  let next = lane;
-  do
-    next = (next + down + lanes.length) % lanes.length;
-  while (firsts[next] === firsts[next + 1]);
-  return next;
-}
-function nearestSpan(spans, x, lane) {
-  const time = x * unitOf(spans, lane), { starts, firsts } = spans, after = placeAfter(starts, time, firsts[lane], firsts[lane + 1]);
-  const before = Math.max(after - 1, firsts[lane]);
-  return after < firsts[lane + 1] && starts[after] - time < time - starts[before] ? after : before;
-}
-function follow({ doc, state }, spans, span) {
-  const range = (
-    /** @type {BokehModel} */
-    doc?.get_model_by_name("x")
-  ), unit = unitOf(spans, laneOf(spans, span));
-  const start = spans.starts[span] / unit, end = start + spans.seconds[span] / unit, wide = range.end - range.start;
-  if (start >= range.start && (end <= range.end + 1e-6 * wide || start < range.start + wide / 2)) return false;
-  const [low, high] = state.ranges.x, from = Math.min(Math.max((start + end - wide) / 2, low), high - wide);
-  range.setv({
-    start: from,
-    end: from + wide
-  });
-  return true;
-}
-
-// workbench/widgets/static/chart_zoom.js
-var IN = 0.625;
-var OUT = 1.6;
-var BY = 0.2;
-function movedRange(range, whole, { factor = 1, by = 0, log = false }) {
-  const to = log ? Math.log : (each) => each, from = log ? Math.exp : (each) => each;
-  const [start, end] = range.map(to), [low, high] = whole.map(to), wide = Math.min((end - start) * factor, high - low);
-  const begin = Math.min(Math.max((start + end) / 2 - wide / 2 + by * wide, low), high - wide);
-  return [
-    from(begin),
-    from(begin + wide)
-  ];
-}
-function move(shown, how) {
-  const { doc, state, view } = shown;
-  if (!doc || !view) return;
-  const both = view.model.toolbar.tools.some((tool) => tool.name === "pan" && tool.dimensions === "both");
-  for (const name of both && how.factor ? [
-    "x",
-    "y"
-  ] : [
-    "x"
-  ]) {
-    const range = (
-      /** @type {BokehModel} */
-      doc.get_model_by_name(name)
-    );
-    const log = /log/i.test(view.model[`${name}_scale`]?.type ?? "");
-    const [start, end] = movedRange([
-      range.start,
-      range.end
-    ], state.ranges[name], {
-      ...how,
-      log
-    });
-    range.setv({
-      start,
-      end
-    });
-  }
-}
-function showAll({ doc, state }) {
-  for (const name of [
-    "x",
-    "y"
-  ]) {
-    const [start, end] = state.ranges[name];
-    doc?.get_model_by_name(name)?.setv({
-      start,
-      end
-    });
-  }
-}
-function zoomTools(wb, shown) {
-  const zoom = (sign, name, act) => h("button", {
-    class: "btn icon",
-    type: "button",
-    ariaLabel: name,
-    title: name,
-    data: {
-      focus: `chart${sign}`
-    },
-    onclick: act
-  }, sign);
-  const zoomIn = () => move(shown, {
-    factor: IN
-  }), zoomOut = () => move(shown, {
-    factor: OUT
-  });
-  const acts = {
-    "+": zoomIn,
-    "=": zoomIn,
-    w: zoomIn,
-    "-": zoomOut,
-    s: zoomOut,
-    0: () => showAll(shown),
-    a: () => move(shown, {
-      by: -BY
-    }),
-    d: () => move(shown, {
-      by: BY
-    }),
-    ArrowRight: () => walk(wb, shown, 1),
-    ArrowDown: () => walk(wb, shown, 0, 1),
-    ArrowLeft: () => walk(wb, shown, -1),
-    ArrowUp: () => walk(wb, shown, 0, -1),
-    Escape: () => leaveMarks(wb, shown),
-    Enter: () => shown.act(markAt(shown))
-  };
-  shown.element.addEventListener("keydown", (event) => {
-    const act = acts[event.key.length > 1 ? event.key : event.key.toLowerCase()];
-    if (!act || event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof Element && event.target.matches(".plot"))) {
-      return;
-    }
-    event.preventDefault();
-    act();
-  });
-  shown.element.addEventListener("pointerdown", (event) => {
-    shown.doc?.get_model_by_name("box")?.setv({
-      active: event.shiftKey
-    });
-    shown.doc?.get_model_by_name("pan")?.setv({
-      active: !event.shiftKey
-    });
-  }, true);
-  return h("span", {
-    class: "zooms"
-  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Show all of it", () => showAll(shown)));
-}
-
-// workbench/widgets/static/chart.js
-var CHART_HINT = "Plus and minus zoom, A and D pan, 0 shows all; arrows walk over the marks, Enter chooses one, Escape leaves them.";
-var chartIn = /* @__PURE__ */ new WeakMap();
-function paintCharts(wb, image, picture, act, again) {
-  const charts = picture.charts ?? [];
-  if (!charts.length) return false;
-  const bokeh = presentBokeh(charts[0].version);
-  if (!bokeh) {
-    loadBokeh(wb, charts[0].version).then((found) => again(found !== null));
-    return false;
-  }
-  const before = [
-    ...image.children
-  ];
-  const same = before.length === charts.length && before.every((each, i) => chartIn.get(each)?.state.id === charts[i].id);
-  if (!same) {
-    removeCharts(image);
-    image.replaceChildren(...charts.map((state) => beginChart(wb, bokeh, state, act)));
-  }
-  charts.forEach((state, i) => {
-    const shown = (
-      /** @type {ShownChart} */
-      chartIn.get(image.children[i])
-    );
-    the(shown.element, ".plot").ariaLabel = `${(picture.about ?? picture.name).replace(/\.$/, "")}. ${CHART_HINT}`;
-    paintKey(wb, shown.element, state);
-    fillChart(wb, shown, state);
-  });
-  return true;
-}
-function removeCharts(image) {
-  for (const element of all(image, ".chart")) {
-    const shown = chartIn.get(element);
-    if (!shown) continue;
-    chartIn.delete(element);
-    shown.view?.remove();
-    const place = shown.doc ? shown.bokeh.documents.indexOf(shown.doc) : -1;
-    if (place >= 0) shown.bokeh.documents.splice(place, 1);
-    shown.doc = null;
-  }
-}
-function beginChart(wb, bokeh, state, act) {
-  const plot = h("div", {
-    class: "plot",
-    tabIndex: 0,
-    role: "application",
-    data: {
-      focus: `chart ${state.across}`
-    }
-  });
-  const told = h("div", {
-    class: "tasktold",
+  const live = h("div", {
+    class: "sr",
+    ariaLive: "assertive",
     role: "status"
   });
-  const element = h("div", {
-    class: "chart"
-  }, h("div", {
-    class: "charttools"
-  }, h("div", {
-    class: "key"
-  })), plot, told);
-  const shown = {
-    element,
-    sent: state,
-    state,
-    own: null,
-    bokeh,
-    view: null,
-    doc: null,
-    spans: null,
-    drawn: null,
-    blocks: null,
-    at: -1,
-    group: "",
-    keyed: false,
-    marking: false,
-    room: 0,
-    height: 0,
-    frame: 0,
-    timer: 0,
-    act: () => {
-    }
-  };
-  shown.act = (index) => {
-    const columns = marksOf(shown)?.data;
-    if (columns && index >= 0) act(`${columns.subject?.[index] ?? ""}`, `${columns.opens?.[index] ?? ""}`);
-  };
-  the(element, ".charttools").append(scaleTool(shown, () => fillChart(wb, shown, shown.sent)), zoomTools(wb, shown));
-  chartIn.set(element, shown);
-  embed(wb, shown, plot);
-  return element;
-}
-async function embed(wb, shown, plot) {
-  const { roots } = await shown.bokeh.embed.embed_item(shown.state.item, plot);
-  const [view] = roots;
-  const doc = view.model.document;
-  if (!chartIn.has(shown.element)) {
-    view.remove();
-    return;
-  }
-  Object.assign(shown, {
-    view,
-    doc,
-    height: view.model.height
-  });
-  const marks = (
-    /** @type {BokehModel} */
-    marksOf(shown)
-  );
-  marks.selected.change.connect(() => onTap(wb, shown, marks.selected.indices));
-  marks.inspect?.connect(() => {
-    if (!shown.keyed) dimOthers(wb, shown, marks.inspected.indices[0] ?? -1);
-  });
-  plot.addEventListener("pointermove", (event) => {
-    if (event.movementX || event.movementY) leaveKeys(wb, shown);
-  });
-  plot.addEventListener("pointerup", () => {
-    unmark(shown);
-    setTimeout(() => shown.doc && markChart(wb, shown));
-  }, true);
-  doc.get_model_by_name("x").change.connect(() => drawSpansSoon(wb, shown));
-  new ResizeObserver(() => drawSpansSoon(wb, shown)).observe(plot);
-  fillChart(wb, shown, shown.sent, true);
-  shown.element.dataset.drawn = "true";
-}
-function marksOf({ doc, spans }) {
-  const slices = spans?.starts.length === 0 ? doc?.get_model_by_name("slices") : null;
-  return doc && (slices ?? doc.get_model_by_name("marks") ?? doc.get_model_by_name("blocks"));
-}
-function unmark(shown) {
-  const marks = marksOf(shown);
-  shown.marking = true;
-  if (marks?.selected.indices.length) marks.selected.indices = [];
-  shown.marking = false;
-}
-function onTap(wb, shown, indices) {
-  if (shown.marking) return;
-  markChart(wb, shown);
-  if (indices.length) shown.act(indices[0]);
-}
-function fillChart(wb, shown, sent, first = false) {
-  const before = shown.state, zoomed = (
-    /** @type {const} */
-    [
-      "x",
-      "y"
-    ].filter((name) => !first && isZoomed(shown, name))
-  );
-  shown.sent = sent;
-  const state = shown.state = scaledState(shown), { doc } = shown;
-  paintScale(shown);
-  if (!doc) return;
-  shown.marking = true;
-  fillSources(wb, doc, state);
-  for (const [name, values] of Object.entries(state.properties)) modelOf(doc, name).setv(propertiesOf(values));
-  for (const name of [
-    "x",
-    "y"
-  ]) {
-    const [start, end] = state.ranges[name], range = modelOf(doc, name), bounds = [
-      Math.min(start, end),
-      Math.max(start, end)
-    ];
-    const low = Math.min(range.start, range.end), high = Math.max(range.start, range.end);
-    const kept = zoomed.includes(name) && before.across === state.across && low >= bounds[0] && high <= bounds[1];
-    range.setv({
-      bounds
-    });
-    if (!kept) range.setv({
-      start,
-      end
-    });
-  }
-  shown.marking = false;
-  if (typeof state.properties.figure?.height === "number") shown.height = state.properties.figure.height;
-  setHeight(shown);
-  dressChart(wb, shown);
-  fillSpans(wb, shown);
-  markChart(wb, shown);
-}
-function isZoomed({ doc, state }, name) {
-  const range = doc && modelOf(doc, name);
-  return Boolean(range) && (range?.start !== state.ranges[name][0] || range.end !== state.ranges[name][1]);
-}
-function markChart(wb, shown) {
-  if (shown.spans) return drawSpansSoon(wb, shown);
-  const marks = marksOf(shown);
-  if (!marks) return;
-  const subjects = (
-    /** @type {string[]} */
-    marks.data.subject ?? []
-  );
-  const indices = wb.selected ? subjects.flatMap((subject, i) => isChosen(wb, subject) ? [
-    i
-  ] : []) : [];
-  shown.marking = true;
-  if (`${marks.selected.indices}` !== `${indices}`) marks.selected.indices = indices;
-  shown.marking = false;
-}
-function markCharts(wb) {
-  for (const element of all(wb.root, ".chart")) {
-    const shown = chartIn.get(element);
-    if (shown?.doc) markChart(wb, shown);
-  }
-}
-function dressCharts(wb) {
-  for (const element of all(wb.root, ".chart")) {
-    const shown = chartIn.get(element);
-    if (!shown?.doc) continue;
-    dressChart(wb, shown);
-    shown.marking = true;
-    fillSources(wb, shown.doc, shown.state);
-    shown.marking = false;
-    paintKey(wb, element, shown.state);
-    markChart(wb, shown);
-  }
-}
-function fitCharts(frame, room) {
-  const elements = all(frame, ".chart");
-  for (const element of elements) {
-    const shown = chartIn.get(element);
-    if (!shown) continue;
-    shown.room = room && Math.max(room / elements.length - 34, 160);
-    setHeight(shown);
-  }
-}
-function setHeight({ view, room, height }) {
-  if (view) view.model.height = room || height;
-}
-
-// workbench/widgets/static/theme.js
-var THEMES = [
-  "auto",
-  "light",
-  "dark"
-];
-var REMEMBERED = "workbench.theme";
-function remember(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-  }
-}
-function remembered(key) {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
-}
-function hostTheme() {
-  const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
-  if (jpThemeLight !== void 0) return jpThemeLight === "false" ? "dark" : "light";
-  if (vscodeThemeKind !== void 0) return vscodeThemeKind.endsWith("light") ? "light" : "dark";
-  return document.documentElement.getAttribute("theme") ?? void 0;
-}
-var HOST_ATTRIBUTES = [
-  "data-jp-theme-light",
-  "data-vscode-theme-kind",
-  "theme"
-];
-var ownPage = () => "theme" in document.documentElement.dataset;
-function themeOf(asked, dark) {
-  const stated = [
-    asked,
-    hostTheme()
-  ].find((each) => each === "light" || each === "dark");
-  return stated === "light" || stated === "dark" ? stated : dark.matches ? "dark" : "light";
-}
-function makeTheme(wb, model, signal) {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const kept = ownPage() && model.get("theme") === "auto" ? remembered(REMEMBERED) : null;
-  let own = kept !== null && THEMES.includes(kept) ? kept : null;
-  const dress = () => {
-    wb.theme = own ?? (THEMES.includes(model.get("theme")) ? model.get("theme") : "auto");
-    const theme = themeOf(wb.theme, dark);
-    wb.root.dataset.theme = theme;
-    if (ownPage() && window.parent === window) document.documentElement.dataset.theme = theme;
-    dressCharts(wb);
-    const button = one(wb.root, "[data-focus=theme]");
-    if (button) {
-      const [fresh] = helpTools(wb);
-      Object.assign(button, {
-        title: fresh.title,
-        ariaLabel: fresh.ariaLabel,
-        textContent: fresh.textContent
-      });
-    }
-  };
-  wb.turnTheme = () => {
-    own = null;
-    const next = THEMES[(THEMES.indexOf(wb.theme) + 1) % THEMES.length];
-    if (ownPage()) remember(REMEMBERED, next);
-    model.set("theme", next);
-    model.save_changes();
-    dress();
-    wb.say(`Theme: ${next}.`);
-  };
-  dark.addEventListener("change", dress, {
-    signal
-  });
-  const host = new MutationObserver(dress);
-  for (const each of [
-    document.documentElement,
-    document.body
-  ]) host.observe(each, {
-    attributes: true,
-    attributeFilter: HOST_ATTRIBUTES
-  });
-  signal.addEventListener("abort", () => host.disconnect());
-  return dress;
-}
-
-// workbench/widgets/static/tour.js
-var TOURED = "workbench.toured";
-var TOUR = [
-  {
-    at: ".figures",
-    title: "What it costs each device",
-    text: "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change."
-  },
-  {
-    at: ".board",
-    title: "Drag `d_ff` onto `model`",
-    text: "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Impossible targets say why.",
-    awaits: true
-  },
-  {
-    at: ".tabs",
-    title: "Ask where a number comes from",
-    text: "Every tensor, collective and byte is in these tabs, with its source line. Point at a number and press Why? to see what it is made of. Undo brings any plan back."
-  },
-  {
-    at: ".jobs",
-    title: "Then prove it",
-    text: "Compile asks XLA for real hardware, even hardware that is not here; Run measures the plan on the devices that are. Both stand beside the prediction."
-  }
-];
-function startTour(wb, step = 0) {
-  endTour(wb, false);
-  const now = TOUR[step], target = wb.root.querySelector(now.at);
-  if (!target) return;
-  const go = (to) => {
-    if (to < TOUR.length) startTour(wb, to);
-    else endTour(wb);
-  };
-  const title = h("h3", {
-    tabIndex: -1
-  }, ...withCode(now.title));
-  const element = h("div", {
-    class: "tour",
-    role: "dialog",
-    ariaLabel: `Tour, step ${step + 1} of ${TOUR.length}`,
-    data: {
-      step: step + 1
-    }
-  }, h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "End the tour",
-    onclick: () => endTour(wb)
-  }, "\xD7"), title, h("p", {}, ...withCode(now.text)), h("div", {
-    class: "turns"
-  }, h("span", {
-    class: "muted"
-  }, `${step + 1} of ${TOUR.length}`), step > 0 ? h("button", {
-    class: "btn",
-    type: "button",
-    onclick: () => go(step - 1)
-  }, "Back") : null, h("button", {
-    class: "btn primary",
-    type: "button",
-    onclick: () => go(step + 1)
-  }, step + 1 < TOUR.length ? "Next" : "Done")));
-  element.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
-      event.preventDefault();
-      endTour(wb);
-    }
-  });
-  target.classList.add("toured");
-  wb.card.append(element);
-  wb.tour = {
-    element,
-    target,
-    step,
-    layout: wb.layout
-  };
-  placeTour(wb);
-  element.scrollIntoView?.({
-    block: "nearest"
-  });
-  title.focus({
-    preventScroll: true
-  });
-}
-function placeTour(wb) {
-  if (!wb.tour) return;
-  const { element, target } = wb.tour;
-  const card = wb.card.getBoundingClientRect(), at = target.getBoundingClientRect();
-  const left = Math.min(Math.max(at.left - card.left + 16, 8), card.width - element.offsetWidth - 8);
-  const under = at.bottom - card.top + 8;
-  element.style.left = `${Math.max(8, left)}px`;
-  element.style.top = `${Math.max(8, Math.min(under, card.height - element.offsetHeight - 8))}px`;
-}
-function endTour(wb, finished = true) {
-  if (!wb.tour) return;
-  wb.tour.target.classList.remove("toured");
-  const held = wb.tour.element.contains(focusedBy(wb.root));
-  wb.tour.element.remove();
-  wb.tour = null;
-  if (!finished) return;
-  remember(TOURED, "yes");
-  if (held) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({
-    preventScroll: true
-  });
-}
-function followTour(wb, layout) {
-  wb.layout = layout;
-  if (!wb.tour) return;
-  const { step, layout: before } = wb.tour;
-  if (TOUR[step].awaits && before !== void 0 && layout !== before) {
-    const focused = (
-      /** @type {HTMLElement | null} */
-      focusedBy(wb.root)
-    );
-    startTour(wb, step + 1);
-    if (focused && wb.root.contains(focused) && focused.isConnected) focused.focus({
-      preventScroll: true
-    });
-  } else placeTour(wb);
-}
-function firstTour(wb, model) {
-  if (model.get("tour") && !remembered(TOURED)) {
-    setTimeout(() => {
-      if (!wb.tour && !wb.held) startTour(wb);
-    }, 400);
-  }
-}
-
-// workbench/widgets/static/help.js
-var TERMS = new Map(GLOSSARY.groups.flatMap((group) => group.terms.flatMap((term) => [
-  term.name.toLowerCase(),
-  ...term.on
-].map((label) => [
-  label,
-  term
-]))));
-function explained(term) {
-  return [
-    h("p", {}, ...withCode(term.says)),
-    h("p", {
-      class: "sources"
-    }, term.lesson && drawLesson(term.lesson), term.notebook && h("span", {}, `Notebook ${term.number}, `, h("i", {}, `\u201C${term.notebook}\u201D`)), term.page && drawLink(term.page, "In the docs \u2197"), drawLink(term.link, "Read more \u2197"))
-  ];
-}
-var drawLink = (address, text) => h("a", {
-  href: address,
-  target: "_blank",
-  rel: "noopener noreferrer",
-  title: address
-}, text);
-var drawLesson = ({ title, link }) => h("span", {}, "Lesson ", link ? drawLink(link, `\u201C${title}\u201D \u2197`) : h("i", {}, `\u201C${title}\u201D`));
-function termLabel(wb, text, key = text) {
-  const term = TERMS.get(key.toLowerCase());
-  if (!term) return text;
-  const label = h("button", {
-    class: "term",
-    type: "button",
-    ariaHasPopup: "dialog",
-    data: {
-      focus: `term ${key}`
-    },
-    onclick: () => openTerm(wb, label, term)
-  }, text);
-  return label;
-}
-function openTerm(wb, anchor, term) {
-  const again = wb.menu?.anchor === anchor;
-  closeMenu(wb, false);
-  if (again) return;
-  const title = h("h3", {
-    tabIndex: -1
-  }, term.name);
-  const element = h("div", {
-    class: "menu meaning",
-    role: "dialog",
-    ariaLabel: term.name
-  }, title, ...explained(term));
-  element.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
-      event.preventDefault();
-      event.stopPropagation();
-      closeMenu(wb);
-    }
-  });
-  wb.card.append(element);
-  placeMenu(wb.card, element, anchor);
-  wb.menu = {
-    element,
-    anchor
-  };
-  anchor.setAttribute("aria-expanded", "true");
-  title.focus({
-    preventScroll: true
-  });
-}
-function placeAside(wb, panel) {
-  const card = wb.card.getBoundingClientRect();
-  panel.style.top = `${Math.max(8, Math.min(8 - card.top, card.height - panel.offsetHeight - 8))}px`;
-}
-function helpSection(wb, { tour: toured = true } = {}) {
-  const title = h("h2", {
-    tabIndex: -1
-  }, "Help");
-  const search = h("input", {
-    class: "field",
-    type: "search",
-    placeholder: "Search the words",
-    ariaLabel: "Search the words explained here",
-    oninput: () => sift()
-  });
-  const groups = GLOSSARY.groups.map((group) => h("section", {
-    class: "group"
-  }, h("h3", {}, group.title), h("dl", {}, ...group.terms.map((term) => h("div", {
-    class: "entry"
-  }, h("dt", {}, term.name), h("dd", {}, ...explained(term)))))));
-  const keys = h("section", {
-    class: "group"
-  }, h("h3", {}, "Keys"), h("dl", {
-    class: "keys"
-  }, ...GLOSSARY.keys.map((key) => h("div", {
-    class: "entry"
-  }, h("dt", {}, h("kbd", {}, key.press)), h("dd", {}, key.does)))));
-  const none = h("p", {
-    class: "muted none",
-    hidden: true,
-    role: "status"
-  });
-  const body = h("div", {
-    class: "body",
-    tabIndex: 0,
-    role: "group",
-    ariaLabel: "Words and keys"
-  }, none, ...groups, keys);
-  const sift = () => {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const entries = all(body, ".entry");
-    for (const entry of entries) entry.hidden = !words.every((word) => entry.textContent.toLowerCase().includes(word));
-    for (const group of all(body, ".group")) {
-      group.hidden = all(group, ".entry").every((entry) => entry.hidden);
-    }
-    none.hidden = entries.some((entry) => !entry.hidden);
-    none.textContent = none.hidden ? "" : `Nothing here is about \u201C${search.value}\u201D. Try a label as it stands on the board.`;
-  };
-  const tour = h("button", {
-    class: "btn",
-    type: "button",
-    onclick: () => {
-      shut(false);
-      startTour(wb);
-    }
-  }, "Take the tour");
-  const shut = (refocus = true) => {
-    if (section.hidden) return;
-    section.hidden = true;
-    wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "false");
-    if (refocus) (one(wb.root, "[data-focus=help]") ?? wb.root).focus({
-      preventScroll: true
-    });
-  };
-  const close = h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Close help",
-    onclick: () => shut()
-  }, "\xD7");
-  const section = h("aside", {
-    class: "helppanel",
-    role: "dialog",
-    ariaLabel: "Help",
+  const silent = h("div", {
+    class: "note warn",
     hidden: true
-  }, h("header", {}, title, toured ? tour : null, close), h("div", {
-    class: "sift"
-  }, search), body);
-  section.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
-      event.preventDefault();
-      shut();
-    }
+  }, "Python has not answered for ten seconds: it is busy, or gone.");
+  const card = h("div", {
+    class: "card"
   });
-  wb.toggleHelp = () => {
-    if (!section.hidden) {
-      shut();
-      return;
-    }
-    closeMenu(wb, false);
-    section.hidden = false;
-    wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "true");
-    placeAside(wb, section);
-    title.focus({
-      preventScroll: true
-    });
-  };
-  return section;
-}
-function helpTools(wb) {
-  return [
-    h("button", {
-      class: "btn icon theme",
-      type: "button",
-      title: `Theme: ${wb.theme}`,
-      ariaLabel: `Theme: ${wb.theme}. Change it.`,
-      data: {
-        focus: "theme"
-      },
-      onclick: () => wb.turnTheme()
-    }, {
-      auto: "\u25D0",
-      light: "\u2600",
-      dark: "\u263E"
-    }[wb.theme]),
-    h("button", {
-      class: "btn icon",
-      type: "button",
-      title: "Help (?)",
-      ariaLabel: "Help",
-      ariaExpanded: "false",
-      data: {
-        focus: "help"
-      },
-      onclick: () => wb.toggleHelp()
-    }, "?")
-  ];
-}
-
-// workbench/widgets/static/files.js
-var MOST_FILE = 1 << 20;
-function headTools(wb, state) {
-  if (!state.exchanges) return [];
-  const picker = h("input", {
-    type: "file",
-    accept: ".json,application/json",
-    hidden: true,
-    ariaLabel: "plan file",
-    tabIndex: -1,
-    onchange: () => {
-      readFile(wb, picker.files?.[0]);
-      picker.value = "";
-    }
+  root.append(card, live);
+  const box = outbox(model, root);
+  const wb = makeWb(root, card, live, box, model.library);
+  const head = h("header", {
+    class: "head"
+  }), controls = h("div", {
+    class: "controls fleetcontrols"
+  }), refused = h("div", {
+    class: "refusedhere"
+  }), problem = h("div", {
+    class: "alarms"
   });
-  const tool = (label, verb, title, gesture, pressed2 = null) => h("button", {
-    class: "btn tool",
-    type: "button",
-    title,
-    ariaExpanded: pressed2 === null ? null : String(pressed2),
-    data: {
-      verb,
-      focus: verb
-    },
-    onclick: gesture
-  }, ...[
-    label
-  ].flat());
-  return [
-    tool([
-      "History",
-      h("span", {
-        class: "badge"
-      }, `${state.count}`)
-    ], "history", "All former plans: go back, name, compare", () => wb.send({
-      verb: "history",
-      open: !state.open
-    }), state.open),
-    ...state.saves ? [
-      tool("Save", "save", state.path ? `Save to ${state.path}` : "Save this plan as a file", () => wb.send({
-        verb: "save"
-      }))
-    ] : [],
-    tool("Open\u2026", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
-    tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture", () => wb.send(state.sheet === "export" ? {
-      verb: "close_sheet"
-    } : {
-      verb: "export"
-    }), state.sheet === "export"),
-    tool("Link", "link", "An address that holds this plan", () => wb.send(state.sheet === "link" ? {
-      verb: "close_sheet"
-    } : {
-      verb: "link"
-    }), state.sheet === "link"),
-    picker
-  ];
-}
-async function readFile(wb, file) {
-  if (!file) return;
-  const text = file.size > MOST_FILE ? null : await file.text();
-  wb.send({
-    verb: "open_file",
-    name: file.name,
-    text
+  const run = fleetRun(wb), timing = fleetTiming(wb), models = fleetModels(wb), drawn = h("div", {
+    class: "picture"
+  }), note = h("p", {
+    class: "muted slices"
+  }), devices = h("div", {
+    class: "fleetdevices"
+  }), losses = lossesOf(wb);
+  const figures = h("div", {
+    class: "stagefigures fleetfigures"
+  }), ways = h("div", {
+    class: "waytable"
+  }), stale = h("p", {
+    class: "muted stale"
+  }), doubt = h("div", {
+    class: "fleetdoubt"
   });
-}
-function acceptFiles(wb) {
-  const carries = (event) => [
-    ...event.dataTransfer?.types ?? []
-  ].includes("Files");
-  const aim2 = (on) => wb.card.classList.toggle("receiving", on);
-  wb.card.addEventListener("dragover", (event) => {
-    if (carries(event)) {
-      event.preventDefault();
-      aim2(true);
-    }
-  });
-  wb.card.addEventListener("dragleave", (event) => {
-    if (!wb.card.contains(
-      /** @type {Node | null} */
-      event.relatedTarget
-    )) aim2(false);
-  });
-  wb.card.addEventListener("drop", (event) => {
-    if (!carries(event)) return;
-    event.preventDefault();
-    event.stopPropagation();
-    aim2(false);
-    readFile(wb, event.dataTransfer?.files[0]);
-  });
-}
-var decoded = (text, type) => new Blob([
-  Uint8Array.from(atob(text), (each) => each.charCodeAt(0))
-], {
-  type
-});
-async function copyText(wb, field, text, button) {
-  let copied = false;
-  try {
-    await navigator.clipboard.writeText(text);
-    copied = true;
-  } catch {
-    field.focus();
-    if ("select" in field) field.select();
-    copied = "select" in field ? document.execCommand("copy") : false;
-  }
-  const before = button.dataset.label ?? button.textContent;
-  button.dataset.label = before;
-  button.textContent = copied ? "Copied" : "Press Ctrl-C";
-  wb.say(copied ? "Copied" : "Not copied: press control C");
-  setTimeout(() => {
-    button.textContent = before;
-  }, 1600);
-}
-function drawSheet(wb, place, sheet) {
-  const close = h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Close",
-    title: "Close",
-    data: {
-      focus: "sheet-close"
-    },
-    onclick: () => wb.send({
-      verb: "close_sheet"
-    })
-  }, "\xD7");
-  const whole = sheet.kind === "link" && sheet.text.startsWith("?") ? `${location.origin}${location.pathname}${sheet.text}` : sheet.text;
-  const field = sheet.kind === "link" ? h("input", {
-    class: "field mono address",
-    readOnly: true,
-    value: whole,
-    ariaLabel: "link to this plan",
-    data: {
-      focus: "sheet-text"
-    },
-    onfocus: () => (
-      /** @type {HTMLInputElement} */
-      field.select()
-    )
-  }) : h("pre", {
-    class: "code",
-    tabIndex: 0,
-    role: "region",
-    ariaLabel: "exported text",
-    data: {
-      focus: "sheet-text"
-    }
-  }, whole);
-  const copy = h("button", {
-    class: "btn",
-    type: "button",
-    data: {
-      focus: "sheet-copy"
-    },
-    onclick: () => copyText(wb, field, whole, copy)
-  }, "Copy");
-  const save = sheet.name ? h("button", {
-    class: "btn",
-    type: "button",
-    data: {
-      focus: "sheet-download"
-    },
-    onclick: () => download(wb, sheet.name, whole)
-  }, `Download ${sheet.name}`) : null;
-  const forms = h("div", {
-    class: "forms",
-    role: "group",
-    ariaLabel: "Form of the export"
-  }, ...sheet.forms.map((form) => h("button", {
-    class: "btn",
-    type: "button",
-    ariaPressed: String(form.open),
-    data: {
-      focus: `form-${form.key}`,
-      form: form.key
-    },
-    onclick: () => wb.send({
-      verb: "export",
-      form: form.key
-    })
-  }, form.label)));
-  const problem = sheet.problem && h("div", {
-    class: "told bad",
-    role: "alert"
-  }, ...drawProblem(sheet.problem));
-  const row = h("div", {
-    class: "takeaway"
-  }, sheet.kind === "link" ? field : forms, h("span", {
-    class: "grow"
-  }), ...problem ? [] : [
-    copy,
-    save
-  ]);
-  const scrolled = place.querySelector("pre")?.scrollTop ?? 0;
-  place.replaceChildren(h("div", {
-    class: "legendline"
-  }, h("h2", {}, sheet.title), h("span", {
-    class: "muted about"
-  }, sheet.about), close), row, ...sheet.kind === "link" ? [] : [
-    drawFiles(wb, sheet),
-    problem ?? field
-  ]);
-  if (sheet.kind !== "link") field.scrollTop = scrolled;
-}
-function drawFiles(wb, sheet) {
-  return h("div", {
-    class: "takeaway files",
-    role: "group",
-    ariaLabel: "Files to download"
-  }, h("span", {
+  const empty = h("p", {
     class: "muted"
-  }, "As a file:"), ...sheet.files.map(({ key, label, about }) => h("button", {
-    class: "btn",
+  }, "Losses of all models are drawn here while they train.");
+  const schedule = h("section", {
+    class: "fleettimeline",
+    ariaLabel: "Schedule"
+  }, h("h2", {}, termLabel(wb, "Shard units over time")), devices, drawn, note);
+  const others = h("section", {
+    class: "fleetways",
+    ariaLabel: "Ways to train the same models"
+  }, h("h2", {}, termLabel(wb, "To train the same models")), h("p", {
+    class: "muted"
+  }, "All are computed from the times of the same units. Only shard units include their transfers."), ways);
+  card.append(head, h("section", {
+    class: "fleettop",
+    ariaLabel: "Policy, memory, devices and hardware"
+  }, h("div", {
+    class: "fleetline"
+  }, controls, run.buttons), refused, timing.element, doubt, run.progress), problem, figures, silent, models.section, schedule, h("div", {
+    class: "fleetlower"
+  }, others, h("section", {
+    class: "fleetresults",
+    ariaLabel: "Training"
+  }, h("h2", {}, termLabel(wb, "Training")), stale, empty, losses.element, run.results)), helpSection(wb, {
+    tour: false
+  }));
+  const paintHead = painter((state) => keepingFocus(root, head, () => head.replaceChildren(h("div", {
+    class: "names"
+  }, h("div", {
+    class: "line"
+  }, h("h1", {}, state.name), state.path ? h("span", {
+    class: "mono mesh"
+  }, state.path) : null, state.path ? h("button", {
+    class: "btn small",
     type: "button",
-    title: about,
     data: {
-      focus: `file-${key}`,
-      file: key
+      focus: "reread"
     },
+    title: "Models that were added to the file join, those taken out of it stop",
     onclick: () => wb.send({
-      verb: "export",
-      form: key
+      verb: "reread"
     })
-  }, label)));
-}
-function drawNotice(wb, place, { refusal, word }) {
-  const dismiss = () => h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Dismiss",
-    onclick: () => wb.send({
-      verb: "dismiss"
-    })
-  }, "\xD7");
-  place.hidden = !refusal && !word;
-  if (refusal) {
-    place.replaceChildren(h("div", {
-      class: "told bad",
-      role: "alert"
-    }, ...drawProblem(refusal), dismiss()));
-  } else place.replaceChildren(...word ? [
+  }, "Read again") : null, h("span", {
+    class: "muted"
+  }, state.devices))), h("div", {
+    class: "tools"
+  }, ...helpTools(wb)))));
+  const paintControls = painter((state) => keepingFocus(root, controls, () => drawFleetControls(wb, controls, state)));
+  const paintRefusal = painter((refusal) => refused.replaceChildren(...refusal ? [
+    drawRefusal(wb, refusal)
+  ] : []));
+  const paintProblem = painter((wrong) => problem.replaceChildren(...wrong ? [
     h("div", {
-      class: "told",
-      role: "status"
-    }, h("p", {}, word), dismiss())
-  ] : []);
+      class: "alarm",
+      role: "alert"
+    }, h("b", {
+      class: "bad"
+    }, "Does not fit. "), ...withCode(wrong.message), wrong.ways_out.length ? h("span", {
+      class: "muted"
+    }, ` ${wrong.ways_out.join(" \xB7 ")}`) : null)
+  ] : []));
+  const paintWays = painter((all2) => patch(ways, all2, drawWay));
+  const paintDevices = painter((state) => keepingFocus(root, devices, () => drawDevices(wb, devices, state)));
+  let said = "";
+  wb.paint = () => {
+    if (wb.dragging) return;
+    const state = model.get("board"), now = model.get("live"), { timeline } = model.get("table");
+    paintHead({
+      name: state.name,
+      path: state.path,
+      devices: state.devices
+    });
+    paintControls({
+      ...state.controls,
+      locked: state.locked
+    });
+    paintRefusal(state.refusal);
+    paintProblem(state.problem);
+    doubt.replaceChildren(...withCode(state.doubt));
+    doubt.hidden = !state.doubt;
+    patch(figures, state.figures, (figure) => drawFleetFigure(wb, figure));
+    figures.classList.toggle("waits", state.waits);
+    timing.paint({
+      ...state.timing,
+      waits: state.waits
+    });
+    models.paint(state.models, state.columns, now.models);
+    schedule.hidden = !timeline;
+    if (timeline?.picture) paintPicture(wb, drawn, withRun(timeline.picture, timeline.of, now.ran));
+    note.textContent = timeline?.note ?? "";
+    note.hidden = !note.textContent;
+    paintDevices({
+      running: now.phase === "running" && Boolean(now.known),
+      devices: timeline?.devices ?? 0,
+      away: now.away
+    });
+    paintWays(state.ways);
+    others.hidden = !state.ways.length;
+    run.paint(now, state);
+    losses.paint(now.losses);
+    stale.textContent = now.stale;
+    stale.hidden = !now.stale;
+    empty.hidden = Boolean(now.losses);
+    silent.hidden = root.dataset.silent !== "true";
+    if (state.said && state.said !== said) wb.say(state.said);
+    said = state.said;
+    root.dataset.phase = now.phase;
+    root.dataset.answered = `${state.answer.seq}`;
+  };
+  const onBoard = () => {
+    box.answered(model.get("board").answer);
+    wb.paint();
+  };
+  const watching = setInterval(() => {
+    if (model.get("live").phase === "running" || model.get("board").timing.phase === "running") box.refresh();
+  }, 5e3);
+  const listeners = {
+    "change:board": onBoard,
+    "change:table": () => wb.paint(),
+    "change:live": () => wb.paint(),
+    "change:theme": () => dress()
+  };
+  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
+  const stop = new AbortController();
+  const dress = makeTheme(wb, model, stop.signal);
+  document.addEventListener("pointerdown", (event) => {
+    const path = event.composedPath();
+    if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
+  }, {
+    signal: stop.signal
+  });
+  root.addEventListener("keydown", (event) => onShortcut(wb, event));
+  new MutationObserver(() => {
+    silent.hidden = root.dataset.silent !== "true";
+  }).observe(root, {
+    attributes: true,
+    attributeFilter: [
+      "data-silent"
+    ]
+  });
+  dress();
+  wb.paint();
+  el.append(h("style", {}, STYLE), root);
+  return () => {
+    stop.abort();
+    box.close();
+    clearInterval(watching);
+    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
+  };
 }
-function filesSection(wb) {
-  const notice = h("div", {
-    class: "notice",
-    hidden: true
-  });
-  const sheet = h("section", {
-    class: "sheet",
-    ariaLabel: "Exported text",
-    hidden: true
-  });
-  const section = h("div", {}, notice, sheet);
-  sheet.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
+function withRun(picture, of, ran) {
+  const [chart] = picture.charts ?? [];
+  if (!chart || ran?.of !== of) return picture;
+  const whole = {
+    ...chart,
+    ...ran,
+    sources: {
+      ...chart.sources,
+      ...ran.sources
+    },
+    spans: [
+      ...chart.spans,
+      ...ran.spans
+    ]
+  };
+  return {
+    ...picture,
+    charts: [
+      whole
+    ]
+  };
+}
+function drawFleetFigure(wb, figure) {
+  const delta = figure.delta && h("span", {
+    class: `delta ${figure.delta.tone}`
+  }, figure.delta.text);
+  return h("div", {
+    class: "stagefigure",
+    data: {
+      figure: figure.key
+    }
+  }, h("div", {
+    class: "label"
+  }, termLabel(wb, figure.label)), h("div", {
+    class: "value"
+  }, figure.text, delta ? " " : null, delta), h("div", {
+    class: "sub"
+  }, figure.note), ...figure.tiers.map((tier) => h("div", {
+    class: "tier"
+  }, `${tier.label} `, h("b", {}, tier.text), tier.note ? ` ${tier.note}` : "")));
+}
+function drawWay(way) {
+  const bar = h("i");
+  bar.style.width = `${way.share * 100}%`;
+  return h("div", {
+    class: `way1 ${way.kind}`,
+    data: {
+      way: way.kind
+    }
+  }, h("span", {
+    class: "name"
+  }, way.label), h("span", {
+    class: "level"
+  }, bar), h("b", {}, way.text), h("span", {
+    class: "ratio"
+  }, way.ratio), h("span", {
+    class: "muted about"
+  }, way.note));
+}
+function drawDevices(wb, parent, { running, devices, away }) {
+  parent.hidden = !running;
+  parent.replaceChildren(h("span", {
+    class: "muted"
+  }, "Devices:"), ...Array.from({
+    length: running ? devices : 0
+  }, (_, device) => {
+    const gone = away.includes(device);
+    return h("button", {
+      class: "btn small",
+      type: "button",
+      ariaPressed: String(gone),
+      data: {
+        focus: `device-${device}`
+      },
+      title: gone ? "It takes units again" : "It ends its unit and takes no further one",
+      onclick: () => wb.send({
+        verb: gone ? "return" : "leave",
+        value: String(device)
+      })
+    }, gone ? `Give back ${device}` : `Take away ${device}`);
+  }));
+}
+
+// workbench/widgets/static/axes.js
+function drawCount(count) {
+  return h("span", {
+    class: `devices ${count.tone}`,
+    title: count.title,
+    role: count.tone === "bad" ? "alert" : null
+  }, count.text);
+}
+function drawHandle(wb, zone) {
+  const handle = h("button", {
+    class: "handle",
+    type: "button",
+    ariaLabel: `Move mesh axis ${zone.axis}: left and right arrows`,
+    title: "Drag to reorder the mesh axes: which devices are neighbours",
+    data: {
+      focus: `handle-${zone.axis}`
+    },
+    onkeydown: (event) => {
+      const by = {
+        ArrowLeft: -1,
+        ArrowRight: 1
+      }[event.key];
+      if (!by) return;
       event.preventDefault();
       wb.send({
-        verb: "close_sheet"
+        verb: "shift_axis",
+        axis: zone.axis,
+        by
       });
-    }
-  });
-  let taken = null;
-  let first = true;
-  const paintNotice = painter((state) => keepingFocus(wb.root, notice, () => drawNotice(wb, notice, state)));
-  const paintSheet = painter((state) => keepingFocus(wb.root, sheet, () => {
-    const opened = sheet.hidden && state;
-    sheet.hidden = !state;
-    if (!state) return sheet.replaceChildren();
-    drawSheet(wb, sheet, state);
-    if (opened) one(sheet, "[data-focus=sheet-text]")?.focus({
-      preventScroll: true
-    });
-  }));
-  const paint = (state, refusal, seq) => {
-    paintNotice({
-      refusal,
-      word: state.word,
-      seq
-    });
-    paintSheet(state.sheet);
-    const mine = state.download && [
-      wb.view,
-      ""
-    ].includes(state.download.view) ? state.download : null;
-    if (mine && mine.seq !== taken && !first) {
-      download(wb, mine.name, mine.base64 === void 0 ? mine.text : decoded(mine.base64, mine.media));
-    }
-    taken = mine ? mine.seq : taken;
-    first = false;
-  };
-  acceptFiles(wb);
-  return {
-    section,
-    paint
-  };
-}
-
-// workbench/widgets/static/history_graph.js
-var ROW = 34;
-var LANE = 14;
-var MOST_LANES = 8;
-var laneX = (lane) => 12 + Math.min(lane, MOST_LANES - 1) * LANE;
-var rowY = (place) => place * ROW + ROW / 2;
-function drawGraph(nodes, lanes) {
-  const place = new Map(nodes.map((node, i) => [
-    node.number,
-    i
-  ]));
-  const made = new Map(nodes.map((node) => [
-    node.number,
-    node
-  ]));
-  const parentOf = (node) => node.parent === null ? void 0 : made.get(node.parent);
-  const yOf = (node) => rowY(place.get(node.number) ?? 0);
-  const trail = /* @__PURE__ */ new Set();
-  for (let node = nodes.find((each) => each.here); node; node = parentOf(node)) trail.add(node.number);
-  const height = nodes.length * ROW;
-  const lines = nodes.filter((node) => node.parent !== null).map((node) => {
-    const x = laneX(node.lane), y = yOf(node), parent = parentOf(node);
-    const to = parent ? [
-      laneX(parent.lane),
-      yOf(parent)
-    ] : [
-      x,
-      height
-    ];
-    const bend = to[0] === x ? `L${x} ${to[1]}` : `L${x} ${to[1] - ROW / 2}Q${x} ${to[1]} ${to[0]} ${to[1]}`;
-    return {
-      path: `M${x} ${y}${bend}`,
-      walked: trail.has(node.number)
-    };
-  });
-  const dots = nodes.map((node) => svg("circle", {
-    cx: laneX(node.lane),
-    cy: yOf(node),
-    r: node.here ? 5 : 3.5,
-    class: node.here ? "here" : trail.has(node.number) ? "walked" : ""
-  }));
-  const ordered = [
-    ...lines.filter((line) => !line.walked),
-    ...lines.filter((line) => line.walked)
-  ];
-  return svg("svg", {
-    width: laneX(lanes - 1) + 12,
-    height,
-    "aria-hidden": "true",
-    class: "graph"
-  }, ...ordered.map((line) => svg("path", {
-    d: line.path,
-    class: line.walked ? "walked" : ""
-  })), ...dots);
-}
-
-// workbench/widgets/static/history.js
-function planMenu(node) {
-  const item = (label, verb, fields = {}, ask = null) => ({
-    label,
-    gesture: {
-      verb,
-      number: node.number,
-      ...fields
     },
-    reason: null,
-    ask
-  });
-  return [
-    ...node.here ? [] : [
-      item("Go to this plan", "go")
-    ],
-    item(node.name ? "Rename\u2026" : "Name\u2026", "name_plan", {}, {
-      label: "Name of this plan",
-      value: node.name,
-      verb: "Name"
-    }),
-    item(node.pinned ? "Unpin" : "Pin", "pin", {
-      pinned: !node.pinned
-    }),
-    item(node.picked === "A" ? "Stop comparing" : "Compare", "compare_plans")
-  ];
-}
-var WAYS = {
-  good: "down",
-  bad: "up"
-};
-var SIGNS = {
-  good: "\u25BE",
-  bad: "\u25B4"
-};
-function drawPlan(wb, node) {
-  const more = h("button", {
-    class: "more",
-    type: "button",
-    tabIndex: -1,
-    ariaLabel: `Menu of plan ${node.number}`,
-    ariaHasPopup: "menu",
-    onclick: () => openMenu(wb, more, planMenu(node))
-  }, "\u22EF");
-  const act = (verb, fields = {}) => wb.send({
-    verb,
-    number: node.number,
-    ...fields
-  });
-  const pin = () => act("pin", {
-    pinned: !node.pinned
-  });
-  const words = [
-    `plan ${node.number}`,
-    node.name,
-    node.edit,
-    node.here && "the present plan",
-    node.pinned && "pinned",
-    node.picked && `compared as ${node.picked}`
-  ].filter(Boolean);
-  const go = h("button", {
-    class: "go",
-    type: "button",
-    tabIndex: node.here ? 0 : -1,
-    title: node.title,
-    ariaLabel: words.join(", "),
-    ariaCurrent: node.here ? "step" : null,
-    data: {
-      focus: `plan-${node.number}`,
-      plan: node.number
-    },
-    onclick: () => node.here || act("go"),
-    onkeydown: (event) => {
-      const step = {
-        ArrowDown: 1,
-        ArrowUp: -1
-      }[event.key];
-      const key = event.ctrlKey || event.metaKey || event.altKey ? "" : event.key.toLowerCase();
-      if (step) {
-        const plans = all(wb.root, ".plans .go");
-        plans[plans.indexOf(go) + step]?.focus();
-      } else if (key === "p") pin();
-      else if (key === "c") act("compare_plans");
-      else if (key === "m") openMenu(wb, more, planMenu(node));
-      else return;
-      event.preventDefault();
+    onpointerdown: (event) => {
+      if (!event.button) dragAxis(wb, zone.axis, handle, event);
     }
   }, h("span", {
-    class: "number"
-  }, `${node.number}`), node.name ? h("b", {}, node.name) : null, h("span", {
-    class: node.name ? "edit muted" : "edit"
-  }, node.edit), node.here ? h("span", {
-    class: "mark"
-  }, "now") : null);
-  const figures = node.figures.map((figure) => h("span", {
-    class: `glance ${figure.tone && WAYS[figure.tone]}`,
-    title: `${figure.label}${figure.tone ? `, ${figure.tone === "good" ? "less" : "more"} than the plan before` : ""}`
-  }, h("span", {
-    class: "muted"
-  }, figure.label), ` ${figure.text}`, figure.tone ? h("i", {
     ariaHidden: "true"
-  }, SIGNS[figure.tone]) : null));
-  return h("li", {
-    class: [
-      "plan",
-      node.here && "here",
-      node.picked && "picked"
-    ].filter(Boolean).join(" ")
-  }, go, h("span", {
-    class: "glances"
-  }, ...figures), h("span", {
-    class: "acts"
-  }, h("button", {
-    class: node.pinned ? "more pin on" : "more pin",
-    type: "button",
-    tabIndex: -1,
-    ariaPressed: String(node.pinned),
-    ariaLabel: `Pin plan ${node.number}`,
-    title: node.pinned ? "Unpin" : "Pin",
-    onclick: pin
-  }, node.pinned ? "\u2605" : "\u2606"), h("button", {
-    class: "btn small compare",
-    type: "button",
-    tabIndex: -1,
-    ariaPressed: String(Boolean(node.picked)),
-    ariaLabel: `Compare plan ${node.number}`,
-    title: "Compare with another plan",
-    onclick: () => act("compare_plans")
-  }, node.picked || "Compare"), more));
+  }, "\u283F"));
+  return handle;
 }
-function drawPair(cell) {
-  const bar = (share, name) => {
-    const bit = h("i", {
-      class: name
+function dragAxis(wb, axis, handle, start) {
+  const zones = all(wb.board, ".axes > .zone[data-axis]");
+  const mine = zones.find((zone) => zone.dataset.axis === axis);
+  let order = null;
+  handle.setPointerCapture(start.pointerId);
+  const clear = () => zones.forEach((zone) => zone.classList.remove("lifted", "before", "behind"));
+  const move = (event) => {
+    if (!wb.dragging && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 5) return;
+    wb.dragging = true;
+    clear();
+    mine?.classList.add("lifted");
+    order = null;
+    const over = zones.find((zone) => {
+      const box2 = zone.getBoundingClientRect();
+      return event.clientX >= box2.left && event.clientX <= box2.right && event.clientY >= box2.top && event.clientY <= box2.bottom;
     });
-    bit.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
-    return bit;
+    if (!over || over === mine) return;
+    const box = over.getBoundingClientRect();
+    const behind = event.clientX > box.left + box.width / 2;
+    over.classList.add(behind ? "behind" : "before");
+    order = reordered(zones.map((zone) => zone.dataset.axis ?? ""), axis, over.dataset.axis ?? "", behind);
   };
-  return h("span", {
-    class: `pair ${cell.tone}`,
-    ariaHidden: "true"
-  }, bar(cell.pair[0], "was"), bar(cell.pair[1], "is"));
-}
-function drawCompared(wb, head, state) {
-  const side = (mark, plan, extra) => h("span", {
-    class: "side"
-  }, h("span", {
-    class: "mark"
-  }, mark), h("b", {}, plan.label), h("span", {
-    class: "muted"
-  }, extra ?? `plan ${plan.number}`));
-  head.replaceChildren(h("h2", {}, "Compared"), side("A", state.first), h("span", {
-    class: "muted"
-  }, "\u2192"), side("B", state.second, state.follows ? "as it changes" : void 0), h("span", {
-    class: "grow"
-  }), h("button", {
-    class: "btn small",
-    type: "button",
-    data: {
-      focus: "swap"
-    },
-    onclick: () => wb.send({
-      verb: "swap_plans"
-    })
-  }, "Swap"), h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Stop comparing",
-    title: "Stop comparing",
-    data: {
-      focus: "uncompare"
-    },
-    onclick: () => wb.send({
-      verb: "stop_comparing"
-    })
-  }, "\xD7"));
-}
-function historySection(wb) {
-  const list = h("ol", {
-    class: "plans"
-  });
-  const graph = h("div", {
-    class: "lines"
-  });
-  const note = h("div", {
-    class: "note"
-  });
-  const tree = h("div", {
-    class: "tree"
-  }, h("div", {
-    class: "rows"
-  }, graph, list), note);
-  const sides = h("div", {
-    class: "sides"
-  }), blocks = h("div", {
-    class: "blocks",
-    tabIndex: 0,
-    role: "region",
-    ariaLabel: "Two plans side by side"
-  });
-  const text = h("pre", {}), copy = h("button", {
-    class: "btn small",
-    type: "button",
-    onclick: () => copyText(wb, text, text.textContent, copy)
-  }, "Copy as text");
-  const twin = h("details", {}, h("summary", {}, "As text"), copy, text);
-  const compared = h("div", {
-    class: "compared",
-    hidden: true
-  }, sides, blocks);
-  const close = h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Close the history",
-    title: "Close",
-    onclick: () => wb.send({
-      verb: "history",
-      open: false
-    })
-  }, "\xD7");
-  const section = h("section", {
-    class: "history",
-    ariaLabel: "History",
-    hidden: true
-  }, h("div", {
-    class: "legendline"
-  }, h("h2", {}, "History"), h("span", {
-    class: "muted help"
-  }, "Enter goes to a plan, P pins it, C compares, M for more. An edit after an undo begins a branch."), close), h("div", {
-    class: "inside"
-  }, tree, compared));
-  const paintTree = painter((state) => keepingFocus(wb.root, list, () => {
-    graph.replaceChildren(drawGraph(state.nodes, state.lanes));
-    list.style.setProperty("--gutter", `${laneX(state.lanes - 1) + 14}px`);
-    patch(list, state.nodes, (node) => drawPlan(wb, node));
-    note.textContent = state.note;
-    note.hidden = !state.note;
-    if (!all(list, ".go").some((each) => each.tabIndex === 0)) list.querySelector(".go")?.setAttribute("tabindex", "0");
-  }));
-  const paintCompared = painter((state) => keepingFocus(wb.root, sides, () => {
-    compared.hidden = !state;
-    section.classList.toggle("comparing", Boolean(state));
-    if (!state) return;
-    drawCompared(wb, sides, state);
-    patchBlocks(wb, blocks, state.blocks);
-    text.textContent = state.text;
-    blocks.append(twin);
-  }));
-  const paint = (state) => {
-    const opened = section.hidden && state.open;
-    section.hidden = !state.open;
-    if (!state.open) return;
-    paintTree({
-      nodes: state.nodes,
-      lanes: state.lanes,
-      note: state.note
+  const stop = new AbortController();
+  const end = (event) => {
+    stop.abort();
+    clear();
+    const dragged = wb.dragging;
+    wb.dragging = false;
+    if (dragged && order && event.type === "pointerup") wb.send({
+      verb: "order_axes",
+      axis,
+      names: order
     });
-    paintCompared(state.compared);
-    if (opened) tree.scrollTop = 0;
+    wb.paint();
   };
-  return {
-    section,
-    paint
-  };
+  handle.addEventListener("pointermove", move, {
+    signal: stop.signal
+  });
+  handle.addEventListener("pointerup", end, {
+    signal: stop.signal
+  });
+  handle.addEventListener("pointercancel", end, {
+    signal: stop.signal
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && wb.dragging) end(event);
+  }, {
+    signal: stop.signal,
+    capture: true
+  });
 }
-
-// workbench/widgets/static/replay.js
-var DIRECTIONS = {
-  forward: "\u2193",
-  backward: "\u2191",
-  across: "\u2194"
-};
-var ROUND = 450;
-function drawActs(wb, cell) {
-  const act = (each) => h("button", {
-    class: "btn small",
-    type: "button",
-    title: each.title ?? "",
-    data: {
-      focus: each.focus ?? `act ${each.label}`
-    },
-    onclick: (event) => {
-      if (each.gesture.verb === "why") {
-        askWhy(wb, each.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */
-        event.currentTarget);
-      } else wb.send(each.gesture);
-    }
-  }, each.label);
-  return h("span", {
-    class: "acts"
-  }, cell.text ? h("span", {}, ...withCode(cell.text)) : null, ...cell.acts.map(act));
+function reordered(names, axis, over, behind) {
+  const order = names.filter((name) => name !== axis);
+  order.splice(order.indexOf(over) + (behind ? 1 : 0), 0, axis);
+  return order;
 }
-var replayIn = /* @__PURE__ */ new WeakMap();
-function paintReplay(wb, place, state) {
-  if (state.waiting !== void 0) {
-    replayIn.delete(place);
-    const level = h("i");
-    place.replaceChildren(h("div", {
-      class: "waiting",
-      role: "status"
-    }, state.waiting, h("div", {
-      class: "progress unknown"
-    }, level)));
+function stepSize(event, size) {
+  if (event.key === "Enter") {
+    sendStepped(size);
     return;
   }
-  const known = replayIn.get(place), replay = known ?? replayOf(wb, state);
-  if (!known) {
-    replayIn.set(place, replay);
-    place.replaceChildren(replay.element);
-  }
-  replay.paint(state);
+  const value = Number(size.value);
+  if (!Number.isInteger(value) || value < 1) return;
+  const next = {
+    ArrowUp: value * 2,
+    ArrowDown: value % 2 ? value : value / 2
+  }[event.key];
+  if (next === void 0) return;
+  event.preventDefault();
+  size.value = `${next}`;
+  size.dataset.stepped = "yes";
 }
-function replayOf(wb, first) {
-  let state = first, sending = 0, playing = 0;
-  let wanted = null;
-  const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const slider = h("input", {
-    type: "range",
-    min: "0",
-    step: "1",
-    class: "slider",
-    ariaLabel: "Step of the propagation",
-    data: {
-      focus: "replay slider"
-    },
-    oninput: () => {
-      pause();
-      go(Number(slider.value));
-    }
-  });
-  const button = (name, text, does) => h("button", {
-    class: "btn",
-    type: "button",
-    data: {
-      focus: `replay ${name}`
-    },
-    onclick: does
-  }, text);
-  const move2 = (by) => {
-    pause();
-    go(at() + by);
-  };
-  const back = button("back", "\u2039", () => move2(-1)), on = button("on", "\u203A", () => move2(1));
-  const play = button("play", "Play", () => {
-    if (playing) pause();
-    else if (still()) go(state.last);
-    else start();
-  });
-  const count = h("span", {
-    class: "mono count"
-  }), lines = h("div", {
-    class: "did"
-  });
-  const met = button("conflicts", "", () => heading("Conflicts")?.scrollIntoView({
-    block: "center"
-  }));
-  const heading = (text) => all(wb.root, ".tables h3").find((each) => each.textContent === text);
-  const element = h("div", {}, h("div", {
-    class: "controls",
-    role: "group",
-    ariaLabel: "Replay"
-  }, back, slider, on, play, count, met), lines);
-  back.ariaLabel = "Step back";
-  on.ariaLabel = "Step on";
-  let placed = false;
-  const at = () => wanted ?? Number(slider.value);
-  const go = (step) => {
-    wanted = Math.max(0, Math.min(state.last, step));
-    slider.value = String(wanted);
-    mark(wanted);
-    clearTimeout(sending);
-    send();
-  };
-  const send = () => {
-    if (wanted === null || !slider.isConnected) return;
-    if (wb.root.dataset.busy === "true") {
-      sending = setTimeout(send, 20);
-      return;
-    }
-    const step = wanted;
-    wanted = null;
-    wb.send({
-      verb: "step",
-      step
-    });
-  };
-  const mark = (step) => {
-    count.textContent = `step ${step.toLocaleString("en")} of ${state.last.toLocaleString("en")}`;
-    back.disabled = step <= 0;
-    on.disabled = step >= state.last;
-  };
-  const start = () => {
-    if (at() >= state.last) go(0);
-    playing = setInterval(() => {
-      if (!slider.isConnected || at() >= state.last) pause();
-      else if (wb.root.dataset.busy !== "true") go(at() + state.stride);
-    }, ROUND);
-    label();
-  };
-  const pause = () => {
-    clearInterval(playing);
-    playing = 0;
-    label();
-  };
-  const label = () => {
-    play.textContent = playing ? "Pause" : still() ? "To the end" : "Play";
-  };
-  const drawLine3 = (line) => h("p", {
-    data: {
-      subject: line.subject || null
-    }
-  }, h("b", {
-    class: "way"
-  }, `${DIRECTIONS[line.direction]} ${line.direction}`), h("span", {
-    class: "tag",
-    data: {
-      c: line.axis.colour
-    }
-  }, line.axis.name), " from ", h("span", {
-    class: "mono"
-  }, line.from), " to ", h("span", {
-    class: "mono"
-  }, line.to), h("span", {
-    class: "muted"
-  }, `  over ${line.over}`));
-  const paint = painter((now) => {
-    state = now;
-    slider.max = String(now.last);
-    slider.disabled = play.disabled = !now.last;
-    slider.setAttribute("aria-valuetext", now.said);
-    if (wanted === null && (!placed || wb.root.dataset.busy !== "true")) slider.value = String(now.step);
-    placed = true;
-    mark(at());
-    label();
-    met.hidden = !now.conflicts;
-    met.textContent = `${now.conflicts} \u2193`;
-    met.ariaLabel = `${now.conflicts}, below`;
-    requestAnimationFrame(() => showArrived(wb));
-    lines.replaceChildren(...now.start ? [
-      h("p", {}, ...withCode(now.start))
-    ] : [], ...now.lines.map(drawLine3), now.more ? h("p", {
-      class: "muted"
-    }, now.more) : "");
-  });
-  return {
-    element,
-    paint
-  };
-}
-function showArrived(wb) {
-  for (const image of wb.root.querySelectorAll(".tables[data-tab=propagation] .image")) {
-    const arrived = all(image, "title").find((each) => each.textContent.startsWith("\u2192 "))?.parentElement;
-    if (!arrived) continue;
-    const box = arrived.getBoundingClientRect(), frame = image.getBoundingClientRect();
-    const off = (low, high, from, to) => low < from || high > to ? (low + high) / 2 - (from + to) / 2 : 0;
-    image.scrollBy({
-      left: off(box.left, box.right, frame.left, frame.right),
-      top: off(box.top, box.bottom, frame.top, frame.bottom),
-      behavior: "instant"
-    });
-  }
-}
-
-// workbench/widgets/static/resharding.js
-function drawStack(wb, cell) {
-  return h("div", {
-    class: "stack",
-    title: cell.title ?? ""
-  }, ...cell.stack.map((each) => {
-    const { lead, beside } = typeof each === "string" ? {} : each;
-    return h("div", {}, lead ? h("span", {
-      class: "lead muted"
-    }, lead, " ") : null, drawCell(wb, each), beside ? h("span", {
-      class: "beside"
-    }, beside) : null);
-  }));
-}
-function drawTerms(wb, cell) {
-  return h("span", {
-    class: `terms ${cell.tone ?? ""}`
-  }, ...cell.terms.flatMap((term, i) => [
-    i ? ", then " : null,
-    termLabel(wb, term)
-  ]).filter(Boolean));
-}
-function drawRemedy(wb, remedy) {
-  return h("div", {
-    class: "remedy"
-  }, h("button", {
-    class: "btn small",
-    type: "button",
-    title: remedy.title,
-    data: {
-      focus: `mend ${remedy.edit}`
-    },
-    onclick: () => wb.send({
-      verb: "mend",
-      edit: remedy.edit,
-      zone: "tools"
-    })
-  }, remedy.edit), h("span", {
-    class: remedy.tone
-  }, remedy.note), remedy.held ? h("span", {
-    class: remedy.held_tone
-  }, remedy.held) : null);
-}
-function drawRemedies(wb, cell) {
-  const find = !cell.find ? null : h("button", {
-    class: "btn small find",
-    type: "button",
-    ariaLabel: `${cell.find} for ${cell.about}`,
-    title: "Each is planned and kept only if it saves",
-    data: {
-      focus: `find ${cell.key}`
-    },
-    onclick: () => {
-      if (!find || find.ariaBusy === "true") return;
-      find.ariaBusy = "true";
-      find.textContent = "Trying\u2026";
-      wb.send({
-        verb: "try_edits",
-        key: cell.key,
-        zone: "tools"
-      });
-    }
-  }, cell.find);
-  const none = cell.remedies.length || find ? null : h("span", {
-    class: "muted",
-    tabIndex: -1,
-    title: "Every edit that was tried sends more in all, or as much here",
-    data: {
-      focus: `find ${cell.key}`
-    }
-  }, "none is known");
-  return h("div", {
-    class: "remedies"
-  }, ...cell.remedies.map((remedy) => drawRemedy(wb, remedy)), find, none);
+function sendStepped(size) {
+  if (!size.dataset.stepped) return;
+  delete size.dataset.stepped;
+  size.dispatchEvent(new Event("change"));
 }
 
 // workbench/widgets/static/chip_input.js
@@ -2968,7 +3778,7 @@ function startDrag(wb, element, grip, chip, start) {
   const at = targetOf(start);
   wb.dragging = true;
   grip.setPointerCapture(start.pointerId);
-  const move2 = (event) => {
+  const move = (event) => {
     if (!ghost && Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY) < 5) return;
     if (!ghost) {
       closeMenu(wb, false);
@@ -3006,7 +3816,7 @@ function startDrag(wb, element, grip, chip, start) {
   const escape = (event) => {
     if (event.key === "Escape" && ghost) end(event);
   };
-  grip.addEventListener("pointermove", move2, {
+  grip.addEventListener("pointermove", move, {
     signal: stop.signal
   });
   grip.addEventListener("pointerup", end, {
@@ -3082,172 +3892,362 @@ function walk2(wb, grip, step) {
   grips[(grips.indexOf(grip) + step + grips.length) % grips.length]?.focus();
 }
 
-// workbench/widgets/static/tensors.js
-var SEARCHES = {
-  tensors: [
-    "Search tensors",
-    "Search tensors: path, dimension, axis, role"
-  ],
-  values: [
-    "Search intermediate values",
-    "Search values: scope, operation, dimension, line"
-  ]
-};
-var NAMELESS = [
-  "",
-  "_"
-];
-function lazyChip(cell, dim, source = "*") {
-  const { of, path } = cell;
-  return {
-    lazy: true,
-    key: `${of} ${path} ${dim.place} ${source}`,
-    of,
-    path,
-    rank: cell.chips.length,
-    place: dim.place,
-    source,
-    dim: dim.label,
-    rule: dim.dim,
-    nameless: NAMELESS.includes(dim.dim),
-    illegal: {
-      rule: {},
-      only: {}
-    }
-  };
-}
-function drawChips(wb, cell) {
-  return h("span", {
-    class: "dims"
-  }, ...cell.chips.map((dim) => drawDim(wb, cell, dim)), cell.own ? drawOwn(wb, cell) : null, ...(cell.tags ?? []).map((tag) => drawTag(wb, tag)));
-}
-function drawDim(wb, cell, dim) {
-  const chip = lazyChip(cell, dim);
-  const axes = dim.axes.map((axis, i) => h("span", {
-    class: "on",
-    title: `Why on ${axis.name}?`,
-    data: {
-      c: axis.colour,
-      source: axis.name,
-      asks: `axis ${cell.of} ${dim.place} ${axis.name} ${cell.path}`,
-      c0: axis.colour === null ? "" : null
-    }
-  }, dim.axes.length > 1 ? `${i + 1} ${axis.name}` : axis.name));
+// workbench/widgets/static/chips.js
+function drawChip(wb, chip) {
   const grip = h("button", {
     class: "grip",
     type: "button",
     tabIndex: -1,
     ariaPressed: "false",
-    ariaLabel: `${dim.title}. Of ${cell.path}`,
-    title: dim.title,
-    ariaHasPopup: "menu",
+    ariaLabel: chip.title,
     "aria-roledescription": "draggable dimension",
     data: {
       focus: chip.key,
-      dim: dim.dim,
-      place: dim.place
+      dim: chip.dim,
+      source: chip.source
     }
-  }, h("b", {}, dim.label), ...axes, ...drawMarks(dim.marks));
-  const element = h("span", {
-    class: "dim",
+  }, chip.order && h("span", {
+    class: "order",
     data: {
-      chip: chip.key,
-      c: dim.axes[0]?.colour ?? null
+      order: chip.order
     }
-  }, grip);
-  element.addEventListener("contextmenu", (event) => {
-    event.preventDefault();
-    askMenu(wb, chip, grip);
-  });
-  makeDraggable(wb, element, grip, grip, (event) => {
-    const axis = dim.axes.length > 1 && event && around(targetOf(event), ".on")?.dataset.source;
-    return axis ? lazyChip(cell, dim, axis) : chip;
-  });
-  return element;
-}
-function drawOwn(wb, cell) {
-  const [what, pattern] = [
-    cell.own.split(" ")[0],
-    cell.own.slice(cell.own.indexOf(" ") + 1)
-  ];
-  const back = cell.of === "value" ? "Free it again" : "By the rules again";
-  return h("button", {
-    class: "own",
+  }, chip.order), h("b", {}, chip.dim), h("span", {
+    class: "muted"
+  }, chip.size), ...drawMarks(chip.marks));
+  const more = h("button", {
+    class: "more",
     type: "button",
     tabIndex: -1,
-    title: `${what} ${pattern}. ${back}`,
-    ariaLabel: `${what} ${pattern}. ${back}`,
-    data: {
-      focus: `own ${cell.path}`
-    },
-    onclick: () => wb.send({
-      verb: "by_rules",
-      of: cell.of,
-      path: cell.path,
-      rank: cell.chips.length,
-      zone: "tables"
+    ariaLabel: `Menu of ${chip.dim}`,
+    ariaHasPopup: "menu",
+    onclick: () => openMenu(wb, more, chip.menu, {
+      zone: chip.source
     })
-  }, cell.of === "value" ? `constrained ${cell.given}` : `own way ${cell.given}`.trim(), h("span", {
+  }, "\u22EF");
+  const element = h("span", {
+    class: "chip",
+    data: {
+      chip: chip.key
+    },
+    title: chip.title
+  }, grip, h("span", {
+    class: "slot"
+  }, h("span", {
+    class: "carried",
     ariaHidden: "true"
-  }, " \xD7"));
+  }, `\xD7${chip.carried}`), more));
+  element.addEventListener("contextmenu", (event) => {
+    event.preventDefault();
+    openMenu(wb, more, chip.menu, {
+      zone: chip.source
+    });
+  });
+  makeDraggable(wb, element, grip, more, chip);
+  return element;
 }
 var drawMarks = (marks) => (marks ?? []).map((mark) => h("i", {
   class: "set",
   title: mark.title
 }, mark.text));
-function drawTag(wb, tag) {
-  return h("button", {
-    class: "own",
-    type: "button",
-    tabIndex: -1,
-    title: tag.title,
-    ariaLabel: tag.title,
-    data: {
-      focus: `tag ${tag.title}`
-    },
-    onclick: () => wb.send(tag.gesture)
-  }, tag.label, h("span", {
-    ariaHidden: "true"
-  }, " \xD7"));
+function showDropped(wb, { chip, axis, add }) {
+  wb.wanted = `${chip.dim}@${axis}`;
+  wb.optimistic = true;
+  const element = all(wb.board, ".chip").find((each) => each.dataset.chip === chip.key);
+  const zone = zoneElements(wb).find((each) => each.dataset.axis === axis);
+  if (element && zone && !add) showPending(wb, element, zone, {
+    ...chip,
+    key: `${chip.dim}@${axis}`,
+    source: axis,
+    illegal: {},
+    menu: []
+  });
 }
-function drawFold(wb, fold, what) {
-  return h("button", {
-    class: "fold",
-    type: "button",
-    ariaExpanded: String(fold.open),
-    ariaLabel: `${fold.open ? "Fold" : "Unfold"} ${what}`,
-    tabIndex: -1,
+function showPending(wb, element, zone, chip) {
+  const pending = drawChip(wb, chip);
+  pending.classList.add("pending");
+  element.remove();
+  wb.chips.set(chip.key, chip);
+  the(zone, ".chips").append(pending);
+}
+
+// workbench/widgets/static/recipes.js
+function drawRecipeAxis(wb, row, axis, place) {
+  const options = axis.options.map((option) => h("option", {
+    value: option.name,
+    selected: option.name === axis.name
+  }, option.label));
+  return h("select", {
+    class: "field axis",
+    ariaLabel: `mesh axis of ${row.title}${row.axes.length > 1 ? `, ${place + 1} of ${row.axes.length}` : ""}`,
     data: {
-      focus: `fold ${fold.key}`
+      c: axis.colour,
+      focus: `axis ${row.name} ${place}`
     },
-    onclick: () => wb.send({
-      verb: "fold",
-      key: fold.key
+    onchange: (event) => wb.send({
+      verb: "recipe_axis",
+      name: row.name,
+      place,
+      axis: (
+        /** @type {HTMLSelectElement} */
+        event.target.value
+      ),
+      zone: "tools"
     })
-  }, fold.open ? "\u25BE" : "\u25B8");
+  }, ...axis.name ? [] : [
+    h("option", {
+      value: "",
+      selected: true,
+      disabled: true
+    }, "which?")
+  ], ...options);
 }
-function drawSection(wb, columns, row, { title, note }) {
-  const fold = drawFold(wb, row.fold ?? {
-    key: row.key,
-    open: true
-  }, title);
-  fold.tabIndex = 0;
-  return h("tr", {
-    class: "section"
-  }, h("th", {
-    colSpan: columns.length,
-    scope: "rowgroup"
-  }, fold, h("span", {}, title), h("span", {
+var FEW_EDITS = 2;
+function drawRecipeEdits(row) {
+  const shown = row.edits.length > FEW_EDITS + 1 ? row.edits.slice(0, FEW_EDITS) : row.edits;
+  const rest = row.edits.slice(shown.length);
+  const lines = (edits) => h("ul", {
+    class: "edits mono"
+  }, ...edits.map((edit) => h("li", {}, edit)));
+  return [
+    lines(shown),
+    rest.length ? h("details", {}, h("summary", {}, `and ${rest.length} edits more`), lines(rest)) : null,
+    row.reason ? h("p", {
+      class: "leaves"
+    }, ...withCode(row.reason)) : null
+  ];
+}
+function drawRecipe(wb, row) {
+  const applies = row.state === "applies";
+  const spoken = {
+    applies: `Apply ${row.title}`,
+    holds: `${row.title}: in place already`,
+    barred: `${row.title} does not apply: ${row.reason}`
+  }[row.state];
+  const apply = h("button", {
+    class: "btn small apply",
+    type: "button",
+    ariaDisabled: String(!applies),
+    ariaLabel: spoken,
+    data: {
+      focus: `recipe ${row.name}`
+    },
+    onclick: () => {
+      if (applies) wb.send({
+        verb: "recipe",
+        name: row.name,
+        axes: row.given,
+        zone: "tools"
+      });
+    }
+  }, row.state === "holds" ? "\u2713 in place" : "Apply");
+  const axes = row.axes.map((axis, place) => drawRecipeAxis(wb, row, axis, place));
+  const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
+    h("p", {}, ...withCode(row.reason)),
+    row.ways_out.length ? h("p", {
+      class: "ways"
+    }, "Ways out: ", ...withCode(row.ways_out.join("; ")), ".") : null
+  ];
+  return h("li", {
+    class: `recipe ${row.state}`,
+    data: {
+      recipe: row.name
+    }
+  }, h("div", {
+    class: "name"
+  }, h("b", {}, row.title), axes.length ? h("span", {
     class: "muted"
-  }, note)));
+  }, "over") : null, ...axes, h("span", {
+    class: "grow"
+  }), apply), h("p", {
+    class: "about muted"
+  }, row.about), h("div", {
+    class: "does"
+  }, ...told.filter(Boolean)));
+}
+function recipesSection(wb) {
+  const toggle = (open) => wb.send({
+    verb: "recipes",
+    open
+  });
+  const button = h("button", {
+    class: "btn small",
+    type: "button",
+    ariaExpanded: "false",
+    title: "Known ways to lay a program out, each one step",
+    data: {
+      focus: "recipes",
+      verb: "recipes"
+    },
+    onclick: () => toggle(Boolean(section.hidden))
+  }, "Recipes");
+  const shut = () => {
+    toggle(false);
+    button.focus({
+      preventScroll: true
+    });
+  };
+  const title = h("h3", {
+    tabIndex: -1
+  }, termLabel(wb, "Recipes")), list = h("ul", {
+    class: "list"
+  }), problem = h("p", {
+    class: "bad",
+    hidden: true
+  });
+  const close = h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Close the recipes",
+    title: "Close",
+    onclick: shut
+  }, "\xD7");
+  const section = h("section", {
+    class: "recipes",
+    ariaLabel: "Recipes",
+    hidden: true
+  }, h("header", {}, title, h("span", {
+    class: "muted"
+  }, "Each is an ordinary list of edits, made as one step that undo takes back."), close), problem, list);
+  section.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      event.stopPropagation();
+      shut();
+    }
+  });
+  const paint = painter((state) => keepingFocus(wb.root, list, () => {
+    const opened = section.hidden && state;
+    section.hidden = !state;
+    button.ariaExpanded = String(Boolean(state));
+    if (!state) return;
+    problem.hidden = !state.problem;
+    problem.textContent = state.problem;
+    patch(list, state.rows, (row) => drawRecipe(wb, row));
+    if (opened && focusedBy(wb.root) === button) title.focus({
+      preventScroll: true
+    });
+  }));
+  return {
+    section,
+    button,
+    paint
+  };
+}
+
+// workbench/widgets/static/sort.js
+var SCALES = {
+  "": 1,
+  K: 1024,
+  M: 1024 ** 2,
+  G: 1024 ** 3,
+  T: 1024 ** 4,
+  P: 1024 ** 5,
+  E: 1024 ** 6
+};
+var DECIMAL = {
+  "": 1,
+  k: 1e3,
+  M: 1e6,
+  G: 1e9,
+  T: 1e12,
+  P: 1e15,
+  E: 1e18
+};
+var SECONDS = {
+  s: 1,
+  ms: 1e-3,
+  "\xB5s": 1e-6
+};
+function cellText(cell) {
+  if (typeof cell === "string") return cell;
+  if ("text" in cell && cell.text !== void 0) return cell.text;
+  if ("path" in cell) return cell.path;
+  if ("axes" in cell) return cell.axes.map((axis) => axis.name).join(" ");
+  if ("dims" in cell) return cell.dims.map((dim) => dim.name).join(" ");
+  return "terms" in cell ? cell.terms.join(" ") : "";
+}
+function sortValue(cell) {
+  if (typeof cell === "object" && "stack" in cell) return sortValue(cell.stack[0]);
+  if (typeof cell === "object" && "share" in cell) return cell.share;
+  const text = cellText(cell);
+  const found = /^([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*(\S*)/.exec(text);
+  if (!found) return text === "\u2013" ? 0 : text;
+  const number = Number(found[1].replace("\u2212", "-").replaceAll(",", ""));
+  const unit = found[2];
+  if (unit in SECONDS) return number * SECONDS[unit];
+  if (/^[KMGTPE]?i?B(\/s)?$/.test(unit) && (unit.includes("i") || unit === "B")) return number * SCALES[unit[0] === "B" ? "" : unit[0]];
+  return number * DECIMAL[/^[kMGTPE](?=FLOP|B|$)/.exec(unit)?.[0] ?? ""];
+}
+function compareCells(a, b) {
+  const one2 = sortValue(a), other = sortValue(b);
+  if (typeof one2 === "number" && typeof other === "number") return one2 - other;
+  return `${one2}`.localeCompare(`${other}`, void 0, {
+    numeric: true
+  });
+}
+var canSort = (block) => block.rows.length > 1 && !block.rows.some((row) => row.section || "fold" in row);
+function sortedRows(wb, block, head) {
+  const by = wb.sorts.get(head);
+  if (!by || !canSort(block)) return block.rows;
+  return [
+    ...block.rows
+  ].sort((a, b) => by.sign * compareCells(a.cells[by.column] ?? "", b.cells[by.column] ?? ""));
+}
+function nextSort(wb, head, column, first) {
+  const now = wb.sorts.get(head);
+  if (now?.column !== column) wb.sorts.set(head, {
+    column,
+    sign: first
+  });
+  else if (now.sign === first) wb.sorts.set(head, {
+    column,
+    sign: -first
+  });
+  else wb.sorts.delete(head);
+}
+function drawColumn(wb, block, column, place, head, again) {
+  const label = termLabel(wb, column.label);
+  const sorter = (name, text) => h("button", {
+    class: "sorter",
+    type: "button",
+    ariaLabel: name,
+    onclick: () => {
+      nextSort(wb, head, place, column.number ? -1 : 1);
+      again();
+    },
+    data: {
+      focus: `sort ${block.title} ${place}`
+    }
+  }, text);
+  const shown = !column.label || !canSort(block) ? [
+    label
+  ] : typeof label === "string" ? [
+    sorter(null, label)
+  ] : [
+    label,
+    sorter(`Sort by ${column.label}`, "")
+  ];
+  return h("th", {
+    class: column.number ? "n" : "",
+    scope: "col",
+    title: column.title
+  }, ...shown);
+}
+function markSorted(wb, table, head) {
+  const by = wb.sorts.get(head);
+  table.querySelectorAll("thead th").forEach((th, i) => {
+    const way = by?.column === i ? by.sign > 0 ? "ascending" : "descending" : null;
+    if (way) th.setAttribute("aria-sort", way);
+    else th.removeAttribute("aria-sort");
+  });
 }
 
 // workbench/widgets/static/table_cells.js
 function drawCell(wb, cell) {
   if (typeof cell === "string") return cell;
   if ("why" in cell && cell.why) return drawAsked(wb, cell);
-  if ("line" in cell) return drawLine(wb, cell);
-  if ("chips" in cell) return drawChips(wb, cell);
+  if ("line" in cell) return wb.drawers?.line(wb, cell) ?? cell.text;
+  if ("chips" in cell) return wb.drawers?.chips(wb, cell) ?? "";
   if ("dims" in cell) {
     return h("span", {}, ...cell.dims.map((dim) => h("span", {
       class: "tag",
@@ -3310,6 +4310,143 @@ function drawCell(wb, cell) {
     text
   ]);
 }
+function drawStack(wb, cell) {
+  return h("div", {
+    class: "stack",
+    title: cell.title ?? ""
+  }, ...cell.stack.map((each) => {
+    const { lead, beside } = typeof each === "string" ? {} : each;
+    return h("div", {}, lead ? h("span", {
+      class: "lead muted"
+    }, lead, " ") : null, drawCell(wb, each), beside ? h("span", {
+      class: "beside"
+    }, beside) : null);
+  }));
+}
+function drawTerms(wb, cell) {
+  return h("span", {
+    class: `terms ${cell.tone ?? ""}`
+  }, ...cell.terms.flatMap((term, i) => [
+    i ? ", then " : null,
+    termLabel(wb, term)
+  ]).filter(Boolean));
+}
+function drawActs(wb, cell) {
+  const act = (each) => h("button", {
+    class: "btn small",
+    type: "button",
+    title: each.title ?? "",
+    data: {
+      focus: each.focus ?? `act ${each.label}`
+    },
+    onclick: (event) => {
+      if (each.gesture.verb === "why") {
+        askWhy(wb, each.gesture.of ?? "", wb.asker?.focus ?? /** @type {HTMLElement} */
+        event.currentTarget);
+      } else wb.send(each.gesture);
+    }
+  }, each.label);
+  return h("span", {
+    class: "acts"
+  }, cell.text ? h("span", {}, ...withCode(cell.text)) : null, ...cell.acts.map(act));
+}
+function drawRemedy(wb, remedy) {
+  return h("div", {
+    class: "remedy"
+  }, h("button", {
+    class: "btn small",
+    type: "button",
+    title: remedy.title,
+    data: {
+      focus: `mend ${remedy.edit}`
+    },
+    onclick: () => wb.send({
+      verb: "mend",
+      edit: remedy.edit,
+      zone: "tools"
+    })
+  }, remedy.edit), h("span", {
+    class: remedy.tone
+  }, remedy.note), remedy.held ? h("span", {
+    class: remedy.held_tone
+  }, remedy.held) : null);
+}
+function drawRemedies(wb, cell) {
+  const find = !cell.find ? null : h("button", {
+    class: "btn small find",
+    type: "button",
+    ariaLabel: `${cell.find} for ${cell.about}`,
+    title: "Each is planned and kept only if it saves",
+    data: {
+      focus: `find ${cell.key}`
+    },
+    onclick: () => {
+      if (!find || find.ariaBusy === "true") return;
+      find.ariaBusy = "true";
+      find.textContent = "Trying\u2026";
+      wb.send({
+        verb: "try_edits",
+        key: cell.key,
+        zone: "tools"
+      });
+    }
+  }, cell.find);
+  const none = cell.remedies.length || find ? null : h("span", {
+    class: "muted",
+    tabIndex: -1,
+    title: "Every edit that was tried sends more in all, or as much here",
+    data: {
+      focus: `find ${cell.key}`
+    }
+  }, "none is known");
+  return h("div", {
+    class: "remedies"
+  }, ...cell.remedies.map((remedy) => drawRemedy(wb, remedy)), find, none);
+}
+function drawPair(cell) {
+  const bar = (share, name) => {
+    const bit = h("i", {
+      class: name
+    });
+    bit.style.width = `${Math.max(share * 100, share ? 2 : 0)}%`;
+    return bit;
+  };
+  return h("span", {
+    class: `pair ${cell.tone}`,
+    ariaHidden: "true"
+  }, bar(cell.pair[0], "was"), bar(cell.pair[1], "is"));
+}
+function drawFold(wb, fold, what) {
+  return h("button", {
+    class: "fold",
+    type: "button",
+    ariaExpanded: String(fold.open),
+    ariaLabel: `${fold.open ? "Fold" : "Unfold"} ${what}`,
+    tabIndex: -1,
+    data: {
+      focus: `fold ${fold.key}`
+    },
+    onclick: () => wb.send({
+      verb: "fold",
+      key: fold.key
+    })
+  }, fold.open ? "\u25BE" : "\u25B8");
+}
+function drawSection(wb, columns, row, { title, note }) {
+  const fold = drawFold(wb, row.fold ?? {
+    key: row.key,
+    open: true
+  }, title);
+  fold.tabIndex = 0;
+  return h("tr", {
+    class: "section"
+  }, h("th", {
+    colSpan: columns.length,
+    scope: "rowgroup"
+  }, fold, h("span", {}, title), h("span", {
+    class: "muted"
+  }, note)));
+}
 function drawRow(wb, columns, row) {
   if (row.section) return drawSection(wb, columns, row, row.section);
   return h("tr", {
@@ -3330,547 +4467,62 @@ function drawRow(wb, columns, row) {
   }, i || !row.fold ? null : drawFold(wb, row.fold, typeof cell === "object" && "path" in cell ? cell.path : ""), drawCell(wb, cell))));
 }
 
-// workbench/widgets/static/curves.js
-var nearest = (points, x) => points.reduce((best, each, i) => Math.abs(each[0] - x) < Math.abs(points[best][0] - x) ? i : best, 0);
-function curveOf(wb, given) {
-  const { label } = given;
-  const last = h("b"), told = h("span", {
-    class: "muted atstep"
+// workbench/widgets/static/blocks.js
+var blocksIn = /* @__PURE__ */ new WeakMap();
+var partsOf = (wb, block) => (wb.drawers?.parts ?? []).filter((part2) => block[part2.field]);
+var headOf = (wb, block) => JSON.stringify([
+  block.title,
+  block.columns,
+  partsOf(wb, block).map((part2) => part2.field),
+  canSort(block)
+]);
+var picturesIn = (parent) => new Map(all(parent, ".picture").map((place) => [
+  place.dataset.picture ?? "",
+  place
+]));
+function patchBlocks(wb, parent, blocks) {
+  const heads = blocks.map((block) => headOf(wb, block));
+  const before = blocksIn.get(parent);
+  blocksIn.set(parent, {
+    blocks,
+    heads
   });
-  const across = svg("line", {
-    class: "across",
-    x1: 0,
-    x2: 100
-  }), line = svg("polyline", {});
-  const grid = [
-    0,
-    50,
-    100
-  ].map((y) => svg("line", {
-    class: "grid",
-    x1: 0,
-    x2: 100,
-    y1: y,
-    y2: y
+  if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
+    const kept = picturesIn(parent);
+    const again = () => patchBlocks(wb, parent, blocksIn.get(parent)?.blocks ?? []);
+    parent.replaceChildren(...blocks.map((block, i) => drawBlock(wb, block, heads[i], kept, again)));
+    for (const place of kept.values()) wb.drawers?.removePicture(place);
+  }
+  blocks.forEach((block, i) => paintBlock(wb, parent.children[i], block, heads[i]));
+}
+function drawBlock(wb, block, head, kept, again) {
+  return h("div", {
+    class: "block"
+  }, block.title && h("h3", {}, termLabel(wb, block.title)), ...partsOf(wb, block).map((part2) => block.picture && part2.field === "picture" && takePicture(kept, block.picture.name) || h("div", {
+    class: part2.place
+  })), block.columns.length ? drawTable(wb, block, head, again) : null, h("div", {
+    class: "note"
   }));
-  const drawing = svg("svg", {
-    viewBox: "0 0 100 100",
-    preserveAspectRatio: "none",
-    "aria-hidden": "true"
-  }, ...grid, across, line);
-  const dot = h("i", {
-    class: "dot",
-    hidden: true
-  });
-  const plot = h("div", {
-    class: "plot",
-    tabIndex: 0,
-    role: "img"
-  }, drawing, dot);
-  const high = h("span"), low = h("span"), first = h("span"), end = h("span");
-  const element = h("div", {
-    class: "curve",
-    data: {
-      curve: label
-    }
-  }, h("div", {
-    class: "caption"
-  }, h("span", {}, label), told, last), h("div", {
-    class: "scale"
-  }, high, low), plot, h("div", {
-    class: "steps"
-  }, first, end));
-  let state = given;
-  let at = null;
-  const show = () => {
-    const place = at === null ? null : Math.min(at, state.points.length - 1);
-    const point2 = place === null ? void 0 : state.points[place];
-    dot.hidden = !point2;
-    if (point2) {
-      dot.style.left = `${point2[0]}%`;
-      dot.style.top = `${point2[1]}%`;
-    }
-    told.textContent = point2 && place !== null ? state.told[place] : state.across?.text ?? "";
-  };
-  const point = (event) => {
-    const box = plot.getBoundingClientRect(), x = 100 * (event.clientX - box.left) / box.width;
-    at = nearest(state.points, x);
-    show();
-  };
-  plot.addEventListener("pointermove", point);
-  plot.addEventListener("pointerleave", () => {
-    at = null;
-    show();
-  });
-  plot.addEventListener("blur", () => {
-    at = null;
-    show();
-  });
-  plot.addEventListener("keydown", (event) => {
-    const step = {
-      ArrowRight: 1,
-      ArrowLeft: -1,
-      Home: -Infinity,
-      End: Infinity
-    }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    at = Math.max(0, Math.min(state.points.length - 1, (at ?? (step > 0 ? -1 : state.points.length)) + step));
-    show();
-    wb.say(told.textContent);
-  });
-  const paint = painter((now) => {
-    state = now;
-    line.setAttribute("points", now.points.map(([x, y]) => `${x},${y}`).join(" "));
-    across.setAttribute("visibility", now.across ? "visible" : "hidden");
-    if (now.across) {
-      across.setAttribute("y1", `${now.across.y}`);
-      across.setAttribute("y2", `${now.across.y}`);
-    }
-    last.textContent = now.last;
-    setScales({
-      high,
-      low,
-      first,
-      end
-    }, now);
-    plot.ariaLabel = `${now.label} from ${now.first} to ${now.end}: between ${now.low} and ${now.high}, last ${now.last}. Arrow keys read each step.`;
-    show();
-  });
-  return {
-    element,
-    paint
-  };
 }
-function setScales(places, { high, low, first, end }) {
-  places.high.textContent = high;
-  places.low.textContent = low;
-  places.first.textContent = first;
-  places.end.textContent = end;
+function takePicture(kept, name) {
+  const place = kept.get(name);
+  kept.delete(name);
+  return place;
 }
-function curvesOf(wb) {
-  const place = h("div", {
-    class: "curves"
-  });
-  const drawn = /* @__PURE__ */ new Map();
-  const paint = (states) => {
-    keepKids(place, states.map((state) => {
-      const curve = drawn.get(state.label) ?? curveOf(wb, state);
-      drawn.set(state.label, curve);
-      curve.paint(state);
-      return curve.element;
-    }));
-  };
-  return {
-    place,
-    paint
-  };
+function drawTable(wb, block, head, again) {
+  const columns = block.columns.map((column, i) => drawColumn(wb, block, column, i, head, again));
+  return h("table", {}, h("thead", {}, h("tr", {}, ...columns)), h("tbody"));
 }
-
-// workbench/widgets/static/figures.js
-function drawShare(part2) {
-  const bit = h("i", {
-    title: part2.title,
-    data: {
-      shade: part2.shade
-    }
-  });
-  bit.style.width = `${part2.share * 100}%`;
-  return bit;
-}
-function drawLimit({ share, text }) {
-  const line = h("i", {
-    class: "limit",
-    title: text
-  });
-  line.style.left = `${share * 100}%`;
-  return line;
-}
-function drawBar(figure) {
-  const limit = figure.limit && drawLimit(figure.limit);
-  const all2 = figure.apart ? [
-    ...figure.parts,
-    figure.apart
-  ] : figure.parts;
-  return [
-    h("div", {
-      class: "bars",
-      role: "img",
-      ariaLabel: all2.map((part2) => part2.title).join("; ")
-    }, h("div", {
-      class: `bar ${figure.tone}`
-    }, ...figure.parts.map(drawShare)), limit, figure.apart ? h("div", {
-      class: "bar apart"
-    }, drawShare(figure.apart)) : null),
-    h("div", {
-      class: "legend"
-    }, ...all2.map((part2) => h("span", {
-      title: part2.title
-    }, h("i", {
-      data: {
-        shade: part2.shade
-      }
-    }), `${part2.role} `, h("b", {}, part2.text))))
-  ];
-}
-function drawMark(mark) {
-  return mark?.key ? h("span", {
-    class: "origin",
-    role: "img",
-    ariaLabel: mark.label,
-    title: mark.title,
-    data: {
-      tier: mark.key,
-      settles: mark.settles || null
-    }
-  }) : null;
-}
-function drawStanding(wb, standing) {
-  const sign = drawMark(standing.mark) ?? h("span");
-  sign.ariaHidden = "true";
-  return [
-    sign,
-    h("span", {
-      title: standing.mark.title
-    }, termLabel(wb, standing.mark.label ?? "")),
-    h("span", {
-      class: "how"
-    }, standing.text)
-  ];
-}
-function drawFigure(wb, figure) {
-  const delta = figure.delta && h("span", {
-    class: `delta ${figure.delta.tone}`
-  }, figure.delta.text);
-  const wide = figure.parts.length > 0;
-  const range = figure.range && h("span", {
-    class: "range",
-    title: "Nine of ten true figures are in this range, as measured on third-party programs."
-  }, figure.range);
-  return h("div", {
-    class: wide ? "figure wide" : "figure",
-    title: wide ? "" : figure.title,
-    data: {
-      figure: figure.key
-    }
-  }, h("div", {
-    class: "label",
-    title: figure.title
-  }, termLabel(wb, figure.label, figure.key), drawAsk(wb, `figure ${figure.key}`, figure.label)), h("div", {
-    class: `value ${figure.tone}`,
-    title: figure.title
-  }, h("span", {}, figure.text), drawMark(figure.tier), wide ? range : null, wide ? delta : null, wide && figure.note ? h("span", {
-    class: `beside ${figure.tone}`
-  }, figure.note) : null), wide ? null : h("div", {
-    class: "sub"
-  }, range, range && h("br"), delta, delta && " ", figure.note), figure.counted ? h("div", {
-    class: "changes"
-  }, ...figure.changes.map((change) => h("span", {
-    class: change.tone
-  }, change.text))) : null, ...wide ? drawBar(figure) : [], ...figure.tiers.map((tier) => h("div", {
-    class: tier.stale ? "tier stale" : "tier",
-    title: tier.stale
-  }, drawMark(tier.mark), `${tier.label} `, h("b", {}, tier.text), tier.note ? h("span", {}, ` ${tier.note}`) : null)));
-}
-var heights = /* @__PURE__ */ new WeakMap();
-function keepTall(figures, seq, comesAndGoes) {
-  const before = heights.get(figures);
-  const stays = (before?.seq === seq || comesAndGoes) && before !== void 0 && (before.across ?? figures.offsetWidth) === figures.offsetWidth;
-  figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
-  const now = {
-    seq,
-    across: (
-      /** @type {number | null} */
-      stays ? before.across : null
-    )
-  };
-  heights.set(figures, now);
-  requestAnimationFrame(() => {
-    now.across ??= figures.offsetWidth;
-  });
-}
-function drawAlarm(wb, alarm) {
-  return h("div", {
-    class: "alarm",
-    role: "alert"
-  }, h("b", {
-    class: "bad"
-  }, `${alarm.kind} `), h("span", {}, ...withCode(alarm.message)), " ", ...alarm.edits.map((edit) => h("button", {
-    class: "btn small",
-    type: "button",
-    onclick: () => wb.send({
-      verb: "mend",
-      edit
-    })
-  }, edit)));
-}
-
-// workbench/widgets/static/run.js
-function progressOf(label) {
-  const level = h("i");
-  const bar = h("div", {
-    class: "progress",
-    role: "progressbar",
-    ariaLabel: label,
-    ariaValueMin: "0",
-    ariaValueMax: "100"
-  }, level);
-  const stage = h("div", {
-    class: "stage"
-  });
-  const paint = (state) => {
-    stage.hidden = state.phase !== "running";
-    bar.hidden = Boolean(stage.hidden || state.waits);
-    const known = !state.stage.startsWith("compiling");
-    bar.classList.toggle("unknown", !known);
-    level.style.width = known ? `${state.fraction * 100}%` : "";
-    bar.ariaValueNow = known ? String(Math.round(state.fraction * 100)) : null;
-    stage.textContent = state.stage;
-  };
-  return {
-    bar,
-    stage,
-    paint
-  };
-}
-function factsOf() {
-  const facts = h("dl", {
-    class: "facts"
-  });
-  const paint = painter((state) => {
-    facts.hidden = !state.length;
-    facts.replaceChildren(...state.flatMap((fact) => [
-      h("dt", {}, fact.label),
-      h("dd", {}, h("b", {
-        class: fact.tone
-      }, fact.text), drawMark(fact.mark), " ", h("span", {}, fact.note))
-    ]));
-  });
-  return {
-    facts,
-    paint
-  };
-}
-function logOf(label) {
-  const count = h("span", {
-    class: "badge"
-  });
-  const lines = h("ol", {
-    tabIndex: 0,
-    ariaLabel: `Messages of the ${label}`
-  });
-  const element = h("details", {
-    class: "log"
-  }, h("summary", {}, "Worker's messages ", count), lines);
-  const paint = painter((state) => {
-    element.hidden = !state.length;
-    count.textContent = String(state.length);
-    const follows = element.open && lines.scrollHeight - lines.scrollTop - lines.clientHeight < 8;
-    patch(lines, state, (line) => h("li", {
-      class: line.tone
-    }, h("span", {
-      class: "at"
-    }, line.at), h("span", {}, line.text)));
-    if (follows) lines.scrollTop = lines.scrollHeight;
-  });
-  return {
-    element,
-    paint
-  };
-}
-function paintWords(message, of, state) {
-  message.textContent = state.message;
-  message.className = `message ${state.phase === "error" && !state.stale ? "bad" : "muted"}`;
-  message.hidden = !state.message;
-  of.textContent = state.of;
-  of.hidden = !state.of;
-}
-function speaker(wb) {
-  let said = null;
-  return (words) => {
-    if (words && said !== null && words !== said) wb.say(words);
-    said = words;
-  };
-}
-function openTab(wb, tab) {
-  wb.send({
-    verb: "open",
-    tab
-  });
-  wb.root.querySelector(".tables")?.scrollIntoView({
-    block: "nearest"
-  });
-}
-function compileSection(wb) {
-  const target = h("span", {
-    class: "muted target"
-  });
-  const expect = () => wb.expect({
-    verb: "compile"
-  });
-  const start = h("button", {
-    class: "btn primary",
-    type: "button",
-    data: {
-      focus: "compile"
-    },
-    onpointerenter: expect,
-    onfocus: expect,
-    onclick: () => wb.send({
-      verb: "compile"
-    })
-  }, "Compile");
-  const cancel = h("button", {
-    class: "btn",
-    type: "button",
-    ariaLabel: "Cancel the compilation",
-    onclick: () => wb.send({
-      verb: "cancel_compilation"
-    })
-  }, "Cancel");
-  const compare = h("button", {
-    class: "btn",
-    type: "button",
-    title: "Predicted and compiled side by side, in the tab Compared",
-    data: {
-      focus: "compare"
-    },
-    onclick: () => openTab(wb, "compared")
-  }, "Open Compared");
-  const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
-  let chosen = null;
-  const atRest = h("input", {
-    type: "checkbox",
-    data: {
-      focus: "compile-at-rest"
-    },
-    onchange: () => {
-      chosen = atRest.checked;
-      wb.send({
-        verb: "compile_at_rest",
-        on: chosen
-      });
-    }
-  });
-  const rests = h("span", {
-    class: "muted"
-  }), unasked = h("label", {
-    class: "at-rest",
-    title: "Two seconds after the last edit, while the machine is idle; the next edit ends it."
-  }, atRest, "also automatically, once a plan rests", rests);
-  const message = h("div", {
-    class: "message"
-  }), of = h("div", {
-    class: "mono of"
-  });
-  const section = h("section", {
-    class: "compile",
-    ariaLabel: "Compile"
-  }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", {
-    class: "buttons"
-  }, start, cancel, compare, target), unasked, progress.bar, progress.stage, message, of, facts.facts, log.element);
-  const paint = (live) => {
-    const state = live.compile, running = state.phase === "running";
-    section.dataset.phase = state.phase;
-    section.hidden = !live.can_run;
-    section.classList.toggle("stale", state.stale);
-    target.textContent = state.target;
-    start.disabled = running && !state.unasked;
-    cancel.hidden = !running;
-    unasked.hidden = !live.at_rest;
-    const on = live.at_rest?.on ?? false;
-    if (on === chosen) chosen = null;
-    atRest.checked = chosen ?? on;
-    rests.textContent = live.at_rest?.note ?? "";
-    compare.hidden = running || !state.facts.length;
-    progress.paint(state);
-    paintWords(message, of, state);
-    facts.paint(state.facts);
-    log.paint(state.log);
-    speak(state.said);
-  };
-  return {
-    section,
-    paint
-  };
-}
-function runSection(wb) {
-  const steps = h("input", {
-    class: "field",
-    value: "20",
-    inputMode: "numeric",
-    ariaLabel: "steps to run"
-  });
-  const start = h("button", {
-    class: "btn primary",
-    type: "submit",
-    data: {
-      focus: "run"
-    }
-  }, "Run");
-  const cancel = h("button", {
-    class: "btn",
-    type: "button",
-    onclick: () => wb.send({
-      verb: "cancel"
-    })
-  }, "Cancel");
-  const timeline = h("button", {
-    class: "btn",
-    type: "button",
-    title: "Predicted and measured side by side, in the tab Timeline",
-    onclick: () => openTab(wb, "timeline")
-  }, "Open Timeline");
-  const form = h("form", {
-    onsubmit: (event) => {
-      event.preventDefault();
-      wb.send({
-        verb: "run",
-        steps: steps.value
-      });
-    }
-  }, steps, h("span", {
-    class: "muted"
-  }, "steps"), start, cancel, timeline);
-  const progress = progressOf("run"), facts = factsOf(), curves = curvesOf(wb), log = logOf("run"), speak = speaker(wb);
-  const message = h("div", {
-    class: "message"
-  }), of = h("div", {
-    class: "mono of"
-  });
-  const section = h("section", {
-    class: "run",
-    ariaLabel: "Run"
-  }, h("h2", {}, termLabel(wb, "Run on the attached devices")), form, progress.bar, progress.stage, message, of, curves.place, facts.facts, log.element);
-  const results = h("section", {
-    class: "results",
-    ariaLabel: "Predicted against compiled"
-  });
-  const paintResults = painter((blocks) => {
-    results.hidden = !blocks.length;
-    patchBlocks(wb, results, blocks);
-  });
-  const paint = (live, tab) => {
-    const running = live.phase === "running";
-    section.dataset.phase = live.phase;
-    section.hidden = !live.can_run || !live.runs;
-    section.classList.toggle("stale", live.stale);
-    start.disabled = steps.disabled = running;
-    cancel.hidden = !running;
-    timeline.hidden = running || !live.traced;
-    progress.paint(live);
-    paintWords(message, of, live);
-    curves.paint(live.curves);
-    facts.paint(live.facts);
-    log.paint(live.log);
-    paintResults(live.blocks.filter((each) => each.in_tab !== tab));
-    speak(live.said);
-  };
-  return {
-    section,
-    results,
-    paint
-  };
+function paintBlock(wb, place, block, head) {
+  const body = place.querySelector("tbody");
+  if (body) {
+    patch(body, sortedRows(wb, block, head), (row) => drawRow(wb, block.columns, row));
+    markSorted(wb, place, head);
+  }
+  for (const part2 of partsOf(wb, block)) part2.paint(wb, the(place, `.${part2.place}`), block);
+  const note = the(place, ".note");
+  note.textContent = block.note;
+  note.hidden = !block.note;
 }
 
 // workbench/widgets/static/find.js
@@ -4150,112 +4802,241 @@ function paintFound(wb, place, card) {
   ] : []));
 }
 
-// workbench/widgets/static/sort.js
-var SCALES = {
-  "": 1,
-  K: 1024,
-  M: 1024 ** 2,
-  G: 1024 ** 3,
-  T: 1024 ** 4,
-  P: 1024 ** 5,
-  E: 1024 ** 6
-};
-var DECIMAL = {
-  "": 1,
-  k: 1e3,
-  M: 1e6,
-  G: 1e9,
-  T: 1e12,
-  P: 1e15,
-  E: 1e18
-};
-var SECONDS = {
-  s: 1,
-  ms: 1e-3,
-  "\xB5s": 1e-6
-};
-function cellText(cell) {
-  if (typeof cell === "string") return cell;
-  if ("text" in cell && cell.text !== void 0) return cell.text;
-  if ("path" in cell) return cell.path;
-  if ("axes" in cell) return cell.axes.map((axis) => axis.name).join(" ");
-  if ("dims" in cell) return cell.dims.map((dim) => dim.name).join(" ");
-  return "terms" in cell ? cell.terms.join(" ") : "";
-}
-function sortValue(cell) {
-  if (typeof cell === "object" && "stack" in cell) return sortValue(cell.stack[0]);
-  if (typeof cell === "object" && "share" in cell) return cell.share;
-  const text = cellText(cell);
-  const found = /^([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*(\S*)/.exec(text);
-  if (!found) return text === "\u2013" ? 0 : text;
-  const number = Number(found[1].replace("\u2212", "-").replaceAll(",", ""));
-  const unit = found[2];
-  if (unit in SECONDS) return number * SECONDS[unit];
-  if (/^[KMGTPE]?i?B(\/s)?$/.test(unit) && (unit.includes("i") || unit === "B")) return number * SCALES[unit[0] === "B" ? "" : unit[0]];
-  return number * DECIMAL[/^[kMGTPE](?=FLOP|B|$)/.exec(unit)?.[0] ?? ""];
-}
-function compareCells(a, b) {
-  const one2 = sortValue(a), other = sortValue(b);
-  if (typeof one2 === "number" && typeof other === "number") return one2 - other;
-  return `${one2}`.localeCompare(`${other}`, void 0, {
-    numeric: true
+// workbench/widgets/static/picking.js
+var PICKED = ":is([data-tab=graph],[data-tab=propagation]) .image [data-subject]";
+function askWhole(wb, of, path, anchor, rank = null) {
+  if (wb.menu?.anchor === anchor) {
+    closeMenu(wb);
+    return;
+  }
+  wb.asked = {
+    key: `${of} ${path}`,
+    anchor,
+    find: () => of === "box" ? boxOf(wb, path) : one(wb.root, `[data-focus="${CSS.escape(anchor.dataset.focus ?? "")}"]`)
+  };
+  wb.send({
+    verb: "take",
+    menu: true,
+    key: wb.asked.key,
+    of,
+    path,
+    rank,
+    source: "*"
   });
 }
-var canSort = (block) => block.rows.length > 1 && !block.rows.some((row) => row.section || "fold" in row);
-function sortedRows(wb, block, head) {
-  const by = wb.sorts.get(head);
-  if (!by || !canSort(block)) return block.rows;
-  return [
-    ...block.rows
-  ].sort((a, b) => by.sign * compareCells(a.cells[by.column] ?? "", b.cells[by.column] ?? ""));
-}
-function nextSort(wb, head, column, first) {
-  const now = wb.sorts.get(head);
-  if (now?.column !== column) wb.sorts.set(head, {
-    column,
-    sign: first
+var boxOf = (wb, path) => (
+  /** @type {Marked[]} */
+  all(wb.root, PICKED).find((mark) => mark.dataset.subject === path)
+);
+function pickBox(wb, mark) {
+  const path = mark.dataset.subject ?? "";
+  if (!isChosen(wb, path)) wb.send({
+    verb: "select",
+    path
   });
-  else if (now.sign === first) wb.sorts.set(head, {
-    column,
-    sign: -first
-  });
-  else wb.sorts.delete(head);
+  wb.say(`${path} selected.`);
+  askWhole(wb, "box", path, mark);
 }
-function drawColumn(wb, block, column, place, head, again) {
-  const label = termLabel(wb, column.label);
-  const sorter = (name, text) => h("button", {
-    class: "sorter",
+var isBox = (mark) => mark.matches(PICKED);
+function makeBoxesPickable(wb) {
+  wb.subscribe("picked", (mark) => {
+    if (!isBox(mark)) return false;
+    pickBox(wb, mark);
+    return true;
+  });
+}
+function drawLine(wb, cell) {
+  const pick2 = h("button", {
+    class: "ask number linepick",
     type: "button",
-    ariaLabel: name,
-    onclick: () => {
-      nextSort(wb, head, place, column.number ? -1 : 1);
-      again();
-    },
+    tabIndex: -1,
+    title: `Annotate what ${cell.line} makes`,
+    ariaLabel: `${cell.line}. Annotate what this line makes`,
+    ariaHasPopup: "menu",
     data: {
-      focus: `sort ${block.title} ${place}`
-    }
-  }, text);
-  const shown = !column.label || !canSort(block) ? [
-    label
-  ] : typeof label === "string" ? [
-    sorter(null, label)
-  ] : [
-    label,
-    sorter(`Sort by ${column.label}`, "")
-  ];
-  return h("th", {
-    class: column.number ? "n" : "",
-    scope: "col",
-    title: column.title
-  }, ...shown);
+      focus: `line ${cell.line} ${cell.rank}`
+    },
+    onclick: () => askWhole(wb, "line", cell.line, pick2, cell.rank)
+  }, cell.text);
+  return pick2;
 }
-function markSorted(wb, table, head) {
-  const by = wb.sorts.get(head);
-  table.querySelectorAll("thead th").forEach((th, i) => {
-    const way = by?.column === i ? by.sign > 0 ? "ascending" : "descending" : null;
-    if (way) th.setAttribute("aria-sort", way);
-    else th.removeAttribute("aria-sort");
+
+// workbench/widgets/static/replay.js
+var DIRECTIONS = {
+  forward: "\u2193",
+  backward: "\u2191",
+  across: "\u2194"
+};
+var ROUND = 450;
+var replayIn = /* @__PURE__ */ new WeakMap();
+function paintReplay(wb, place, state) {
+  if (state.waiting !== void 0) {
+    replayIn.delete(place);
+    const level = h("i");
+    place.replaceChildren(h("div", {
+      class: "waiting",
+      role: "status"
+    }, state.waiting, h("div", {
+      class: "progress unknown"
+    }, level)));
+    return;
+  }
+  const known = replayIn.get(place), replay = known ?? replayOf(wb, state);
+  if (!known) {
+    replayIn.set(place, replay);
+    place.replaceChildren(replay.element);
+  }
+  replay.paint(state);
+}
+function replayOf(wb, first) {
+  let state = first, sending = 0, playing = 0;
+  let wanted = null;
+  const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const slider = h("input", {
+    type: "range",
+    min: "0",
+    step: "1",
+    class: "slider",
+    ariaLabel: "Step of the propagation",
+    data: {
+      focus: "replay slider"
+    },
+    oninput: () => {
+      pause();
+      go(Number(slider.value));
+    }
   });
+  const button = (name, text, does) => h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: `replay ${name}`
+    },
+    onclick: does
+  }, text);
+  const move = (by) => {
+    pause();
+    go(at() + by);
+  };
+  const back = button("back", "\u2039", () => move(-1)), on = button("on", "\u203A", () => move(1));
+  const play = button("play", "Play", () => {
+    if (playing) pause();
+    else if (still()) go(state.last);
+    else start();
+  });
+  const count = h("span", {
+    class: "mono count"
+  }), lines = h("div", {
+    class: "did"
+  });
+  const met = button("conflicts", "", () => heading("Conflicts")?.scrollIntoView({
+    block: "center"
+  }));
+  const heading = (text) => all(wb.root, ".tables h3").find((each) => each.textContent === text);
+  const element = h("div", {}, h("div", {
+    class: "controls",
+    role: "group",
+    ariaLabel: "Replay"
+  }, back, slider, on, play, count, met), lines);
+  back.ariaLabel = "Step back";
+  on.ariaLabel = "Step on";
+  let placed = false;
+  const at = () => wanted ?? Number(slider.value);
+  const go = (step) => {
+    wanted = Math.max(0, Math.min(state.last, step));
+    slider.value = String(wanted);
+    mark(wanted);
+    clearTimeout(sending);
+    send();
+  };
+  const send = () => {
+    if (wanted === null || !slider.isConnected) return;
+    if (wb.root.dataset.busy === "true") {
+      sending = setTimeout(send, 20);
+      return;
+    }
+    const step = wanted;
+    wanted = null;
+    wb.send({
+      verb: "step",
+      step
+    });
+  };
+  const mark = (step) => {
+    count.textContent = `step ${step.toLocaleString("en")} of ${state.last.toLocaleString("en")}`;
+    back.disabled = step <= 0;
+    on.disabled = step >= state.last;
+  };
+  const start = () => {
+    if (at() >= state.last) go(0);
+    playing = setInterval(() => {
+      if (!slider.isConnected || at() >= state.last) pause();
+      else if (wb.root.dataset.busy !== "true") go(at() + state.stride);
+    }, ROUND);
+    label();
+  };
+  const pause = () => {
+    clearInterval(playing);
+    playing = 0;
+    label();
+  };
+  const label = () => {
+    play.textContent = playing ? "Pause" : still() ? "To the end" : "Play";
+  };
+  const drawLine3 = (line) => h("p", {
+    data: {
+      subject: line.subject || null
+    }
+  }, h("b", {
+    class: "way"
+  }, `${DIRECTIONS[line.direction]} ${line.direction}`), h("span", {
+    class: "tag",
+    data: {
+      c: line.axis.colour
+    }
+  }, line.axis.name), " from ", h("span", {
+    class: "mono"
+  }, line.from), " to ", h("span", {
+    class: "mono"
+  }, line.to), h("span", {
+    class: "muted"
+  }, `  over ${line.over}`));
+  const paint = painter((now) => {
+    state = now;
+    slider.max = String(now.last);
+    slider.disabled = play.disabled = !now.last;
+    slider.setAttribute("aria-valuetext", now.said);
+    if (wanted === null && (!placed || wb.root.dataset.busy !== "true")) slider.value = String(now.step);
+    placed = true;
+    mark(at());
+    label();
+    met.hidden = !now.conflicts;
+    met.textContent = `${now.conflicts} \u2193`;
+    met.ariaLabel = `${now.conflicts}, below`;
+    requestAnimationFrame(() => showArrived(wb));
+    lines.replaceChildren(...now.start ? [
+      h("p", {}, ...withCode(now.start))
+    ] : [], ...now.lines.map(drawLine3), now.more ? h("p", {
+      class: "muted"
+    }, now.more) : "");
+  });
+  return {
+    element,
+    paint
+  };
+}
+function showArrived(wb) {
+  for (const image of wb.root.querySelectorAll(".tables[data-tab=propagation] .image")) {
+    const arrived = all(image, "title").find((each) => each.textContent.startsWith("\u2192 "))?.parentElement;
+    if (!arrived) continue;
+    const box = arrived.getBoundingClientRect(), frame = image.getBoundingClientRect();
+    const off = (low, high, from, to) => low < from || high > to ? (low + high) / 2 - (from + to) / 2 : 0;
+    image.scrollBy({
+      left: off(box.left, box.right, frame.left, frame.right),
+      top: off(box.top, box.bottom, frame.top, frame.bottom),
+      behavior: "instant"
+    });
+  }
 }
 
 // workbench/widgets/static/stage_controls.js
@@ -4623,7 +5404,7 @@ function stageColumns(wb, preview) {
     ];
     draw();
   };
-  const move2 = (piece, to) => {
+  const move = (piece, to) => {
     const moved = movedStarts(starts, state.blocks.length, piece, to);
     if (moved === starts) return false;
     starts = moved;
@@ -4649,7 +5430,7 @@ function stageColumns(wb, preview) {
       state,
       start: () => starts[piece - 1],
       bounds: () => boundsOf(starts, state.blocks.length, piece),
-      move: (to) => move2(piece, to),
+      move: (to) => move(piece, to),
       send: () => send(piece),
       restore: () => restore(true),
       preview
@@ -4661,7 +5442,7 @@ function stageColumns(wb, preview) {
     if (!edge || !step) return;
     event.preventDefault();
     const piece = Number(edge.dataset.piece);
-    if (move2(piece, starts[piece - 1] + step)) {
+    if (move(piece, starts[piece - 1] + step)) {
       say2(piece);
       send(piece);
     } else wb.say("It can go no farther: each stage keeps one block.");
@@ -4677,7 +5458,7 @@ function stageColumns(wb, preview) {
     restore
   };
 }
-function dragBoundary(wb, columns, event, { piece, state, start, bounds, move: move2, send, restore, preview }) {
+function dragBoundary(wb, columns, event, { piece, state, start, bounds, move, send, restore, preview }) {
   const first = start(), heights2 = state.blocks.map((block) => blockHeight(block)), from = event.clientY;
   let asked = null;
   const tries = () => {
@@ -4714,7 +5495,7 @@ function dragBoundary(wb, columns, event, { piece, state, start, bounds, move: m
     wb.paint();
   };
   columns.addEventListener("pointermove", (now) => {
-    if (move2(nearestEdge(heights2, first, bounds(), now.clientY - from))) tries();
+    if (move(nearestEdge(heights2, first, bounds(), now.clientY - from))) tries();
   }, {
     signal: stop.signal
   });
@@ -4743,15 +5524,15 @@ function paintPipeline(wb, place, state) {
   place.dataset.kind = state.kind;
   for (const paint of pipeline.parts) paint(state);
 }
-function part(element, pick, draw) {
+function part(element, pick2, draw) {
   const paint = painter(draw);
   return (state) => {
-    const shown = pick(state);
+    const shown = pick2(state);
     element.hidden = shown === void 0;
     if (shown !== void 0) paint(shown);
   };
 }
-var ofPipeline = (pick) => (state) => state.kind === "pipeline" ? pick(state) : void 0;
+var ofPipeline = (pick2) => (state) => state.kind === "pipeline" ? pick2(state) : void 0;
 function makePipeline(wb, place) {
   const controls = h("div", {
     class: "controls"
@@ -4894,7 +5675,130 @@ function paintStageRefusal(wb, refusal, seq) {
   if (pipeline) pipelineIn.get(pipeline)?.restore();
 }
 
-// workbench/widgets/static/tensor_bar.js
+// workbench/widgets/static/tensors.js
+var SEARCHES = {
+  tensors: [
+    "Search tensors",
+    "Search tensors: path, dimension, axis, role"
+  ],
+  values: [
+    "Search intermediate values",
+    "Search values: scope, operation, dimension, line"
+  ]
+};
+var NAMELESS = [
+  "",
+  "_"
+];
+function lazyChip(cell, dim, source = "*") {
+  const { of, path } = cell;
+  return {
+    lazy: true,
+    key: `${of} ${path} ${dim.place} ${source}`,
+    of,
+    path,
+    rank: cell.chips.length,
+    place: dim.place,
+    source,
+    dim: dim.label,
+    rule: dim.dim,
+    nameless: NAMELESS.includes(dim.dim),
+    illegal: {
+      rule: {},
+      only: {}
+    }
+  };
+}
+function drawChips(wb, cell) {
+  return h("span", {
+    class: "dims"
+  }, ...cell.chips.map((dim) => drawDim(wb, cell, dim)), cell.own ? drawOwn(wb, cell) : null, ...(cell.tags ?? []).map((tag) => drawTag(wb, tag)));
+}
+function drawDim(wb, cell, dim) {
+  const chip = lazyChip(cell, dim);
+  const axes = dim.axes.map((axis, i) => h("span", {
+    class: "on",
+    title: `Why on ${axis.name}?`,
+    data: {
+      c: axis.colour,
+      source: axis.name,
+      asks: `axis ${cell.of} ${dim.place} ${axis.name} ${cell.path}`,
+      c0: axis.colour === null ? "" : null
+    }
+  }, dim.axes.length > 1 ? `${i + 1} ${axis.name}` : axis.name));
+  const grip = h("button", {
+    class: "grip",
+    type: "button",
+    tabIndex: -1,
+    ariaPressed: "false",
+    ariaLabel: `${dim.title}. Of ${cell.path}`,
+    title: dim.title,
+    ariaHasPopup: "menu",
+    "aria-roledescription": "draggable dimension",
+    data: {
+      focus: chip.key,
+      dim: dim.dim,
+      place: dim.place
+    }
+  }, h("b", {}, dim.label), ...axes, ...drawMarks(dim.marks));
+  const element = h("span", {
+    class: "dim",
+    data: {
+      chip: chip.key,
+      c: dim.axes[0]?.colour ?? null
+    }
+  }, grip);
+  element.addEventListener("contextmenu", (event) => {
+    event.preventDefault();
+    askMenu(wb, chip, grip);
+  });
+  makeDraggable(wb, element, grip, grip, (event) => {
+    const axis = dim.axes.length > 1 && event && around(targetOf(event), ".on")?.dataset.source;
+    return axis ? lazyChip(cell, dim, axis) : chip;
+  });
+  return element;
+}
+function drawOwn(wb, cell) {
+  const [what, pattern] = [
+    cell.own.split(" ")[0],
+    cell.own.slice(cell.own.indexOf(" ") + 1)
+  ];
+  const back = cell.of === "value" ? "Free it again" : "By the rules again";
+  return h("button", {
+    class: "own",
+    type: "button",
+    tabIndex: -1,
+    title: `${what} ${pattern}. ${back}`,
+    ariaLabel: `${what} ${pattern}. ${back}`,
+    data: {
+      focus: `own ${cell.path}`
+    },
+    onclick: () => wb.send({
+      verb: "by_rules",
+      of: cell.of,
+      path: cell.path,
+      rank: cell.chips.length,
+      zone: "tables"
+    })
+  }, cell.of === "value" ? `constrained ${cell.given}` : `own way ${cell.given}`.trim(), h("span", {
+    ariaHidden: "true"
+  }, " \xD7"));
+}
+function drawTag(wb, tag) {
+  return h("button", {
+    class: "own",
+    type: "button",
+    tabIndex: -1,
+    title: tag.title,
+    ariaLabel: tag.title,
+    data: {
+      focus: `tag ${tag.title}`
+    },
+    onclick: () => wb.send(tag.gesture)
+  }, tag.label, h("span", {
+    ariaHidden: "true"
+  }, " \xD7"));
+}
 function tensorBar(wb) {
   const bar = h("div", {
     class: "tensorbar"
@@ -4948,72 +5852,42 @@ function tensorBar(wb) {
 }
 
 // workbench/widgets/static/tables.js
-var blocksIn = /* @__PURE__ */ new WeakMap();
-var partsOf = (block) => [
-  block.picture,
-  block.replay,
-  block.stages,
-  block.find,
-  block.found
-].map(Boolean);
-var picturesIn = (parent) => new Map(all(parent, ".picture").map((place) => [
-  place.dataset.picture ?? "",
-  place
-]));
-function takePicture(kept, name) {
-  const place = kept.get(name) ?? h("div", {
-    class: "picture"
-  });
-  kept.delete(name);
-  return place;
-}
-function patchBlocks(wb, parent, blocks) {
-  const heads = blocks.map((block) => JSON.stringify([
-    block.title,
-    block.columns,
-    ...partsOf(block),
-    canSort(block)
-  ]));
-  const before = blocksIn.get(parent);
-  blocksIn.set(parent, {
-    blocks,
-    heads
-  });
-  if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
-    const kept = picturesIn(parent);
-    parent.replaceChildren(...blocks.map((block) => h("div", {
-      class: "block"
-    }, block.title && h("h3", {}, termLabel(wb, block.title)), block.replay ? h("div", {
-      class: "replay"
-    }) : null, block.picture ? takePicture(kept, block.picture.name) : null, block.stages ? h("div", {
-      class: "pipeline"
-    }) : null, block.find ? h("div", {
-      class: "finder"
-    }) : null, block.found ? h("div", {
-      class: "found"
-    }) : null, block.columns.length ? h("table", {}, h("thead", {}, h("tr", {}, ...block.columns.map((c, i) => drawColumn(wb, block, c, i, heads[blocks.indexOf(block)], () => patchBlocks(wb, parent, blocksIn.get(parent)?.blocks ?? []))))), h("tbody")) : null, h("div", {
-      class: "note"
-    }))));
-    for (const place of kept.values()) removeCharts(place);
-  }
-  blocks.forEach((block, i) => {
-    const place = parent.children[i];
-    const body = place.querySelector("tbody");
-    if (body) patch(body, sortedRows(wb, block, heads[i]), (row) => drawRow(wb, block.columns, row));
-    if (body) markSorted(wb, place, heads[i]);
-    if (block.replay) paintReplay(wb, the(place, ".replay"), block.replay);
-    if (block.stages) paintPipeline(wb, the(place, ".pipeline"), block.stages);
-    if (block.find) paintFind(wb, the(place, ".finder"), block.find);
-    if (block.found) paintFound(wb, the(place, ".found"), block.found);
-    if (block.picture) {
-      paintPicture(wb, the(place, ".picture"), block.picture);
-      stayWide(place);
+var BLOCK_DRAWERS = {
+  chips: drawChips,
+  line: drawLine,
+  parts: [
+    {
+      field: "replay",
+      place: "replay",
+      paint: (wb, place, { replay }) => replay && paintReplay(wb, place, replay)
+    },
+    {
+      field: "picture",
+      place: "picture",
+      paint: (wb, place, { picture }) => {
+        if (!picture) return;
+        paintPicture(wb, place, picture);
+        stayWide(place);
+      }
+    },
+    {
+      field: "stages",
+      place: "pipeline",
+      paint: (wb, place, { stages }) => stages && paintPipeline(wb, place, stages)
+    },
+    {
+      field: "find",
+      place: "finder",
+      paint: (wb, place, { find }) => find && paintFind(wb, place, find)
+    },
+    {
+      field: "found",
+      place: "found",
+      paint: (wb, place, { found }) => found && paintFound(wb, place, found)
     }
-    const note = the(place, ".note");
-    note.textContent = block.note;
-    note.hidden = !block.note;
-  });
-}
+  ],
+  removePicture: removeCharts
+};
 function patchBadges(parent, tabs) {
   const shown = all(parent, ".tab");
   const same = shown.length === tabs.length && tabs.every((tab, i) => shown[i].dataset.tab === tab.key && shown[i].ariaSelected === String(tab.open) && shown[i].dataset.label === tab.label);
@@ -5161,681 +6035,17 @@ function tablesSection(wb) {
     paintTargets: targets.paint
   };
 }
-
-// workbench/widgets/static/why.js
-function askWhy(wb, of, asker) {
-  wb.asker = {
-    of,
-    focus: asker
-  };
+function openTab(wb, tab) {
   wb.send({
-    verb: "why",
-    of
+    verb: "open",
+    tab
   });
-}
-function drawAsk(wb, of, about) {
-  const ask = h("button", {
-    class: "ask quiet",
-    type: "button",
-    ariaLabel: `Why? ${about}`,
-    title: "What is it made of?",
-    data: {
-      focus: `why ${of}`
-    },
-    onclick: () => askWhy(wb, of, ask)
-  }, "Why?");
-  return ask;
-}
-function drawAsked(wb, cell) {
-  const ask = h("button", {
-    class: "ask number",
-    type: "button",
-    tabIndex: -1,
-    title: `${cell.title ?? ""} \xB7 Why?`.replace(/^ · /, ""),
-    ariaLabel: `${cell.text}. Why?`,
-    data: {
-      focus: `why ${cell.why}`
-    },
-    onclick: () => askWhy(wb, cell.why, ask)
-  }, cell.text);
-  return ask;
-}
-function whySection(wb) {
-  const title = h("h2", {
-    tabIndex: -1
-  }), lead = h("div", {
-    class: "lead"
-  }), blocks = h("div", {
-    class: "answer"
+  wb.root.querySelector(".tables")?.scrollIntoView({
+    block: "nearest"
   });
-  const words = h("p", {
-    class: "words muted",
-    hidden: true
-  });
-  const shut = () => {
-    const asker = wb.asker;
-    wb.asker = null;
-    wb.send({
-      verb: "why",
-      of: ""
-    });
-    const again = asker && all(wb.root, "[data-focus]").find((each) => [
-      `why ${asker.of}`,
-      asker.focus.dataset.focus
-    ].includes(each.dataset.focus));
-    (again ?? wb.root).focus({
-      preventScroll: true
-    });
-  };
-  const close = h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Close the answer",
-    onclick: shut
-  }, "\xD7");
-  const section = h("aside", {
-    class: "whypanel",
-    ariaLabel: "Why?",
-    hidden: true,
-    onkeydown: (event) => {
-      if (event.key === "Escape") {
-        event.preventDefault();
-        shut();
-      }
-    }
-  }, h("header", {}, title, close), h("div", {
-    class: "body",
-    tabIndex: 0,
-    role: "group",
-    ariaLabel: "The answer"
-  }, lead, blocks, words));
-  const place = () => {
-    const card = wb.card.getBoundingClientRect();
-    const at = wb.asker?.focus?.isConnected ? wb.asker.focus.getBoundingClientRect() : null;
-    const height = section.offsetHeight, seen = window.innerHeight;
-    const wanted = at ? at.bottom + 6 : Math.max(card.top, 0) + 60;
-    const top = Math.max(8, Math.min(wanted, seen - height - 8)) - card.top;
-    section.style.top = `${Math.max(8, top)}px`;
-    const left = at ? Math.min(Math.max(8, at.left - card.left - 12), card.width - section.offsetWidth - 8) : card.width - section.offsetWidth - 8;
-    section.style.left = `${Math.max(8, left)}px`;
-  };
-  const paint = painter((why) => {
-    const isNew = why && section.dataset.of !== why.of;
-    section.hidden = !why;
-    section.dataset.of = why?.of ?? "";
-    if (!why) return;
-    title.textContent = why.title;
-    lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
-    patchBlocks(wb, blocks, why.blocks);
-    words.hidden = !why.words.length;
-    words.replaceChildren("What the words mean: ", ...why.words.flatMap((word, place2) => [
-      place2 ? ", " : "",
-      termLabel(wb, word)
-    ]));
-    if (isNew) {
-      place();
-      if (wb.asker) title.focus({
-        preventScroll: true
-      });
-    }
-  });
-  return {
-    section,
-    paint
-  };
-}
-
-// workbench/widgets/static/menus.js
-function closeMenu(wb, refocus = true) {
-  if (!wb.menu) return;
-  const { element, anchor } = wb.menu;
-  wb.menu = null;
-  element.remove();
-  anchor.setAttribute("aria-expanded", "false");
-  if (refocus) (around(anchor, ".image") ?? anchor).focus({
-    preventScroll: true
-  });
-}
-function openMenu(wb, anchor, items, fields = {}) {
-  const again = wb.menu?.anchor === anchor;
-  closeMenu(wb, false);
-  if (again) return;
-  release(wb);
-  const choose2 = (gesture) => {
-    closeMenu(wb, true);
-    if (gesture.verb === "why") askWhy(wb, String(gesture.of), anchor);
-    else wb.send({
-      ...gesture,
-      ...fields
-    });
-  };
-  const element = h("div", {
-    class: "menu",
-    role: "menu"
-  }, ...items.map((item) => {
-    if (item.heading !== void 0) return h("div", {
-      class: "heading",
-      role: "presentation"
-    }, item.heading);
-    if (item.choices !== void 0) return drawChoices(item, choose2);
-    return drawItem(item, () => item.ask ? askName(wb, element, item, item.ask, choose2) : choose2(item.gesture));
-  }));
-  element.addEventListener("keydown", (event) => walkMenu(wb, element, event));
-  wb.card.append(element);
-  placeMenu(wb.card, element, anchor);
-  wb.menu = {
-    element,
-    anchor
-  };
-  anchor.setAttribute("aria-expanded", "true");
-  element.querySelector("button")?.focus({
-    preventScroll: true
-  });
-}
-function drawItem(item, onclick) {
-  const title = TERMS.get(item.label.toLowerCase())?.says ?? "";
-  return h("button", {
-    type: "button",
-    role: "menuitem",
-    class: item.reason ? "barred" : "",
-    title,
-    onclick
-  }, item.label, item.note && h("small", {
-    class: "note"
-  }, item.note), item.reason && h("small", {}, item.reason));
-}
-function drawChoices(item, choose2) {
-  return h("div", {
-    class: "optionrow",
-    role: "group",
-    ariaLabel: item.choices
-  }, h("span", {
-    ariaHidden: "true",
-    title: TERMS.get(item.choices.toLowerCase())?.says ?? ""
-  }, item.choices), ...item.options.map((option) => h("button", {
-    type: "button",
-    role: item.many ? "menuitemcheckbox" : "menuitemradio",
-    ariaChecked: String(option.checked),
-    class: option.reason ? "barred" : "",
-    title: option.reason ?? "",
-    onclick: () => choose2(option.gesture)
-  }, option.label)));
-}
-function placeMenu(card, element, anchor) {
-  const frame = card.getBoundingClientRect(), at = anchor.getBoundingClientRect();
-  element.style.left = `${Math.max(4, Math.min(at.left - frame.left, frame.width - element.offsetWidth - 4))}px`;
-  const height = element.offsetHeight, room = window.innerHeight - 8;
-  const above = at.top - height - 4;
-  const top = at.bottom + 4 + height <= room ? at.bottom + 4 : above >= 8 ? above : Math.max(8, room - height);
-  element.style.top = `${top - frame.top}px`;
-  if (top < at.bottom && top + height > at.top && at.right + 4 + element.offsetWidth < frame.right) {
-    element.style.left = `${at.right + 4 - frame.left}px`;
-  }
-}
-function walkMenu(wb, element, event) {
-  if (event.key === "Escape") {
-    event.preventDefault();
-    closeMenu(wb);
-    return;
-  }
-  const at = targetOf(event), inRow = at.closest(".optionrow");
-  const step = {
-    ArrowDown: 1,
-    ArrowUp: -1,
-    ...inRow ? {
-      ArrowRight: 1,
-      ArrowLeft: -1
-    } : {}
-  }[event.key];
-  if (!step || at.matches("input")) return;
-  event.preventDefault();
-  const buttons = all(element, "button");
-  const now = buttons.findIndex((each) => each === focusedBy(element));
-  buttons[(now + step + buttons.length) % buttons.length]?.focus();
-}
-function askName(wb, element, item, ask, choose2) {
-  const offered = ask.options ? h("datalist", {
-    id: `offered-${wb.view}`
-  }, ...ask.options.map((value) => h("option", {
-    value
-  }))) : null;
-  const input = h("input", {
-    class: "field",
-    value: ask.value,
-    ariaLabel: ask.label,
-    maxLength: 400,
-    list: offered?.id,
-    placeholder: ask.options ? `${ask.label} \u2026` : ""
-  });
-  element.setAttribute("role", "dialog");
-  element.ariaLabel = item.label;
-  element.replaceChildren(h("form", {
-    onsubmit: (event) => {
-      event.preventDefault();
-      choose2({
-        ...item.gesture,
-        name: input.value
-      });
-    }
-  }, input, offered, h("button", {
-    class: "btn primary",
-    type: "submit",
-    style: "width:auto;display:inline-block"
-  }, ask.verb)));
-  input.focus();
-  input.select();
-}
-
-// workbench/widgets/static/chip_menu.js
-var takes = (chip, menu) => ({
-  verb: "take",
-  menu,
-  key: chip.key,
-  of: chip.of,
-  path: chip.path,
-  rank: chip.rank,
-  place: chip.place,
-  source: chip.source
-});
-function takenUp(wb, taken) {
-  if (!taken) return;
-  const held = wb.held;
-  if (held?.chip.lazy && held.chip.key === taken.key) {
-    held.chip.illegal = /** @type {Reasons} */
-    taken.illegal;
-    aim(wb);
-  }
-  if (wb.asked?.key === taken.key) {
-    const { anchor, find } = wb.asked;
-    wb.asked = null;
-    const now = anchor.isConnected ? anchor : find ? find() : all(wb.card, ".grip").find((grip) => grip.dataset.focus === taken.key);
-    if (now) openMenu(wb, now, taken.menu, {
-      zone: "tables"
-    });
-  }
-}
-function askMenu(wb, chip, anchor) {
-  if (wb.menu?.anchor === anchor) {
-    closeMenu(wb);
-    return;
-  }
-  wb.asked = {
-    key: chip.key,
-    anchor
-  };
-  wb.send(takes(chip, true));
-}
-function walkRow(wb, event) {
-  const at = targetOf(event), row = around(at, "tbody > tr");
-  if (!row || wb.held) return false;
-  const buttons = (tr) => all(tr, ".fold, .grip, .own, .ask");
-  const mine = buttons(row), now = mine.indexOf(at);
-  if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
-    const next2 = now + (event.key === "ArrowRight" ? 1 : -1);
-    if (next2 === -1 && now === 0 && row.dataset.subject) row.focus();
-    else mine[next2]?.focus();
-    return next2 >= -1 && mine.length > 0;
-  }
-  const next = (
-    /** @type {HTMLElement | null | undefined} */
-    {
-      ArrowDown: row.nextElementSibling,
-      ArrowUp: row.previousElementSibling
-    }[event.key]
-  );
-  if (!next || now < 0) return false;
-  const others = buttons(next);
-  (others[Math.min(now, others.length - 1)] ?? next).focus();
-  return true;
-}
-
-// workbench/widgets/static/drag.js
-var REST = 30;
-var KEYS_HELP = "Arrows choose the zone, space drops, shift and space adds the axis, escape cancels.";
-function zoneElements(wb) {
-  return all(wb.root, ".zone[data-axis], .droptarget[data-axis]");
-}
-function reasonAt(held, axis) {
-  if (!held || axis === null || axis === held.chip.source) return null;
-  const illegal = held.chip.lazy ? held.chip.illegal[held.only ? "only" : "rule"] : held.chip.illegal;
-  return illegal[axis]?.[held.add ? "add" : "move"] ?? null;
-}
-var pressed = (wb, event) => ({
-  add: event.shiftKey,
-  only: wb.only !== event.altKey
-});
-function aim(wb) {
-  const held = wb.held;
-  wb.board.classList.toggle("aiming", Boolean(held));
-  wb.root.classList.toggle("aiming", Boolean(held));
-  if (held?.by === "keyboard") wb.board.setAttribute("role", "application");
-  else wb.board.removeAttribute("role");
-  for (const zone of zoneElements(wb)) {
-    const axis = zone.dataset.axis ?? null;
-    const reason = reasonAt(held, axis);
-    zone.classList.toggle("barred", Boolean(reason));
-    zone.classList.toggle("over", held !== null && held.target === axis);
-    zone.querySelector(".why")?.remove();
-    if (reason) zone.append(h("div", {
-      class: "why",
-      title: reason
-    }, reason));
-  }
-  for (const chip of all(wb.root, ".chip:not(.ghost), .dim:not(.ghost)")) {
-    const by = held?.chip.key === chip.dataset.chip ? held?.by : void 0;
-    chip.classList.toggle("picked", by !== void 0 && by !== "pointer");
-    chip.classList.toggle("lifted", by === "pointer");
-    the(chip, ".grip").ariaPressed = String(by !== void 0);
-  }
-  foresee(wb);
-}
-function foresee(wb) {
-  const held = wb.held;
-  clearTimeout(wb.foreseeing);
-  if (!held || isNowhere(held) || reasonAt(held, held.target)) return;
-  wb.foreseeing = setTimeout(() => wb.expect(dropOf(held)), REST);
-}
-var isNowhere = ({ chip, target, add }) => target === null || target === chip.source && !add;
-function dropOf({ chip, target, add, only }) {
-  if (!chip.lazy) return {
-    verb: "drop",
-    dim: chip.dim,
-    source: chip.source,
-    target,
-    add
-  };
-  const { of, path, rank, place, source } = chip;
-  if (only || chip.nameless) return {
-    verb: "own",
-    of,
-    path,
-    rank,
-    place,
-    source,
-    target,
-    add,
-    zone: "tables"
-  };
-  return {
-    verb: "drop",
-    dim: chip.rule,
-    source,
-    target,
-    add,
-    zone: "tables"
-  };
-}
-function hold(wb, chip, by) {
-  wb.held = {
-    chip,
-    by,
-    target: by === "keyboard" ? chip.source : null,
-    add: false,
-    only: wb.only || Boolean(chip.nameless)
-  };
-  if (chip.lazy) wb.send(takes(chip, false));
-  wb.say(`${chip.dim} taken. ${by === "keyboard" ? KEYS_HELP : "Click a zone to drop it."}${chip.lazy && by === "keyboard" ? " O: only this tensor, or the rule." : ""}`);
-  aim(wb);
-}
-function release(wb, words = "Cancelled.") {
-  if (!wb.held) return;
-  wb.held = null;
-  wb.say(words);
-  aim(wb);
-}
-function drop(wb, axis, add) {
-  if (!wb.held) return;
-  const held = {
-    ...wb.held,
-    target: axis,
-    add
-  }, { chip } = held;
-  wb.held = null;
-  aim(wb);
-  if (axis === null || isNowhere(held)) return;
-  if (chip.lazy) {
-    for (const each of all(wb.root, ".dim")) if (each.dataset.chip === chip.key) each.classList.add("pending");
-  } else showDropped(wb, chip, axis, add);
-  wb.send(dropOf(held));
-}
-function showDropped(wb, chip, axis, add) {
-  wb.wanted = `${chip.dim}@${axis}`;
-  wb.optimistic = true;
-  const element = all(wb.board, ".chip").find((each) => each.dataset.chip === chip.key);
-  const zone = zoneElements(wb).find((each) => each.dataset.axis === axis);
-  if (element && zone && !add) showPending(wb, element, zone, {
-    ...chip,
-    key: `${chip.dim}@${axis}`,
-    source: axis,
-    illegal: {},
-    menu: []
-  });
-}
-function showPending(wb, element, zone, chip) {
-  const pending = drawChip(wb, chip);
-  pending.classList.add("pending");
-  element.remove();
-  wb.chips.set(chip.key, chip);
-  the(zone, ".chips").append(pending);
-}
-
-// workbench/widgets/static/recipes.js
-function drawRecipeAxis(wb, row, axis, place) {
-  const options = axis.options.map((option) => h("option", {
-    value: option.name,
-    selected: option.name === axis.name
-  }, option.label));
-  return h("select", {
-    class: "field axis",
-    ariaLabel: `mesh axis of ${row.title}${row.axes.length > 1 ? `, ${place + 1} of ${row.axes.length}` : ""}`,
-    data: {
-      c: axis.colour,
-      focus: `axis ${row.name} ${place}`
-    },
-    onchange: (event) => wb.send({
-      verb: "recipe_axis",
-      name: row.name,
-      place,
-      axis: (
-        /** @type {HTMLSelectElement} */
-        event.target.value
-      ),
-      zone: "tools"
-    })
-  }, ...axis.name ? [] : [
-    h("option", {
-      value: "",
-      selected: true,
-      disabled: true
-    }, "which?")
-  ], ...options);
-}
-var FEW_EDITS = 2;
-function drawRecipeEdits(row) {
-  const shown = row.edits.length > FEW_EDITS + 1 ? row.edits.slice(0, FEW_EDITS) : row.edits;
-  const rest = row.edits.slice(shown.length);
-  const lines = (edits) => h("ul", {
-    class: "edits mono"
-  }, ...edits.map((edit) => h("li", {}, edit)));
-  return [
-    lines(shown),
-    rest.length ? h("details", {}, h("summary", {}, `and ${rest.length} edits more`), lines(rest)) : null,
-    row.reason ? h("p", {
-      class: "leaves"
-    }, ...withCode(row.reason)) : null
-  ];
-}
-function drawRecipe(wb, row) {
-  const applies = row.state === "applies";
-  const spoken = {
-    applies: `Apply ${row.title}`,
-    holds: `${row.title}: in place already`,
-    barred: `${row.title} does not apply: ${row.reason}`
-  }[row.state];
-  const apply = h("button", {
-    class: "btn small apply",
-    type: "button",
-    ariaDisabled: String(!applies),
-    ariaLabel: spoken,
-    data: {
-      focus: `recipe ${row.name}`
-    },
-    onclick: () => {
-      if (applies) wb.send({
-        verb: "recipe",
-        name: row.name,
-        axes: row.given,
-        zone: "tools"
-      });
-    }
-  }, row.state === "holds" ? "\u2713 in place" : "Apply");
-  const axes = row.axes.map((axis, place) => drawRecipeAxis(wb, row, axis, place));
-  const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
-    h("p", {}, ...withCode(row.reason)),
-    row.ways_out.length ? h("p", {
-      class: "ways"
-    }, "Ways out: ", ...withCode(row.ways_out.join("; ")), ".") : null
-  ];
-  return h("li", {
-    class: `recipe ${row.state}`,
-    data: {
-      recipe: row.name
-    }
-  }, h("div", {
-    class: "name"
-  }, h("b", {}, row.title), axes.length ? h("span", {
-    class: "muted"
-  }, "over") : null, ...axes, h("span", {
-    class: "grow"
-  }), apply), h("p", {
-    class: "about muted"
-  }, row.about), h("div", {
-    class: "does"
-  }, ...told.filter(Boolean)));
-}
-function recipesSection(wb) {
-  const toggle = (open) => wb.send({
-    verb: "recipes",
-    open
-  });
-  const button = h("button", {
-    class: "btn small",
-    type: "button",
-    ariaExpanded: "false",
-    title: "Known ways to lay a program out, each one step",
-    data: {
-      focus: "recipes",
-      verb: "recipes"
-    },
-    onclick: () => toggle(Boolean(section.hidden))
-  }, "Recipes");
-  const shut = () => {
-    toggle(false);
-    button.focus({
-      preventScroll: true
-    });
-  };
-  const title = h("h3", {
-    tabIndex: -1
-  }, termLabel(wb, "Recipes")), list = h("ul", {
-    class: "list"
-  }), problem = h("p", {
-    class: "bad",
-    hidden: true
-  });
-  const close = h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Close the recipes",
-    title: "Close",
-    onclick: shut
-  }, "\xD7");
-  const section = h("section", {
-    class: "recipes",
-    ariaLabel: "Recipes",
-    hidden: true
-  }, h("header", {}, title, h("span", {
-    class: "muted"
-  }, "Each is an ordinary list of edits, made as one step that undo takes back."), close), problem, list);
-  section.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
-      event.preventDefault();
-      event.stopPropagation();
-      shut();
-    }
-  });
-  const paint = painter((state) => keepingFocus(wb.root, list, () => {
-    const opened = section.hidden && state;
-    section.hidden = !state;
-    button.ariaExpanded = String(Boolean(state));
-    if (!state) return;
-    problem.hidden = !state.problem;
-    problem.textContent = state.problem;
-    patch(list, state.rows, (row) => drawRecipe(wb, row));
-    if (opened && focusedBy(wb.root) === button) title.focus({
-      preventScroll: true
-    });
-  }));
-  return {
-    section,
-    button,
-    paint
-  };
 }
 
 // workbench/widgets/static/board.js
-function drawChip(wb, chip) {
-  const grip = h("button", {
-    class: "grip",
-    type: "button",
-    tabIndex: -1,
-    ariaPressed: "false",
-    ariaLabel: chip.title,
-    "aria-roledescription": "draggable dimension",
-    data: {
-      focus: chip.key,
-      dim: chip.dim,
-      source: chip.source
-    }
-  }, chip.order && h("span", {
-    class: "order",
-    data: {
-      order: chip.order
-    }
-  }, chip.order), h("b", {}, chip.dim), h("span", {
-    class: "muted"
-  }, chip.size), ...drawMarks(chip.marks));
-  const more = h("button", {
-    class: "more",
-    type: "button",
-    tabIndex: -1,
-    ariaLabel: `Menu of ${chip.dim}`,
-    ariaHasPopup: "menu",
-    onclick: () => openMenu(wb, more, chip.menu, {
-      zone: chip.source
-    })
-  }, "\u22EF");
-  const element = h("span", {
-    class: "chip",
-    data: {
-      chip: chip.key
-    },
-    title: chip.title
-  }, grip, h("span", {
-    class: "slot"
-  }, h("span", {
-    class: "carried",
-    ariaHidden: "true"
-  }, `\xD7${chip.carried}`), more));
-  element.addEventListener("contextmenu", (event) => {
-    event.preventDefault();
-    openMenu(wb, more, chip.menu, {
-      zone: chip.source
-    });
-  });
-  makeDraggable(wb, element, grip, more, chip);
-  return element;
-}
 function drawTitle(wb, zone) {
   if (!zone.axis) return h("div", {
     class: "title"
@@ -5878,19 +6088,6 @@ function drawTitle(wb, zone) {
   }, drawHandle(wb, zone), h("span", {}, zone.title), h("span", {
     class: "times"
   }, "\xD7"), size, more);
-}
-function drawRefusal(wb, refusal) {
-  return h("div", {
-    class: "refusal",
-    role: "alert"
-  }, ...drawProblem(refusal), h("button", {
-    class: "more close",
-    type: "button",
-    ariaLabel: "Dismiss",
-    onclick: () => wb.send({
-      verb: "dismiss"
-    })
-  }, "\xD7"));
 }
 function keepInside(wb, element) {
   if (element && element.getBoundingClientRect().right > wb.card.getBoundingClientRect().right) element.classList.add("flip");
@@ -6004,6 +6201,7 @@ function boardSection(wb) {
     wb.wanted = null;
   }, wb.wanted));
   wb.board = section;
+  wb.subscribe("dropped", (drop2) => showDropped(wb, drop2));
   return {
     section,
     paint,
@@ -6012,995 +6210,533 @@ function boardSection(wb) {
   };
 }
 
-// workbench/widgets/static/fleet_controls.js
-function drawFleetControls(wb, parent, state) {
-  const control = (key, label, ...kids) => h("div", {
-    class: `control by-${key}`,
-    data: {
-      control: key
+// workbench/widgets/static/files.js
+var MOST_FILE = 1 << 20;
+function headTools(wb, state) {
+  if (!state.exchanges) return [];
+  const picker = h("input", {
+    type: "file",
+    accept: ".json,application/json",
+    hidden: true,
+    ariaLabel: "plan file",
+    tabIndex: -1,
+    onchange: () => {
+      readFile(wb, picker.files?.[0]);
+      picker.value = "";
     }
-  }, h("span", {
-    class: "label",
-    id: `fleet-${key}-${wb.view}`
-  }, termLabel(wb, label)), ...kids);
-  const now = state.policies.find((each) => each.name === state.policy);
-  const items = state.policies.map((each) => ({
-    label: each.name,
-    note: each.text ? `${each.about}: ${each.text}` : each.about,
-    gesture: {
-      verb: "policy",
-      value: each.name
-    }
-  }));
-  const policy = h("button", {
-    class: "field open",
-    type: "button",
-    disabled: state.locked,
-    ariaHasPopup: "menu",
-    ariaLabel: `Policy: ${state.policy}`,
-    data: {
-      focus: "policy"
-    },
-    onclick: () => {
-      openMenu(wb, policy, items);
-      wb.menu?.element.classList.add("sentences");
-    }
-  }, state.policy, h("span", {
-    ariaHidden: "true"
-  }, "\u25BE"));
-  const field = (verb, value, name, more) => {
-    const input = h("input", {
-      class: "field",
-      value,
-      disabled: state.locked,
-      ariaLabel: name,
-      ariaInvalid: state.wrong.includes(verb) ? "true" : null,
-      spellcheck: false,
-      autocomplete: "off",
-      data: {
-        focus: verb
-      },
-      onchange: () => wb.send({
-        verb,
-        value: input.value
-      }),
-      onkeydown: (event) => {
-        if (event.key === "Escape") {
-          input.value = value;
-          input.blur();
-        }
-      },
-      ...more
-    });
-    return input;
-  };
-  const button = (sign, name, gesture, off = false) => h("button", {
-    class: "btn icon",
-    type: "button",
-    disabled: state.locked || off,
-    ariaLabel: name,
-    title: name,
-    data: {
-      focus: `${gesture.verb}${sign}`
-    },
-    onclick: () => wb.send(gesture)
-  }, sign);
-  const memory = h("span", {
-    class: "stepper"
-  }, button("\u2212", "Half the budget", {
-    verb: "budget",
-    value: "less"
-  }), field("memory", state.memory, "memory that may be used of each device", {
-    placeholder: "all",
-    maxLength: 40
-  }), button("+", "Twice the budget", {
-    verb: "budget",
-    value: "more"
-  }));
-  const count = Number(state.devices);
-  const devices = h("span", {
-    class: "stepper"
-  }, button("\u2212", "One device less", {
-    verb: "devices",
-    value: String(count - 1)
-  }, !state.fewer), field("devices", state.devices, "devices", {
-    inputMode: "numeric",
-    maxLength: 6
-  }), button("+", "One device more", {
-    verb: "devices",
-    value: String(count + 1)
-  }, !state.more));
-  const hardware = field("fleet_hardware", state.hardware, "hardware that the fleet is planned for", {
-    placeholder: "8 H100",
-    maxLength: 200
   });
-  parent.replaceChildren(control("policy", "Policy", policy, h("span", {
-    class: "muted says"
-  }, now?.about)), control("memory", "Memory of a device", memory, h("span", {
-    class: "muted says"
-  }, state.room)), control("devices", "Devices", devices), control("hardware", "Hardware", hardware, h("span", {
-    class: "muted says"
-  }, state.planned_for)));
+  const tool = (label, verb, title, gesture, pressed2 = null) => h("button", {
+    class: "btn tool",
+    type: "button",
+    title,
+    ariaExpanded: pressed2 === null ? null : String(pressed2),
+    data: {
+      verb,
+      focus: verb
+    },
+    onclick: gesture
+  }, ...[
+    label
+  ].flat());
+  return [
+    tool([
+      "History",
+      h("span", {
+        class: "badge"
+      }, `${state.count}`)
+    ], "history", "All former plans: go back, name, compare", () => wb.send({
+      verb: "history",
+      open: !state.open
+    }), state.open),
+    ...state.saves ? [
+      tool("Save", "save", state.path ? `Save to ${state.path}` : "Save this plan as a file", () => wb.send({
+        verb: "save"
+      }))
+    ] : [],
+    tool("Open\u2026", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
+    tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture", () => wb.send(state.sheet === "export" ? {
+      verb: "close_sheet"
+    } : {
+      verb: "export"
+    }), state.sheet === "export"),
+    tool("Link", "link", "An address that holds this plan", () => wb.send(state.sheet === "link" ? {
+      verb: "close_sheet"
+    } : {
+      verb: "link"
+    }), state.sheet === "link"),
+    picker
+  ];
 }
-
-// workbench/widgets/static/fleet_parts.js
-function fleetTiming(wb) {
-  const words = h("span", {
-    class: "muted",
-    role: "status"
+async function readFile(wb, file) {
+  if (!file) return;
+  const text = file.size > MOST_FILE ? null : await file.text();
+  wb.send({
+    verb: "open_file",
+    name: file.name,
+    text
   });
-  const start = h("button", {
-    class: "btn small",
-    type: "button",
-    data: {
-      focus: "time"
-    },
-    title: "Cut the models and time each unit on one device, in a worker process",
-    onclick: () => wb.send({
-      verb: "time"
-    })
-  }, "Time the units");
-  const cancel = h("button", {
-    class: "btn small",
-    type: "button",
-    data: {
-      focus: "cancel_timing"
-    },
-    onclick: () => wb.send({
-      verb: "cancel_timing"
-    })
-  }, "Cancel timing");
-  const spin = h("i", {
-    class: "spin",
-    ariaHidden: "true"
-  });
-  const element = h("div", {
-    class: "fleettiming"
-  }, spin, words, start, cancel);
-  const paint = painter((state) => {
-    const running = state.phase === "running";
-    spin.hidden = !running && !state.waits;
-    words.textContent = state.waits ? "Simulating the schedule \u2026" : running ? `Timing the units: ${state.stage} \u2026` : state.message;
-    words.className = state.phase === "error" ? "bad" : "muted";
-    start.hidden = !state.can_time;
-    cancel.hidden = !running;
-    element.hidden = !words.textContent && start.hidden;
-  });
-  return {
-    element,
-    paint
-  };
 }
-function fleetRun(wb) {
-  const start = h("button", {
-    class: "btn primary",
+function acceptFiles(wb) {
+  const carries = (event) => [
+    ...event.dataTransfer?.types ?? []
+  ].includes("Files");
+  const aim2 = (on) => wb.card.classList.toggle("receiving", on);
+  wb.card.addEventListener("dragover", (event) => {
+    if (carries(event)) {
+      event.preventDefault();
+      aim2(true);
+    }
+  });
+  wb.card.addEventListener("dragleave", (event) => {
+    if (!wb.card.contains(
+      /** @type {Node | null} */
+      event.relatedTarget
+    )) aim2(false);
+  });
+  wb.card.addEventListener("drop", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    aim2(false);
+    readFile(wb, event.dataTransfer?.files[0]);
+  });
+}
+var decoded = (text, type) => new Blob([
+  Uint8Array.from(atob(text), (each) => each.charCodeAt(0))
+], {
+  type
+});
+async function copyText(wb, field, text, button) {
+  let copied = false;
+  try {
+    await navigator.clipboard.writeText(text);
+    copied = true;
+  } catch {
+    field.focus();
+    if ("select" in field) field.select();
+    copied = "select" in field ? document.execCommand("copy") : false;
+  }
+  const before = button.dataset.label ?? button.textContent;
+  button.dataset.label = before;
+  button.textContent = copied ? "Copied" : "Press Ctrl-C";
+  wb.say(copied ? "Copied" : "Not copied: press control C");
+  setTimeout(() => {
+    button.textContent = before;
+  }, 1600);
+}
+function drawSheet(wb, place, sheet) {
+  const close = h("button", {
+    class: "more close",
     type: "button",
+    ariaLabel: "Close",
+    title: "Close",
     data: {
-      focus: "run"
+      focus: "sheet-close"
     },
     onclick: () => wb.send({
-      verb: "run"
+      verb: "close_sheet"
     })
-  }, "Run");
-  const cancel = h("button", {
+  }, "\xD7");
+  const whole = sheet.kind === "link" && sheet.text.startsWith("?") ? `${location.origin}${location.pathname}${sheet.text}` : sheet.text;
+  const field = sheet.kind === "link" ? h("input", {
+    class: "field mono address",
+    readOnly: true,
+    value: whole,
+    ariaLabel: "link to this plan",
+    data: {
+      focus: "sheet-text"
+    },
+    onfocus: () => (
+      /** @type {HTMLInputElement} */
+      field.select()
+    )
+  }) : h("pre", {
+    class: "code",
+    tabIndex: 0,
+    role: "region",
+    ariaLabel: "exported text",
+    data: {
+      focus: "sheet-text"
+    }
+  }, whole);
+  const copy = h("button", {
     class: "btn",
     type: "button",
     data: {
-      focus: "cancel"
+      focus: "sheet-copy"
     },
-    ariaLabel: "Cancel the run",
-    onclick: () => wb.send({
-      verb: "cancel"
-    })
-  }, "Cancel");
-  const progress = progressOf("training"), facts = factsOf(), log = logOf("training"), speak = speaker(wb);
-  const message = h("div", {
-    class: "message"
-  }), command = h("div", {
-    class: "mono of"
-  });
-  const results = h("div", {
-    class: "fleetfacts"
-  }, facts.facts, command, log.element);
-  const paint = (live, state) => {
-    const running = live.phase === "running";
-    start.disabled = running;
-    start.hidden = !live.can_run;
-    cancel.hidden = !running;
-    progress.paint(live);
-    message.textContent = live.message;
-    message.className = `message ${live.phase === "error" ? "bad" : "muted"}`;
-    message.hidden = !live.message;
-    facts.paint(live.facts);
-    command.textContent = state.command ? `$ ${state.command}` : "";
-    command.hidden = !state.command;
-    log.paint(live.log);
-    speak(live.said);
-  };
-  return {
-    buttons: h("div", {
-      class: "fleetbuttons"
-    }, start, cancel),
-    progress: h("div", {
-      class: "fleetprogress"
-    }, progress.bar, progress.stage, message),
-    results,
-    paint
-  };
-}
-function fleetModels(wb) {
-  const head = h("tr"), body = h("tbody");
-  const rows = /* @__PURE__ */ new Map();
-  const section = h("section", {
-    class: "fleetmodels",
-    ariaLabel: "Models"
-  }, h("div", {
-    class: "scroll",
-    tabIndex: 0,
+    onclick: () => copyText(wb, field, whole, copy)
+  }, "Copy");
+  const save = sheet.name ? h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "sheet-download"
+    },
+    onclick: () => download(wb, sheet.name, whole)
+  }, `Download ${sheet.name}`) : null;
+  const forms = h("div", {
+    class: "forms",
     role: "group",
-    ariaLabel: "Models"
-  }, h("table", {}, h("thead", {}, head), body)));
-  const titles = (columns) => {
-    const told = columns.map((name) => [
-      name,
-      "n arg"
-    ]);
-    return [
-      [
-        "Model"
-      ],
-      ...told,
-      [
-        "Epochs",
-        "n arg"
-      ],
-      [
-        "Shards",
-        "cut"
-      ],
-      [
-        "Alone",
-        "n arg"
-      ],
-      [
-        "State"
-      ],
-      [
-        "Loss",
-        "n"
-      ],
-      [
-        ""
-      ]
-    ];
-  };
-  const paintHead = painter((columns) => head.replaceChildren(...titles(columns).map(([name, kind]) => h("th", {
-    class: kind ?? "",
-    scope: "col"
-  }, name ? termLabel(wb, name, `fleet ${name}`) : ""))));
-  const paint = (models, columns, live) => {
-    paintHead(columns);
-    patch(body, models, (model) => {
-      const row = fleetRow(wb, model);
-      rows.set(model.key, row);
-      return row.element;
+    ariaLabel: "Form of the export"
+  }, ...sheet.forms.map((form) => h("button", {
+    class: "btn",
+    type: "button",
+    ariaPressed: String(form.open),
+    data: {
+      focus: `form-${form.key}`,
+      form: form.key
+    },
+    onclick: () => wb.send({
+      verb: "export",
+      form: form.key
+    })
+  }, form.label)));
+  const problem = sheet.problem && h("div", {
+    class: "told bad",
+    role: "alert"
+  }, ...drawProblem(sheet.problem));
+  const row = h("div", {
+    class: "takeaway"
+  }, sheet.kind === "link" ? field : forms, h("span", {
+    class: "grow"
+  }), ...problem ? [] : [
+    copy,
+    save
+  ]);
+  const scrolled = place.querySelector("pre")?.scrollTop ?? 0;
+  place.replaceChildren(h("div", {
+    class: "legendline"
+  }, h("h2", {}, sheet.title), h("span", {
+    class: "muted about"
+  }, sheet.about), close), row, ...sheet.kind === "link" ? [] : [
+    drawFiles(wb, sheet),
+    problem ?? field
+  ]);
+  if (sheet.kind !== "link") field.scrollTop = scrolled;
+}
+function drawFiles(wb, sheet) {
+  return h("div", {
+    class: "takeaway files",
+    role: "group",
+    ariaLabel: "Files to download"
+  }, h("span", {
+    class: "muted"
+  }, "As a file:"), ...sheet.files.map(({ key, label, about }) => h("button", {
+    class: "btn",
+    type: "button",
+    title: about,
+    data: {
+      focus: `file-${key}`,
+      file: key
+    },
+    onclick: () => wb.send({
+      verb: "export",
+      form: key
+    })
+  }, label)));
+}
+function drawNotice(wb, place, { refusal, word }) {
+  const dismiss = () => h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Dismiss",
+    onclick: () => wb.send({
+      verb: "dismiss"
+    })
+  }, "\xD7");
+  place.hidden = !refusal && !word;
+  if (refusal) {
+    place.replaceChildren(h("div", {
+      class: "told bad",
+      role: "alert"
+    }, ...drawProblem(refusal), dismiss()));
+  } else place.replaceChildren(...word ? [
+    h("div", {
+      class: "told",
+      role: "status"
+    }, h("p", {}, word), dismiss())
+  ] : []);
+}
+function filesSection(wb) {
+  const notice = h("div", {
+    class: "notice",
+    hidden: true
+  });
+  const sheet = h("section", {
+    class: "sheet",
+    ariaLabel: "Exported text",
+    hidden: true
+  });
+  const section = h("div", {}, notice, sheet);
+  sheet.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      wb.send({
+        verb: "close_sheet"
+      });
+    }
+  });
+  let taken = null;
+  let first = true;
+  const paintNotice = painter((state) => keepingFocus(wb.root, notice, () => drawNotice(wb, notice, state)));
+  const paintSheet = painter((state) => keepingFocus(wb.root, sheet, () => {
+    const opened = sheet.hidden && state;
+    sheet.hidden = !state;
+    if (!state) return sheet.replaceChildren();
+    drawSheet(wb, sheet, state);
+    if (opened) one(sheet, "[data-focus=sheet-text]")?.focus({
+      preventScroll: true
     });
-    for (const model of models) rows.get(model.key)?.paint(live[model.key] ?? null);
+  }));
+  const paint = (state, refusal, seq) => {
+    paintNotice({
+      refusal,
+      word: state.word,
+      seq
+    });
+    paintSheet(state.sheet);
+    const mine = state.download && [
+      wb.view,
+      ""
+    ].includes(state.download.view) ? state.download : null;
+    if (mine && mine.seq !== taken && !first) {
+      download(wb, mine.name, mine.base64 === void 0 ? mine.text : decoded(mine.base64, mine.media));
+    }
+    taken = mine ? mine.seq : taken;
+    first = false;
   };
+  acceptFiles(wb);
   return {
     section,
     paint
   };
 }
-function fleetRow(wb, model) {
-  const bar = h("i"), state = h("span", {
-    class: "word"
-  }), batches = h("span", {
-    class: "muted"
-  }), loss = h("td", {
-    class: "n loss"
+
+// workbench/widgets/static/hardware.js
+function drawHardware(wb, state, refusal) {
+  const chip = h("select", {
+    class: "field chipname",
+    ariaLabel: "kind of device",
+    data: {
+      focus: "hw-chip"
+    },
+    onchange: () => wb.send({
+      verb: "hardware",
+      chip: chip.value,
+      shape: ""
+    })
+  }, ...state.chips.map((each) => h("option", {
+    value: each.name,
+    selected: each.name === state.chip
+  }, each.label)));
+  const shape = h("input", {
+    class: "field shape",
+    value: state.shape,
+    placeholder: state.example,
+    maxLength: 200,
+    spellcheck: false,
+    autocomplete: "off",
+    ariaLabel: "shape or number of devices",
+    ariaInvalid: refusal ? "true" : null,
+    data: {
+      focus: "hw-shape"
+    },
+    onchange: () => wb.send({
+      verb: "hardware",
+      chip: chip.value,
+      shape: shape.value
+    }),
+    onkeydown: (event) => {
+      if (event.key === "Escape") {
+        shape.value = state.shape;
+        shape.blur();
+      }
+      if (event.key === "ArrowDown") {
+        event.preventDefault();
+        openMenu(wb, more, state.shapes);
+      }
+    }
   });
-  const stop = h("button", {
+  const more = h("button", {
+    class: "btn icon",
+    type: "button",
+    disabled: !state.shapes.length,
+    ariaLabel: "Shapes that the mesh fills",
+    title: "Shapes that the mesh fills",
+    ariaHasPopup: "menu",
+    data: {
+      focus: "hw-shapes"
+    },
+    onclick: () => openMenu(wb, more, state.shapes)
+  }, "\u25BE");
+  const picker = h("div", {
+    class: "picker"
+  }, chip, shape, more, refusal ? drawRefusal(wb, refusal) : null);
+  const about = state.problem ? h("div", {
+    class: "about"
+  }, h("span", {
+    class: "bad",
+    role: "alert"
+  }, h("b", {}, "Does not fit. "), ...withCode(state.problem)), " ", ...state.mends.map((mend) => h("button", {
     class: "btn small",
     type: "button",
-    hidden: true,
-    ariaLabel: `Stop ${model.name}`,
-    title: "It ends with the mini-batch it is in, and the rest speed up",
+    onclick: () => wb.send(mend.gesture)
+  }, mend.label))) : h("div", {
+    class: "about",
+    title: state.title
+  }, ...drawFacts(wb, state), drawWiring(wb, state));
+  return h("div", {
+    class: "hardware",
+    role: "group",
+    ariaLabel: "Hardware"
+  }, picker, about);
+}
+function drawFacts(wb, { facts, attached }) {
+  if (!attached) return [
+    h("span", {
+      class: "muted"
+    }, facts)
+  ];
+  const text = h("span", {
+    class: "muted",
+    role: attached.busy ? "status" : null
+  }, ...withCode(attached.text));
+  const onclick = () => wb.send({
+    verb: attached.busy ? "cancel_calibration" : "calibrate"
+  });
+  const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
+  const look = {
+    class: "btn small",
+    type: "button",
+    title: attached.busy ? null : title,
     data: {
-      focus: `stop-${model.key}`
+      focus: "hw-attached"
+    },
+    onclick
+  };
+  return attached.button ? [
+    text,
+    h("button", look, attached.button)
+  ] : [
+    text
+  ];
+}
+function drawWiring(wb, state) {
+  if (!state.wirings.length) return null;
+  const change = h("button", {
+    class: "btn small",
+    type: "button",
+    ariaHasPopup: "menu",
+    ariaLabel: "Change the axes on links",
+    data: {
+      focus: "hw-wiring"
+    },
+    onclick: () => openMenu(wb, change, state.wirings)
+  }, "Rewire\u2026");
+  const lines = state.wiring.map((line) => h("span", {
+    class: "wire",
+    title: line.title
+  }, h("span", {
+    class: "tag",
+    data: {
+      c: line.colour
+    }
+  }, line.axis), `\u2192 ${line.text}`));
+  return h("span", {
+    class: "wiring"
+  }, ...lines, change);
+}
+
+// workbench/widgets/static/card_header.js
+var LONG_LAYOUT = 320;
+function drawLayout(wb, layout) {
+  const text = h("div", {
+    class: "mono layout"
+  }, layout);
+  if (layout.length < LONG_LAYOUT) return [
+    text
+  ];
+  const show = () => {
+    text.classList.toggle("cut", !wb.wholeLayout);
+    turn.ariaExpanded = String(Boolean(wb.wholeLayout));
+    turn.textContent = wb.wholeLayout ? "Less of the layout" : "All of the layout";
+  };
+  const turn = h("button", {
+    class: "whole",
+    type: "button",
+    data: {
+      focus: "layout"
+    },
+    onclick: () => {
+      wb.wholeLayout = !wb.wholeLayout;
+      show();
+    }
+  });
+  show();
+  return [
+    text,
+    turn
+  ];
+}
+function drawTracedAs(wb, state, refusal) {
+  if (!state.options.length) return null;
+  const drawn = state.options.map(({ key, label, value, title, menu }) => {
+    const button = h("button", {
+      class: "btn small",
+      type: "button",
+      title,
+      ariaLabel: `${label}: ${value}`,
+      ariaHasPopup: "menu",
+      data: {
+        focus: `traced-${key}`
+      },
+      onclick: () => openMenu(wb, button, menu)
+    }, `${value} \u25BE`);
+    return h("span", {
+      class: "tracedas",
+      data: {
+        option: key
+      }
+    }, h("span", {
+      class: "muted"
+    }, label), button);
+  });
+  return h("div", {
+    class: "program",
+    role: "group",
+    ariaLabel: "Program"
+  }, ...drawn, refusal ? drawRefusal(wb, refusal) : null);
+}
+function drawHead(wb, parent, state) {
+  const tool = (verb, sign, title) => h("button", {
+    class: "btn icon",
+    type: "button",
+    disabled: title === null,
+    title: title ?? verb,
+    ariaLabel: title ?? verb,
+    data: {
+      verb,
+      focus: verb
     },
     onclick: () => wb.send({
-      verb: "stop",
-      value: model.key
+      verb
     })
-  }, "Stop");
-  const shards = h("span", {
-    class: "shards",
-    role: "img",
-    ariaLabel: model.shards.map((each) => each.title).join("; ")
-  }, ...model.shards.map((each, i) => {
-    const part2 = h("i", {
-      title: each.title
-    });
-    part2.style.width = `${Math.max(2, each.share * 76)}px`;
-    part2.dataset.shard = String(i % 2);
-    return part2;
-  }));
-  const element = h("tr", {
-    data: {
-      model: model.key,
-      c: model.colour
-    }
-  }, h("td", {
-    title: model.program
-  }, h("i", {
-    class: "modelmark"
-  }, model.number), h("span", {
-    class: "modelname",
-    title: model.name
-  }, model.name), model.stops ? h("span", {
-    class: "muted stops"
-  }, model.stops) : null), ...model.arguments.map((value) => h("td", {
-    class: "n arg"
-  }, value)), h("td", {
-    class: "n arg",
-    title: model.epochs_title
-  }, model.epochs), h("td", {
-    class: "cut"
-  }, shards, h("span", {
-    class: "sizes"
-  }, model.shards_text)), h("td", {
-    class: "n arg",
-    title: model.seconds_title
-  }, model.seconds), h("td", {
-    class: "state"
-  }, h("span", {
-    class: "done"
-  }, bar), state, " ", batches), loss, h("td", {
-    class: "act"
-  }, stop));
-  const paint = painter((now) => {
-    element.dataset.state = now?.state ?? "";
-    bar.style.width = `${(now?.share ?? 0) * 100}%`;
-    state.textContent = now?.state ?? "waiting";
-    batches.textContent = now?.batches ?? "";
-    loss.textContent = now?.loss ?? "";
-    loss.title = now?.loss_title ?? "";
-    stop.hidden = !now?.can_stop;
-  });
-  return {
-    element,
-    paint
-  };
-}
-
-// workbench/widgets/static/losses.js
-var batchAt = (lines, at) => Math.max(0, ...lines.filter((line) => line.points.length).map((line) => line.at[nearest(line.points, at)]));
-function lossAt(line, at) {
-  const last = line.points.at(-1);
-  return last && last[0] >= at - 1 ? line.told[nearest(line.points, at)] : "\u2013";
-}
-function lossesOf(wb) {
-  const across = svg("line", {
-    class: "at",
-    y1: 0,
-    y2: 100,
-    visibility: "hidden"
-  });
-  const grid = [
-    0,
-    50,
-    100
-  ].map((y) => svg("line", {
-    class: "grid",
-    x1: 0,
-    x2: 100,
-    y1: y,
-    y2: y
-  }));
-  const drawing = svg("svg", {
-    viewBox: "0 0 100 100",
-    preserveAspectRatio: "none",
-    "aria-hidden": "true"
-  }, ...grid, across);
-  const plot = h("div", {
-    class: "plot",
-    tabIndex: 0,
-    role: "img",
-    data: {
-      focus: "losses"
-    }
-  }, drawing);
-  const high = h("span"), low = h("span"), first = h("span"), end = h("span"), told = h("span", {
-    class: "muted atstep"
-  });
-  const legend = h("ul", {
-    class: "losslegend"
-  });
-  const element = h("div", {
-    class: "curve losses",
-    hidden: true
-  }, h("div", {
-    class: "caption"
-  }, h("span", {}, "loss"), told), h("div", {
-    class: "scale"
-  }, high, low), plot, h("div", {
-    class: "steps"
-  }, first, end), legend);
-  const lines = /* @__PURE__ */ new Map();
-  let shown = [];
-  let at = null;
-  const show = () => {
-    across.setAttribute("visibility", at === null ? "hidden" : "visible");
-    if (at !== null) {
-      across.setAttribute("x1", `${at}`);
-      across.setAttribute("x2", `${at}`);
-    }
-    told.textContent = at === null ? "" : `mini-batch ${batchAt(shown, at).toLocaleString("en")}`;
-    for (const line of shown) {
-      const drawn = lines.get(line.key);
-      if (drawn) drawn.value.textContent = at === null ? line.last : lossAt(line, at);
-    }
-  };
-  const read = (event) => {
-    const box = plot.getBoundingClientRect();
-    at = Math.min(100, Math.max(0, 100 * (event.clientX - box.left) / box.width));
-    show();
-  };
-  const leave = () => {
-    at = null;
-    show();
-  };
-  plot.addEventListener("pointermove", read);
-  plot.addEventListener("pointerleave", leave);
-  plot.addEventListener("blur", leave);
-  plot.addEventListener("keydown", (event) => {
-    const to = {
-      ArrowRight: (at ?? -2) + 2,
-      ArrowLeft: (at ?? 102) - 2,
-      Home: 0,
-      End: 100
-    }[event.key];
-    if (to === void 0) return;
-    event.preventDefault();
-    at = Math.min(100, Math.max(0, to));
-    show();
-    wb.say(`${told.textContent}: ${shown.map((line) => `${line.key} ${lines.get(line.key)?.value.textContent}`).join(", ")}`);
-  });
-  const lineOf = (line) => {
-    const path = svg("polyline", {
-      class: line.again ? "lossline again" : "lossline",
-      "data-c": line.colour
-    }), value = h("b");
-    const entry = h("li", {
-      data: {
-        c: line.colour
-      }
-    }, h("i", {
-      class: "modelmark"
-    }, line.number), h("span", {
-      class: "path",
-      title: line.key
-    }, h("bdi", {}, line.key)), value);
-    const emphasise = (on) => {
-      element.classList.toggle("one", on);
-      path.classList.toggle("on", on);
-    };
-    entry.addEventListener("pointerenter", () => emphasise(true));
-    entry.addEventListener("pointerleave", () => emphasise(false));
-    drawing.append(path);
-    legend.append(entry);
-    return {
-      path,
-      value,
-      entry
-    };
-  };
-  const paint = painter((now) => {
-    shown = now?.lines ?? [];
-    element.hidden = !now;
-    if (!now) return;
-    for (const [key, each] of lines) {
-      if (!now.lines.some((line) => line.key === key)) {
-        each.path.remove();
-        each.entry.remove();
-        lines.delete(key);
-      }
-    }
-    for (const line of now.lines) {
-      const drawn = lines.get(line.key) ?? lineOf(line);
-      lines.set(line.key, drawn);
-      drawn.path.setAttribute("points", line.points.map(([x, y]) => `${x},${y}`).join(" "));
-    }
-    setScales({
-      high,
-      low,
-      first,
-      end
-    }, now);
-    plot.ariaLabel = `Losses of ${now.lines.length} models from ${now.first} to ${now.end}, between ${now.low} and ${now.high}. Arrow keys read them.`;
-    show();
-  });
-  return {
-    element,
-    paint
-  };
-}
-
-// workbench/widgets/static/reconnect.js
-var CUT = "workbench.cut";
-var CUT_KEPT = 36e5;
-function keepThroughCut(kept) {
-  const board = document.documentElement.dataset.board;
-  if (!board) return;
-  try {
-    sessionStorage.setItem(CUT, JSON.stringify({
-      ...kept,
-      board,
-      at: Date.now()
-    }));
-  } catch {
-  }
-}
-function keptThroughCut() {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(CUT) ?? "null");
-    if (!kept || kept.board !== document.documentElement.dataset.asked) return null;
-    sessionStorage.removeItem(CUT);
-    return Date.now() - kept.at < CUT_KEPT ? kept : null;
-  } catch {
-    return null;
-  }
-}
-
-// workbench/widgets/static/outbox.js
-function outbox(model, root) {
-  const kept = keptThroughCut();
-  const view = kept?.view ?? Math.random().toString(36).slice(2);
-  const queue = kept?.gestures ?? [];
-  let seq = kept?.seq ?? 0, timer = 0, asking = 0;
-  let opened = {
-    tab: kept?.tab,
-    seq: 0
-  };
-  let waiting = null;
-  let expected = null;
-  const next = () => {
-    root.dataset.busy = String(Boolean(waiting || queue.length));
-    if (waiting) return;
-    if (!queue.length) {
-      if (expected) tell(expected);
-      expected = null;
-      return;
-    }
-    waiting = queue.shift() ?? null;
-    if (!waiting) return;
-    const sent = waiting;
-    timer = setTimeout(() => {
-      root.dataset.silent = "true";
-    }, 1e4);
-    tell(sent);
-    asking = setInterval(() => tell({
-      ...sent,
-      again: true
-    }), 5e3);
-  };
-  const tell = (gesture) => {
-    model.set("gesture", gesture);
-    model.save_changes();
-  };
-  const onCut = () => {
-    clearTimeout(timer);
-    clearInterval(asking);
-    const gestures = [
-      ...waiting ? [
-        {
-          ...waiting,
-          again: true
-        }
-      ] : [],
-      ...queue
-    ];
-    const { seq: shown, tab } = model.get("table");
-    keepThroughCut({
-      view,
-      seq,
-      tab: shown < opened.seq ? opened.tab : tab,
-      gestures
-    });
-  };
-  window.addEventListener("workbench:cut", onCut);
-  return {
-    view,
-    begin() {
-      next();
-      if (kept?.tab && kept.tab !== model.get("table").tab) this.send({
-        verb: "open",
-        tab: kept.tab
-      });
-    },
-    send(gesture) {
-      expected = null;
-      const saw = model.get("board")?.revision;
-      queue.push({
-        ...gesture,
-        view,
-        seq: ++seq,
-        ...saw === void 0 ? {} : {
-          saw
-        }
-      });
-      if (gesture.verb === "open") opened = {
-        tab: String(gesture.tab),
-        seq
-      };
-      next();
-    },
-    expect(gesture) {
-      expected = {
-        ...gesture,
-        ahead: true
-      };
-      next();
-    },
-    answered(answer) {
-      if (!waiting || answer?.view !== view || answer.seq < waiting.seq) return;
-      waiting = null;
-      clearTimeout(timer);
-      clearInterval(asking);
-      delete root.dataset.silent;
-      next();
-    },
-    refresh() {
-      if (!waiting && !queue.length) this.send({
-        verb: "refresh"
-      });
-    },
-    close() {
-      clearTimeout(timer);
-      clearInterval(asking);
-      window.removeEventListener("workbench:cut", onCut);
-    }
-  };
-}
-
-// workbench/widgets/static/shortcuts.js
-function onShortcut(wb, event) {
-  const command = event.ctrlKey || event.metaKey;
-  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-  if (command && event.key.toLowerCase() === "z" && !typing) {
-    event.preventDefault();
-    event.stopPropagation();
-    wb.send({
-      verb: event.shiftKey ? "redo" : "undo"
-    });
-  } else if (event.key === "?" && !typing) {
-    event.preventDefault();
-    event.stopPropagation();
-    wb.toggleHelp();
-  } else if (!command && !event.altKey) event.stopPropagation();
-}
-
-// workbench/widgets/static/board_context.js
-function makeWb(root, card, live, box, library) {
-  return {
-    root,
-    card,
-    view: box.view,
-    send: box.send,
-    expect: box.expect,
-    library,
-    say: (words) => {
-      live.textContent = words;
-    },
-    paint: () => {
-    },
-    turnTheme: () => {
-    },
-    toggleHelp: () => {
-    },
-    theme: "auto",
-    held: null,
-    dragging: false,
-    whileDragging: null,
-    optimistic: false,
-    placed: false,
-    only: false,
-    foreseeing: void 0,
-    board: card,
-    chips: /* @__PURE__ */ new Map(),
-    axes: [],
-    wanted: null,
-    menu: null,
-    asked: null,
-    asker: null,
-    tour: null,
-    layout: void 0,
-    selected: "",
-    linked: /* @__PURE__ */ new Set(),
-    sorts: /* @__PURE__ */ new Map(),
-    wholeLayout: false,
-    focusTab: false
-  };
-}
-
-// workbench/widgets/static/fleet.js
-function mountFleet(model, el) {
-  const root = h("div", {
-    class: "wb fleet",
-    tabIndex: -1
-  });
-  const live = h("div", {
-    class: "sr",
-    ariaLive: "assertive",
-    role: "status"
-  });
-  const silent = h("div", {
-    class: "note warn",
-    hidden: true
-  }, "Python has not answered for ten seconds: it is busy, or gone.");
-  const card = h("div", {
-    class: "card"
-  });
-  root.append(card, live);
-  const box = outbox(model, root);
-  const wb = makeWb(root, card, live, box, model.library);
-  const head = h("header", {
-    class: "head"
-  }), controls = h("div", {
-    class: "controls fleetcontrols"
-  }), refused = h("div", {
-    class: "refusedhere"
-  }), problem = h("div", {
-    class: "alarms"
-  });
-  const run = fleetRun(wb), timing = fleetTiming(wb), models = fleetModels(wb), drawn = h("div", {
-    class: "picture"
-  }), note = h("p", {
-    class: "muted slices"
-  }), devices = h("div", {
-    class: "fleetdevices"
-  }), losses = lossesOf(wb);
-  const figures = h("div", {
-    class: "stagefigures fleetfigures"
-  }), ways = h("div", {
-    class: "waytable"
-  }), stale = h("p", {
-    class: "muted stale"
-  }), doubt = h("div", {
-    class: "fleetdoubt"
-  });
-  const empty = h("p", {
-    class: "muted"
-  }, "Losses of all models are drawn here while they train.");
-  const schedule = h("section", {
-    class: "fleettimeline",
-    ariaLabel: "Schedule"
-  }, h("h2", {}, termLabel(wb, "Shard units over time")), devices, drawn, note);
-  const others = h("section", {
-    class: "fleetways",
-    ariaLabel: "Ways to train the same models"
-  }, h("h2", {}, termLabel(wb, "To train the same models")), h("p", {
-    class: "muted"
-  }, "All are computed from the times of the same units. Only shard units include their transfers."), ways);
-  card.append(head, h("section", {
-    class: "fleettop",
-    ariaLabel: "Policy, memory, devices and hardware"
-  }, h("div", {
-    class: "fleetline"
-  }, controls, run.buttons), refused, timing.element, doubt, run.progress), problem, figures, silent, models.section, schedule, h("div", {
-    class: "fleetlower"
-  }, others, h("section", {
-    class: "fleetresults",
-    ariaLabel: "Training"
-  }, h("h2", {}, termLabel(wb, "Training")), stale, empty, losses.element, run.results)), helpSection(wb, {
-    tour: false
-  }));
-  const paintHead = painter((state) => keepingFocus(root, head, () => head.replaceChildren(h("div", {
+  }, sign);
+  const refused = ({ zone }) => state.refusal?.zone === zone ? state.refusal : null;
+  parent.replaceChildren(h("div", {
     class: "names"
   }, h("div", {
     class: "line"
-  }, h("h1", {}, state.name), state.path ? h("span", {
+  }, h("h1", {}, state.name), h("span", {
     class: "mono mesh"
-  }, state.path) : null, state.path ? h("button", {
-    class: "btn small",
-    type: "button",
-    data: {
-      focus: "reread"
-    },
-    title: "Models that were added to the file join, those taken out of it stop",
-    onclick: () => wb.send({
-      verb: "reread"
-    })
-  }, "Read again") : null, h("span", {
+  }, `${state.mesh}`), h("span", {
     class: "muted"
-  }, state.devices))), h("div", {
+  }, state.devices)), h("div", {
+    class: "line"
+  }, ...drawLayout(wb, state.layout), drawTracedAs(wb, state.program, refused(state.program)))), h("div", {
     class: "tools"
-  }, ...helpTools(wb)))));
-  const paintControls = painter((state) => keepingFocus(root, controls, () => drawFleetControls(wb, controls, state)));
-  const paintRefusal = painter((refusal) => refused.replaceChildren(...refusal ? [
-    drawRefusal(wb, refusal)
-  ] : []));
-  const paintProblem = painter((wrong) => problem.replaceChildren(...wrong ? [
-    h("div", {
-      class: "alarm",
-      role: "alert"
-    }, h("b", {
-      class: "bad"
-    }, "Does not fit. "), ...withCode(wrong.message), wrong.ways_out.length ? h("span", {
-      class: "muted"
-    }, ` ${wrong.ways_out.join(" \xB7 ")}`) : null)
-  ] : []));
-  const paintWays = painter((all2) => patch(ways, all2, drawWay));
-  const paintDevices = painter((state) => keepingFocus(root, devices, () => drawDevices(wb, devices, state)));
-  let said = "";
-  wb.paint = () => {
-    if (wb.dragging) return;
-    const state = model.get("board"), now = model.get("live"), { timeline } = model.get("table");
-    paintHead({
-      name: state.name,
-      path: state.path,
-      devices: state.devices
-    });
-    paintControls({
-      ...state.controls,
-      locked: state.locked
-    });
-    paintRefusal(state.refusal);
-    paintProblem(state.problem);
-    doubt.replaceChildren(...withCode(state.doubt));
-    doubt.hidden = !state.doubt;
-    patch(figures, state.figures, (figure) => drawFleetFigure(wb, figure));
-    figures.classList.toggle("waits", state.waits);
-    timing.paint({
-      ...state.timing,
-      waits: state.waits
-    });
-    models.paint(state.models, state.columns, now.models);
-    schedule.hidden = !timeline;
-    if (timeline?.picture) paintPicture(wb, drawn, withRun(timeline.picture, timeline.of, now.ran));
-    note.textContent = timeline?.note ?? "";
-    note.hidden = !note.textContent;
-    paintDevices({
-      running: now.phase === "running" && Boolean(now.known),
-      devices: timeline?.devices ?? 0,
-      away: now.away
-    });
-    paintWays(state.ways);
-    others.hidden = !state.ways.length;
-    run.paint(now, state);
-    losses.paint(now.losses);
-    stale.textContent = now.stale;
-    stale.hidden = !now.stale;
-    empty.hidden = Boolean(now.losses);
-    silent.hidden = root.dataset.silent !== "true";
-    if (state.said && state.said !== said) wb.say(state.said);
-    said = state.said;
-    root.dataset.phase = now.phase;
-    root.dataset.answered = `${state.answer.seq}`;
-  };
-  const onBoard = () => {
-    box.answered(model.get("board").answer);
-    wb.paint();
-  };
-  const watching = setInterval(() => {
-    if (model.get("live").phase === "running" || model.get("board").timing.phase === "running") box.refresh();
-  }, 5e3);
-  const listeners = {
-    "change:board": onBoard,
-    "change:table": () => wb.paint(),
-    "change:live": () => wb.paint(),
-    "change:theme": () => dress()
-  };
-  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
-  const stop = new AbortController();
-  const dress = makeTheme(wb, model, stop.signal);
-  document.addEventListener("pointerdown", (event) => {
-    const path = event.composedPath();
-    if (wb.menu && !path.includes(wb.menu.element) && !path.includes(wb.menu.anchor)) closeMenu(wb, false);
-  }, {
-    signal: stop.signal
-  });
-  root.addEventListener("keydown", (event) => onShortcut(wb, event));
-  new MutationObserver(() => {
-    silent.hidden = root.dataset.silent !== "true";
-  }).observe(root, {
-    attributes: true,
-    attributeFilter: [
-      "data-silent"
-    ]
-  });
-  dress();
-  wb.paint();
-  el.append(h("style", {}, STYLE), root);
-  return () => {
-    stop.abort();
-    box.close();
-    clearInterval(watching);
-    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
-  };
-}
-function withRun(picture, of, ran) {
-  const [chart] = picture.charts ?? [];
-  if (!chart || ran?.of !== of) return picture;
-  const whole = {
-    ...chart,
-    ...ran,
-    sources: {
-      ...chart.sources,
-      ...ran.sources
-    },
-    spans: [
-      ...chart.spans,
-      ...ran.spans
-    ]
-  };
-  return {
-    ...picture,
-    charts: [
-      whole
-    ]
-  };
-}
-function drawFleetFigure(wb, figure) {
-  const delta = figure.delta && h("span", {
-    class: `delta ${figure.delta.tone}`
-  }, figure.delta.text);
-  return h("div", {
-    class: "stagefigure",
-    data: {
-      figure: figure.key
-    }
-  }, h("div", {
-    class: "label"
-  }, termLabel(wb, figure.label)), h("div", {
-    class: "value"
-  }, figure.text, delta ? " " : null, delta), h("div", {
-    class: "sub"
-  }, figure.note), ...figure.tiers.map((tier) => h("div", {
-    class: "tier"
-  }, `${tier.label} `, h("b", {}, tier.text), tier.note ? ` ${tier.note}` : "")));
-}
-function drawWay(way) {
-  const bar = h("i");
-  bar.style.width = `${way.share * 100}%`;
-  return h("div", {
-    class: `way1 ${way.kind}`,
-    data: {
-      way: way.kind
-    }
-  }, h("span", {
-    class: "name"
-  }, way.label), h("span", {
-    class: "level"
-  }, bar), h("b", {}, way.text), h("span", {
-    class: "ratio"
-  }, way.ratio), h("span", {
-    class: "muted about"
-  }, way.note));
-}
-function drawDevices(wb, parent, { running, devices, away }) {
-  parent.hidden = !running;
-  parent.replaceChildren(h("span", {
-    class: "muted"
-  }, "Devices:"), ...Array.from({
-    length: running ? devices : 0
-  }, (_, device) => {
-    const gone = away.includes(device);
-    return h("button", {
-      class: "btn small",
-      type: "button",
-      ariaPressed: String(gone),
-      data: {
-        focus: `device-${device}`
-      },
-      title: gone ? "It takes units again" : "It ends its unit and takes no further one",
-      onclick: () => wb.send({
-        verb: gone ? "return" : "leave",
-        value: String(device)
-      })
-    }, gone ? `Give back ${device}` : `Take away ${device}`);
-  }));
+  }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, refused(state.hardware)));
 }
 
 // workbench/widgets/static/exercise.js
@@ -7184,256 +6920,486 @@ function refill(form, kept) {
   }
 }
 
-// workbench/widgets/static/hardware.js
-function drawHardware(wb, state, refusal) {
-  const chip = h("select", {
-    class: "field chipname",
-    ariaLabel: "kind of device",
-    data: {
-      focus: "hw-chip"
-    },
-    onchange: () => wb.send({
-      verb: "hardware",
-      chip: chip.value,
-      shape: ""
-    })
-  }, ...state.chips.map((each) => h("option", {
-    value: each.name,
-    selected: each.name === state.chip
-  }, each.label)));
-  const shape = h("input", {
-    class: "field shape",
-    value: state.shape,
-    placeholder: state.example,
-    maxLength: 200,
-    spellcheck: false,
-    autocomplete: "off",
-    ariaLabel: "shape or number of devices",
-    ariaInvalid: refusal ? "true" : null,
-    data: {
-      focus: "hw-shape"
-    },
-    onchange: () => wb.send({
-      verb: "hardware",
-      chip: chip.value,
-      shape: shape.value
-    }),
-    onkeydown: (event) => {
-      if (event.key === "Escape") {
-        shape.value = state.shape;
-        shape.blur();
-      }
-      if (event.key === "ArrowDown") {
-        event.preventDefault();
-        openMenu(wb, more, state.shapes);
-      }
-    }
+// workbench/widgets/static/history_graph.js
+var ROW = 34;
+var LANE = 14;
+var MOST_LANES = 8;
+var laneX = (lane) => 12 + Math.min(lane, MOST_LANES - 1) * LANE;
+var rowY = (place) => place * ROW + ROW / 2;
+function drawGraph(nodes, lanes) {
+  const place = new Map(nodes.map((node, i) => [
+    node.number,
+    i
+  ]));
+  const made = new Map(nodes.map((node) => [
+    node.number,
+    node
+  ]));
+  const parentOf = (node) => node.parent === null ? void 0 : made.get(node.parent);
+  const yOf = (node) => rowY(place.get(node.number) ?? 0);
+  const trail = /* @__PURE__ */ new Set();
+  for (let node = nodes.find((each) => each.here); node; node = parentOf(node)) trail.add(node.number);
+  const height = nodes.length * ROW;
+  const lines = nodes.filter((node) => node.parent !== null).map((node) => {
+    const x = laneX(node.lane), y = yOf(node), parent = parentOf(node);
+    const to = parent ? [
+      laneX(parent.lane),
+      yOf(parent)
+    ] : [
+      x,
+      height
+    ];
+    const bend = to[0] === x ? `L${x} ${to[1]}` : `L${x} ${to[1] - ROW / 2}Q${x} ${to[1]} ${to[0]} ${to[1]}`;
+    return {
+      path: `M${x} ${y}${bend}`,
+      walked: trail.has(node.number)
+    };
   });
-  const more = h("button", {
-    class: "btn icon",
-    type: "button",
-    disabled: !state.shapes.length,
-    ariaLabel: "Shapes that the mesh fills",
-    title: "Shapes that the mesh fills",
-    ariaHasPopup: "menu",
-    data: {
-      focus: "hw-shapes"
-    },
-    onclick: () => openMenu(wb, more, state.shapes)
-  }, "\u25BE");
-  const picker = h("div", {
-    class: "picker"
-  }, chip, shape, more, refusal ? drawRefusal(wb, refusal) : null);
-  const about = state.problem ? h("div", {
-    class: "about"
-  }, h("span", {
-    class: "bad",
-    role: "alert"
-  }, h("b", {}, "Does not fit. "), ...withCode(state.problem)), " ", ...state.mends.map((mend) => h("button", {
-    class: "btn small",
-    type: "button",
-    onclick: () => wb.send(mend.gesture)
-  }, mend.label))) : h("div", {
-    class: "about",
-    title: state.title
-  }, ...drawFacts(wb, state), drawWiring(wb, state));
-  return h("div", {
-    class: "hardware",
-    role: "group",
-    ariaLabel: "Hardware"
-  }, picker, about);
-}
-function drawFacts(wb, { facts, attached }) {
-  if (!attached) return [
-    h("span", {
-      class: "muted"
-    }, facts)
+  const dots = nodes.map((node) => svg("circle", {
+    cx: laneX(node.lane),
+    cy: yOf(node),
+    r: node.here ? 5 : 3.5,
+    class: node.here ? "here" : trail.has(node.number) ? "walked" : ""
+  }));
+  const ordered = [
+    ...lines.filter((line) => !line.walked),
+    ...lines.filter((line) => line.walked)
   ];
-  const text = h("span", {
-    class: "muted",
-    role: attached.busy ? "status" : null
-  }, ...withCode(attached.text));
-  const onclick = () => wb.send({
-    verb: attached.busy ? "cancel_calibration" : "calibrate"
-  });
-  const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
-  const look = {
-    class: "btn small",
-    type: "button",
-    title: attached.busy ? null : title,
-    data: {
-      focus: "hw-attached"
-    },
-    onclick
-  };
-  return attached.button ? [
-    text,
-    h("button", look, attached.button)
-  ] : [
-    text
-  ];
-}
-function drawWiring(wb, state) {
-  if (!state.wirings.length) return null;
-  const change = h("button", {
-    class: "btn small",
-    type: "button",
-    ariaHasPopup: "menu",
-    ariaLabel: "Change the axes on links",
-    data: {
-      focus: "hw-wiring"
-    },
-    onclick: () => openMenu(wb, change, state.wirings)
-  }, "Rewire\u2026");
-  const lines = state.wiring.map((line) => h("span", {
-    class: "wire",
-    title: line.title
-  }, h("span", {
-    class: "tag",
-    data: {
-      c: line.colour
-    }
-  }, line.axis), `\u2192 ${line.text}`));
-  return h("span", {
-    class: "wiring"
-  }, ...lines, change);
+  return svg("svg", {
+    width: laneX(lanes - 1) + 12,
+    height,
+    "aria-hidden": "true",
+    class: "graph"
+  }, ...ordered.map((line) => svg("path", {
+    d: line.path,
+    class: line.walked ? "walked" : ""
+  })), ...dots);
 }
 
-// workbench/widgets/static/traced_as.js
-function drawTracedAs(wb, state, refusal) {
-  if (!state.options.length) return null;
-  const drawn = state.options.map(({ key, label, value, title, menu }) => {
-    const button = h("button", {
-      class: "btn small",
-      type: "button",
-      title,
-      ariaLabel: `${label}: ${value}`,
-      ariaHasPopup: "menu",
-      data: {
-        focus: `traced-${key}`
-      },
-      onclick: () => openMenu(wb, button, menu)
-    }, `${value} \u25BE`);
-    return h("span", {
-      class: "tracedas",
-      data: {
-        option: key
-      }
-    }, h("span", {
-      class: "muted"
-    }, label), button);
-  });
-  return h("div", {
-    class: "program",
-    role: "group",
-    ariaLabel: "Program"
-  }, ...drawn, refusal ? drawRefusal(wb, refusal) : null);
-}
-
-// workbench/widgets/static/card_header.js
-var LONG_LAYOUT = 320;
-function drawLayout(wb, layout) {
-  const text = h("div", {
-    class: "mono layout"
-  }, layout);
-  if (layout.length < LONG_LAYOUT) return [
-    text
-  ];
-  const show = () => {
-    text.classList.toggle("cut", !wb.wholeLayout);
-    turn.ariaExpanded = String(Boolean(wb.wholeLayout));
-    turn.textContent = wb.wholeLayout ? "Less of the layout" : "All of the layout";
-  };
-  const turn = h("button", {
-    class: "whole",
-    type: "button",
-    data: {
-      focus: "layout"
-    },
-    onclick: () => {
-      wb.wholeLayout = !wb.wholeLayout;
-      show();
-    }
-  });
-  show();
-  return [
-    text,
-    turn
-  ];
-}
-function drawHead(wb, parent, state) {
-  const tool = (verb, sign, title) => h("button", {
-    class: "btn icon",
-    type: "button",
-    disabled: title === null,
-    title: title ?? verb,
-    ariaLabel: title ?? verb,
-    data: {
+// workbench/widgets/static/history.js
+function planMenu(node) {
+  const item = (label, verb, fields = {}, ask = null) => ({
+    label,
+    gesture: {
       verb,
-      focus: verb
+      number: node.number,
+      ...fields
+    },
+    reason: null,
+    ask
+  });
+  return [
+    ...node.here ? [] : [
+      item("Go to this plan", "go")
+    ],
+    item(node.name ? "Rename\u2026" : "Name\u2026", "name_plan", {}, {
+      label: "Name of this plan",
+      value: node.name,
+      verb: "Name"
+    }),
+    item(node.pinned ? "Unpin" : "Pin", "pin", {
+      pinned: !node.pinned
+    }),
+    item(node.picked === "A" ? "Stop comparing" : "Compare", "compare_plans")
+  ];
+}
+var WAYS = {
+  good: "down",
+  bad: "up"
+};
+var SIGNS = {
+  good: "\u25BE",
+  bad: "\u25B4"
+};
+function drawPlan(wb, node) {
+  const more = h("button", {
+    class: "more",
+    type: "button",
+    tabIndex: -1,
+    ariaLabel: `Menu of plan ${node.number}`,
+    ariaHasPopup: "menu",
+    onclick: () => openMenu(wb, more, planMenu(node))
+  }, "\u22EF");
+  const act = (verb, fields = {}) => wb.send({
+    verb,
+    number: node.number,
+    ...fields
+  });
+  const pin = () => act("pin", {
+    pinned: !node.pinned
+  });
+  const words = [
+    `plan ${node.number}`,
+    node.name,
+    node.edit,
+    node.here && "the present plan",
+    node.pinned && "pinned",
+    node.picked && `compared as ${node.picked}`
+  ].filter(Boolean);
+  const go = h("button", {
+    class: "go",
+    type: "button",
+    tabIndex: node.here ? 0 : -1,
+    title: node.title,
+    ariaLabel: words.join(", "),
+    ariaCurrent: node.here ? "step" : null,
+    data: {
+      focus: `plan-${node.number}`,
+      plan: node.number
+    },
+    onclick: () => node.here || act("go"),
+    onkeydown: (event) => {
+      const step = {
+        ArrowDown: 1,
+        ArrowUp: -1
+      }[event.key];
+      const key = event.ctrlKey || event.metaKey || event.altKey ? "" : event.key.toLowerCase();
+      if (step) {
+        const plans = all(wb.root, ".plans .go");
+        plans[plans.indexOf(go) + step]?.focus();
+      } else if (key === "p") pin();
+      else if (key === "c") act("compare_plans");
+      else if (key === "m") openMenu(wb, more, planMenu(node));
+      else return;
+      event.preventDefault();
+    }
+  }, h("span", {
+    class: "number"
+  }, `${node.number}`), node.name ? h("b", {}, node.name) : null, h("span", {
+    class: node.name ? "edit muted" : "edit"
+  }, node.edit), node.here ? h("span", {
+    class: "mark"
+  }, "now") : null);
+  const figures = node.figures.map((figure) => h("span", {
+    class: `glance ${figure.tone && WAYS[figure.tone]}`,
+    title: `${figure.label}${figure.tone ? `, ${figure.tone === "good" ? "less" : "more"} than the plan before` : ""}`
+  }, h("span", {
+    class: "muted"
+  }, figure.label), ` ${figure.text}`, figure.tone ? h("i", {
+    ariaHidden: "true"
+  }, SIGNS[figure.tone]) : null));
+  return h("li", {
+    class: [
+      "plan",
+      node.here && "here",
+      node.picked && "picked"
+    ].filter(Boolean).join(" ")
+  }, go, h("span", {
+    class: "glances"
+  }, ...figures), h("span", {
+    class: "acts"
+  }, h("button", {
+    class: node.pinned ? "more pin on" : "more pin",
+    type: "button",
+    tabIndex: -1,
+    ariaPressed: String(node.pinned),
+    ariaLabel: `Pin plan ${node.number}`,
+    title: node.pinned ? "Unpin" : "Pin",
+    onclick: pin
+  }, node.pinned ? "\u2605" : "\u2606"), h("button", {
+    class: "btn small compare",
+    type: "button",
+    tabIndex: -1,
+    ariaPressed: String(Boolean(node.picked)),
+    ariaLabel: `Compare plan ${node.number}`,
+    title: "Compare with another plan",
+    onclick: () => act("compare_plans")
+  }, node.picked || "Compare"), more));
+}
+function drawCompared(wb, head, state) {
+  const side = (mark, plan, extra) => h("span", {
+    class: "side"
+  }, h("span", {
+    class: "mark"
+  }, mark), h("b", {}, plan.label), h("span", {
+    class: "muted"
+  }, extra ?? `plan ${plan.number}`));
+  head.replaceChildren(h("h2", {}, "Compared"), side("A", state.first), h("span", {
+    class: "muted"
+  }, "\u2192"), side("B", state.second, state.follows ? "as it changes" : void 0), h("span", {
+    class: "grow"
+  }), h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: "swap"
     },
     onclick: () => wb.send({
-      verb
+      verb: "swap_plans"
     })
-  }, sign);
-  const refused = ({ zone }) => state.refusal?.zone === zone ? state.refusal : null;
-  parent.replaceChildren(h("div", {
-    class: "names"
+  }, "Swap"), h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Stop comparing",
+    title: "Stop comparing",
+    data: {
+      focus: "uncompare"
+    },
+    onclick: () => wb.send({
+      verb: "stop_comparing"
+    })
+  }, "\xD7"));
+}
+function historySection(wb) {
+  const list = h("ol", {
+    class: "plans"
+  });
+  const graph = h("div", {
+    class: "lines"
+  });
+  const note = h("div", {
+    class: "note"
+  });
+  const tree = h("div", {
+    class: "tree"
   }, h("div", {
-    class: "line"
-  }, h("h1", {}, state.name), h("span", {
-    class: "mono mesh"
-  }, `${state.mesh}`), h("span", {
-    class: "muted"
-  }, state.devices)), h("div", {
-    class: "line"
-  }, ...drawLayout(wb, state.layout), drawTracedAs(wb, state.program, refused(state.program)))), h("div", {
-    class: "tools"
-  }, tool("undo", "\u21B6", state.undo), tool("redo", "\u21B7", state.redo), ...headTools(wb, state.tools), ...helpTools(wb)), drawHardware(wb, state.hardware, refused(state.hardware)));
+    class: "rows"
+  }, graph, list), note);
+  const sides = h("div", {
+    class: "sides"
+  }), blocks = h("div", {
+    class: "blocks",
+    tabIndex: 0,
+    role: "region",
+    ariaLabel: "Two plans side by side"
+  });
+  const text = h("pre", {}), copy = h("button", {
+    class: "btn small",
+    type: "button",
+    onclick: () => copyText(wb, text, text.textContent, copy)
+  }, "Copy as text");
+  const twin = h("details", {}, h("summary", {}, "As text"), copy, text);
+  const compared = h("div", {
+    class: "compared",
+    hidden: true
+  }, sides, blocks);
+  const close = h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Close the history",
+    title: "Close",
+    onclick: () => wb.send({
+      verb: "history",
+      open: false
+    })
+  }, "\xD7");
+  const section = h("section", {
+    class: "history",
+    ariaLabel: "History",
+    hidden: true
+  }, h("div", {
+    class: "legendline"
+  }, h("h2", {}, "History"), h("span", {
+    class: "muted help"
+  }, "Enter goes to a plan, P pins it, C compares, M for more. An edit after an undo begins a branch."), close), h("div", {
+    class: "inside"
+  }, tree, compared));
+  const paintTree = painter((state) => keepingFocus(wb.root, list, () => {
+    graph.replaceChildren(drawGraph(state.nodes, state.lanes));
+    list.style.setProperty("--gutter", `${laneX(state.lanes - 1) + 14}px`);
+    patch(list, state.nodes, (node) => drawPlan(wb, node));
+    note.textContent = state.note;
+    note.hidden = !state.note;
+    if (!all(list, ".go").some((each) => each.tabIndex === 0)) list.querySelector(".go")?.setAttribute("tabindex", "0");
+  }));
+  const paintCompared = painter((state) => keepingFocus(wb.root, sides, () => {
+    compared.hidden = !state;
+    section.classList.toggle("comparing", Boolean(state));
+    if (!state) return;
+    drawCompared(wb, sides, state);
+    patchBlocks(wb, blocks, state.blocks);
+    text.textContent = state.text;
+    blocks.append(twin);
+  }));
+  const paint = (state) => {
+    const opened = section.hidden && state.open;
+    section.hidden = !state.open;
+    if (!state.open) return;
+    paintTree({
+      nodes: state.nodes,
+      lanes: state.lanes,
+      note: state.note
+    });
+    paintCompared(state.compared);
+    if (opened) tree.scrollTop = 0;
+  };
+  return {
+    section,
+    paint
+  };
 }
 
-// workbench/widgets/static/colleagues.js
-function markColleagues(wb, colleagues) {
-  if (!colleagues.length && !wb.root.querySelector(".theirs")) return;
-  for (const each of all(wb.root, "[data-subject], .chip[data-chip]")) {
-    const theirs = colleagues.find((colleague) => hasIt(colleague, each));
-    if (each.dataset.theirs === (theirs?.name ?? void 0)) continue;
-    each.classList.toggle("theirs", Boolean(theirs));
-    if (theirs) {
-      each.dataset.theirs = theirs.name;
-      each.style.setProperty("--theirs", theirs.colour);
-      each.style.setProperty("--their-name", JSON.stringify(theirs.name));
-    } else {
-      delete each.dataset.theirs;
-      each.style.removeProperty("--theirs");
-      each.style.removeProperty("--their-name");
+// workbench/widgets/static/run.js
+function compileSection(wb) {
+  const target = h("span", {
+    class: "muted target"
+  });
+  const expect = () => wb.expect({
+    verb: "compile"
+  });
+  const start = h("button", {
+    class: "btn primary",
+    type: "button",
+    data: {
+      focus: "compile"
+    },
+    onpointerenter: expect,
+    onfocus: expect,
+    onclick: () => wb.send({
+      verb: "compile"
+    })
+  }, "Compile");
+  const cancel = h("button", {
+    class: "btn",
+    type: "button",
+    ariaLabel: "Cancel the compilation",
+    onclick: () => wb.send({
+      verb: "cancel_compilation"
+    })
+  }, "Cancel");
+  const compare = h("button", {
+    class: "btn",
+    type: "button",
+    title: "Predicted and compiled side by side, in the tab Compared",
+    data: {
+      focus: "compare"
+    },
+    onclick: () => openTab(wb, "compared")
+  }, "Open Compared");
+  const progress = progressOf("compilation"), facts = factsOf(), log = logOf("compilation"), speak = speaker(wb);
+  let chosen = null;
+  const atRest = h("input", {
+    type: "checkbox",
+    data: {
+      focus: "compile-at-rest"
+    },
+    onchange: () => {
+      chosen = atRest.checked;
+      wb.send({
+        verb: "compile_at_rest",
+        on: chosen
+      });
     }
-  }
+  });
+  const rests = h("span", {
+    class: "muted"
+  }), unasked = h("label", {
+    class: "at-rest",
+    title: "Two seconds after the last edit, while the machine is idle; the next edit ends it."
+  }, atRest, "also automatically, once a plan rests", rests);
+  const message = h("div", {
+    class: "message"
+  }), of = h("div", {
+    class: "mono of"
+  });
+  const section = h("section", {
+    class: "compile",
+    ariaLabel: "Compile"
+  }, h("h2", {}, termLabel(wb, "Compile ahead of time")), h("div", {
+    class: "buttons"
+  }, start, cancel, compare, target), unasked, progress.bar, progress.stage, message, of, facts.facts, log.element);
+  const paint = (live) => {
+    const state = live.compile, running = state.phase === "running";
+    section.dataset.phase = state.phase;
+    section.hidden = !live.can_run;
+    section.classList.toggle("stale", state.stale);
+    target.textContent = state.target;
+    start.disabled = running && !state.unasked;
+    cancel.hidden = !running;
+    unasked.hidden = !live.at_rest;
+    const on = live.at_rest?.on ?? false;
+    if (on === chosen) chosen = null;
+    atRest.checked = chosen ?? on;
+    rests.textContent = live.at_rest?.note ?? "";
+    compare.hidden = running || !state.facts.length;
+    progress.paint(state);
+    paintWords(message, of, state);
+    facts.paint(state.facts);
+    log.paint(state.log);
+    speak(state.said);
+  };
+  return {
+    section,
+    paint
+  };
 }
-function hasIt({ selected, hand }, element) {
-  const { subject, chip } = element.dataset;
-  if (chip) return hand !== "" && chip.startsWith(`${hand}@`);
-  return Boolean(subject && selected) && (namesPath(subject ?? "", selected) || namesPath(selected, subject ?? ""));
+function runSection(wb) {
+  const steps = h("input", {
+    class: "field",
+    value: "20",
+    inputMode: "numeric",
+    ariaLabel: "steps to run"
+  });
+  const start = h("button", {
+    class: "btn primary",
+    type: "submit",
+    data: {
+      focus: "run"
+    }
+  }, "Run");
+  const cancel = h("button", {
+    class: "btn",
+    type: "button",
+    onclick: () => wb.send({
+      verb: "cancel"
+    })
+  }, "Cancel");
+  const timeline = h("button", {
+    class: "btn",
+    type: "button",
+    title: "Predicted and measured side by side, in the tab Timeline",
+    onclick: () => openTab(wb, "timeline")
+  }, "Open Timeline");
+  const form = h("form", {
+    onsubmit: (event) => {
+      event.preventDefault();
+      wb.send({
+        verb: "run",
+        steps: steps.value
+      });
+    }
+  }, steps, h("span", {
+    class: "muted"
+  }, "steps"), start, cancel, timeline);
+  const progress = progressOf("run"), facts = factsOf(), curves = curvesOf(wb), log = logOf("run"), speak = speaker(wb);
+  const message = h("div", {
+    class: "message"
+  }), of = h("div", {
+    class: "mono of"
+  });
+  const section = h("section", {
+    class: "run",
+    ariaLabel: "Run"
+  }, h("h2", {}, termLabel(wb, "Run on the attached devices")), form, progress.bar, progress.stage, message, of, curves.place, facts.facts, log.element);
+  const results = h("section", {
+    class: "results",
+    ariaLabel: "Predicted against compiled"
+  });
+  const paintResults = painter((blocks) => {
+    results.hidden = !blocks.length;
+    patchBlocks(wb, results, blocks);
+  });
+  const paint = (live, tab) => {
+    const running = live.phase === "running";
+    section.dataset.phase = live.phase;
+    section.hidden = !live.can_run || !live.runs;
+    section.classList.toggle("stale", live.stale);
+    start.disabled = steps.disabled = running;
+    cancel.hidden = !running;
+    timeline.hidden = running || !live.traced;
+    progress.paint(live);
+    paintWords(message, of, live);
+    curves.paint(live.curves);
+    facts.paint(live.facts);
+    log.paint(live.log);
+    paintResults(live.blocks.filter((each) => each.in_tab !== tab));
+    speak(live.said);
+  };
+  return {
+    section,
+    results,
+    paint
+  };
 }
 
 // workbench/widgets/static/source.js
@@ -7490,6 +7456,92 @@ function drawLine2(wb, state, line) {
   }, number, h("code", {}, line.text || " "));
 }
 
+// workbench/widgets/static/why.js
+function whySection(wb) {
+  const title = h("h2", {
+    tabIndex: -1
+  }), lead = h("div", {
+    class: "lead"
+  }), blocks = h("div", {
+    class: "answer"
+  });
+  const words = h("p", {
+    class: "words muted",
+    hidden: true
+  });
+  const shut = () => {
+    const asker = wb.asker;
+    wb.asker = null;
+    wb.send({
+      verb: "why",
+      of: ""
+    });
+    const again = asker && all(wb.root, "[data-focus]").find((each) => [
+      `why ${asker.of}`,
+      asker.focus.dataset.focus
+    ].includes(each.dataset.focus));
+    (again ?? wb.root).focus({
+      preventScroll: true
+    });
+  };
+  const close = h("button", {
+    class: "more close",
+    type: "button",
+    ariaLabel: "Close the answer",
+    onclick: shut
+  }, "\xD7");
+  const section = h("aside", {
+    class: "whypanel",
+    ariaLabel: "Why?",
+    hidden: true,
+    onkeydown: (event) => {
+      if (event.key === "Escape") {
+        event.preventDefault();
+        shut();
+      }
+    }
+  }, h("header", {}, title, close), h("div", {
+    class: "body",
+    tabIndex: 0,
+    role: "group",
+    ariaLabel: "The answer"
+  }, lead, blocks, words));
+  const place = () => {
+    const card = wb.card.getBoundingClientRect();
+    const at = wb.asker?.focus?.isConnected ? wb.asker.focus.getBoundingClientRect() : null;
+    const height = section.offsetHeight, seen = window.innerHeight;
+    const wanted = at ? at.bottom + 6 : Math.max(card.top, 0) + 60;
+    const top = Math.max(8, Math.min(wanted, seen - height - 8)) - card.top;
+    section.style.top = `${Math.max(8, top)}px`;
+    const left = at ? Math.min(Math.max(8, at.left - card.left - 12), card.width - section.offsetWidth - 8) : card.width - section.offsetWidth - 8;
+    section.style.left = `${Math.max(8, left)}px`;
+  };
+  const paint = painter((why) => {
+    const isNew = why && section.dataset.of !== why.of;
+    section.hidden = !why;
+    section.dataset.of = why?.of ?? "";
+    if (!why) return;
+    title.textContent = why.title;
+    lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
+    patchBlocks(wb, blocks, why.blocks);
+    words.hidden = !why.words.length;
+    words.replaceChildren("What the words mean: ", ...why.words.flatMap((word, place2) => [
+      place2 ? ", " : "",
+      termLabel(wb, word)
+    ]));
+    if (isNew) {
+      place();
+      if (wb.asker) title.focus({
+        preventScroll: true
+      });
+    }
+  });
+  return {
+    section,
+    paint
+  };
+}
+
 // workbench/widgets/static/mount.js
 function mount(model, el) {
   const root = h("div", {
@@ -7510,7 +7562,7 @@ function mount(model, el) {
   });
   root.append(card, live);
   const box = outbox(model, root);
-  const wb = makeWb(root, card, live, box, model.library);
+  const wb = makeWb(root, card, live, box, model.library, BLOCK_DRAWERS);
   const head = h("header", {
     class: "head"
   });
@@ -7672,7 +7724,9 @@ function mount(model, el) {
     ]
   });
   makeSelectable(wb);
+  makeBoxesPickable(wb);
   makePicturesOpen(wb);
+  wb.subscribe("selected", () => markCharts(wb));
   dress();
   wb.paint();
   el.append(h("style", {}, STYLE), root);

@@ -1,6 +1,7 @@
 /** What the parts of a drawn board share, and what they are handed. Nothing here comes from Python; that is in the other files. */
 
 import type { BoardState, Chip, Hardware, LiveState, Reasons, Refusal, TableState, Tools, TracedAs } from "./states.d.ts";
+import type { BlockDrawers } from "./table_cells.d.ts";
 import type { FleetBoard, FleetLive, FleetTable } from "./fleet.d.ts";
 
 /** What is sent to Python: a verb and what it is about. */
@@ -114,6 +115,18 @@ export interface Sorting {
   sign: number;
 }
 
+/** What happens on a board, and what those who listen are told of it. */
+export interface BoardEvents {
+  /** A chip of the board was let go over another axis; Python has not answered yet. */
+  dropped: { chip: Chip; axis: string; add: boolean };
+  /** Something else is selected than before. */
+  selected: string;
+  /** A mark of a picture that opens something was chosen. */
+  opened: Marked;
+  /** A row or a mark was chosen. */
+  picked: Marked;
+}
+
 /** One board on the page: its elements, what is in the hand, and how to reach Python. */
 export interface Wb {
   root: HTMLElement;
@@ -125,9 +138,14 @@ export interface Wb {
   expect(gesture: Gesture): void;
   /** Asks a notebook's kernel for the script of BokehJS. */
   library: (() => Promise<string>) | undefined;
+  /** What its blocks show; `null` where it has none. */
+  drawers: BlockDrawers | null;
   /** For a screen reader. */
   say(words: string): void;
   paint(): void;
+  /** Tells all who listen, and says whether one of them has done what is to be done: whether one answered `true`. */
+  publish<E extends keyof BoardEvents>(event: E, what: BoardEvents[E]): boolean;
+  subscribe<E extends keyof BoardEvents>(event: E, listener: (what: BoardEvents[E]) => boolean | void): void;
   turnTheme(): void;
   toggleHelp(): void;
   theme: string;

@@ -1,7 +1,7 @@
 /** Tables as Python tells them: `blocks.py` and what is made with it. */
 
 import type { ChartState } from "./chart.d.ts";
-import type { Gesture } from "./board_context.d.ts";
+import type { Gesture, Wb } from "./board_context.d.ts";
 import type { FindState, FoundCard } from "./find.d.ts";
 import type { PipelineTab } from "./pipeline.d.ts";
 
@@ -185,6 +185,21 @@ export interface Block {
   stages?: PipelineTab;
   find?: FindState;
   found?: FoundCard;
+}
+
+/** What stands beside the table of a block: the field that has its state, the class of its place, and what paints it there. */
+export interface BlockPart {
+  field: "replay" | "picture" | "stages" | "find" | "found";
+  place: string;
+  paint(wb: Wb, place: HTMLElement, block: Block): void;
+}
+/** What blocks show that is drawn above them: cells that a hand can take, and parts. */
+export interface BlockDrawers {
+  chips(wb: Wb, cell: ChipsCell): Node;
+  line(wb: Wb, cell: LineCell): Node;
+  parts: BlockPart[];
+  /** Takes away a picture that is shown no more, from Bokeh as well. */
+  removePicture(place: Element): void;
 }
 
 export interface Ask {

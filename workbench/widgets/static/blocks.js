@@ -1,0 +1,117 @@
+// @ts-check
+// Blocks: a title, a table, and what stands beside it. Which parts there are, and how cells that can be taken are drawn, the board says
+// (`wb.drawers`): here nothing is known of them.
+
+import { all, h, patch, the } from "./dom.js";
+import { canSort, drawColumn, markSorted, sortedRows } from "./sort.js";
+import { drawRow } from "./table_cells.js";
+import { termLabel } from "./terms.js";
+/** @import { Block } from "./types/table_cells.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
+
+/** What is shown in a place: its blocks, and the heads that were drawn for them. @type {WeakMap<Element, { blocks: Block[]; heads: string[] }>} */
+const blocksIn = new WeakMap();
+
+/**
+ * The parts of a block beside its table.
+ * @param {Wb} wb
+ * @param {Block} block
+ */
+const partsOf = (wb, block) => (wb.drawers?.parts ?? []).filter((part) => block[part.field]);
+
+/**
+ * Two blocks of one head differ in their rows alone.
+ * @param {Wb} wb
+ * @param {Block} block
+ * @returns {string}
+ */
+const headOf = (wb, block) => JSON.stringify([block.title, block.columns, partsOf(wb, block).map((part) => part.field), canSort(block)]);
+
+/**
+ * The places of pictures, by name: a chart stays, with what was zoomed to, whatever stands around it anew.
+ * @param {Element} parent
+ * @returns {Map<string, HTMLElement>}
+ */
+const picturesIn = (parent) => new Map(all(parent, ".picture").map((place) => [place.dataset.picture ?? "", place]));
+
+/**
+ * The tables of `blocks`; a table that is already there under the same title and columns keeps its unchanged rows.
+ * @param {Wb} wb
+ * @param {HTMLElement} parent
+ * @param {Block[]} blocks
+ */
+export function patchBlocks(wb, parent, blocks) {
+  const heads = blocks.map((block) => headOf(wb, block));
+  const before = blocksIn.get(parent);
+  blocksIn.set(parent, { blocks, heads });
+  if (JSON.stringify(before?.heads) !== JSON.stringify(heads)) {
+    const kept = picturesIn(parent);
+    const again = () => patchBlocks(wb, parent, blocksIn.get(parent)?.blocks ?? []);
+    parent.replaceChildren(...blocks.map((block, i) => drawBlock(wb, block, heads[i], kept, again)));
+    for (const place of kept.values()) wb.drawers?.removePicture(place);
+  }
+  blocks.forEach((block, i) => paintBlock(wb, parent.children[i], block, heads[i]));
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Block} block
+ * @param {string} head
+ * @param {Map<string, HTMLElement>} kept - pictures that were here before; what is used is taken out
+ * @param {() => void} again - after the user has sorted the table
+ * @returns {HTMLElement}
+ */
+function drawBlock(wb, block, head, kept, again) {
+  return h(
+    "div",
+    { class: "block" },
+    block.title && h("h3", {}, termLabel(wb, block.title)),
+    ...partsOf(wb, block).map((part) =>
+      (block.picture && part.field === "picture" && takePicture(kept, block.picture.name)) ||
+      h("div", { class: part.place })
+    ),
+    block.columns.length ? drawTable(wb, block, head, again) : null,
+    h("div", { class: "note" }),
+  );
+}
+
+/**
+ * @param {Map<string, HTMLElement>} kept
+ * @param {string} name
+ * @returns {HTMLElement | undefined}
+ */
+function takePicture(kept, name) {
+  const place = kept.get(name);
+  kept.delete(name);
+  return place;
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Block} block
+ * @param {string} head
+ * @param {() => void} again
+ * @returns {HTMLElement}
+ */
+function drawTable(wb, block, head, again) {
+  const columns = block.columns.map((column, i) => drawColumn(wb, block, column, i, head, again));
+  return h("table", {}, h("thead", {}, h("tr", {}, ...columns)), h("tbody"));
+}
+
+/**
+ * @param {Wb} wb
+ * @param {Element} place
+ * @param {Block} block
+ * @param {string} head
+ */
+function paintBlock(wb, place, block, head) {
+  const body = place.querySelector("tbody");
+  if (body) {
+    patch(body, sortedRows(wb, block, head), (row) => drawRow(wb, block.columns, row));
+    markSorted(wb, place, head);
+  }
+  for (const part of partsOf(wb, block)) part.paint(wb, the(place, `.${part.place}`), block);
+  const note = the(place, ".note");
+  note.textContent = block.note;
+  note.hidden = !block.note;
+}
