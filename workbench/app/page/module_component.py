@@ -1,5 +1,6 @@
 """What the page's own components have in common: each is a JavaScript module, whose text stands as it is sent."""
 
+import hashlib
 from typing import Any
 
 from panel.custom import AnyWidgetComponent
@@ -21,3 +22,7 @@ class ModuleComponent(AnyWidgetComponent):  # type: ignore[misc]
         del compiled, server
         text: str = cls._esm
         return text
+
+    def _get_properties(self, doc: Any) -> dict[str, Any]:
+        """The module is sent as one that is compiled: Panel's script would translate it from TypeScript whenever a page is loaded."""
+        return {**super()._get_properties(doc), "bundle": hashlib.sha256(self._esm.encode()).hexdigest()}
