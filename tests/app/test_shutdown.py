@@ -125,12 +125,12 @@ def test_a_server_that_is_told_to_end_while_it_is_made_leaves_no_socket(tmp_path
 
 
 def wait_at(path):
-    for _ in range(600):
+    for _ in range(1200):
         try:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(str(path))
         except OSError:
-            time.sleep(0.1)
+            time.sleep(0.05)
         else:
             return
     raise TimeoutError(f"{path} did not come up")

@@ -3,19 +3,29 @@
 from contextlib import suppress
 from typing import Any, Literal
 
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, Page
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 VIEW = """const element = chart.querySelector(".plot"), view = [...Bokeh.index.roots].find((each) => element.contains(each.el)),
   doc = view.model.document, named = (name) => doc.get_model_by_name(name), marks = named("marks") ?? named("blocks");"""
 
 
+FRAME = "requestAnimationFrame"
+STILL = 120
+"""Milliseconds after which a timeline is drawn and named anew (`chart_timeline.js`)."""
+
+
 def drawn(within: Locator) -> Locator:
     """The first chart in a place, once Bokeh has drawn it."""
     chart = within.locator(".chart[data-drawn=true]").first
     chart.wait_for()
-    chart.page.wait_for_timeout(300)  # what moved is drawn again, and named
+    wait_until_still(chart.page)
     return chart
+
+
+def wait_until_still(page: Page) -> None:
+    """Wait until what moved is drawn again, and named. The timers are the page's, as the chart's are: a slow machine waits longer."""
+    page.evaluate(f"() => new Promise((done) => {FRAME}(() => {FRAME}(() => setTimeout(done, {STILL + 10}))))")
 
 
 def column(chart: Locator, name: str) -> list[Any]:

@@ -6,11 +6,11 @@ from pathlib import Path
 from urllib.parse import urljoin, urlparse
 
 import pytest
-from playwright.sync_api import BrowserContext, Error, Page, Request, expect
+from playwright.sync_api import BrowserContext, Page, Request, expect
 
 from tests.support.jupyterlab import open_lab, running_lab
 from tests.support.scripted import ScriptedRunner
-from tests.support.servers import free_port, wait_for
+from tests.support.servers import answers, free_port, wait_for
 from workbench.app.page.serve import serve
 from workbench.core.program import Program
 from workbench.models import build
@@ -137,10 +137,8 @@ def forget(page: Page) -> None:
 def leave(page: Page) -> None:
     """For a bare page of the same server, if that is still there: for one of another, the browser would start another process, and that
     would parse everything anew."""
-    try:
-        page.goto(urljoin(page.url, "/liveness"))
-    except Error:
-        page.goto("about:blank")
+    bare = urljoin(page.url, "/liveness")
+    page.goto(bare if answers(bare) else "about:blank")
 
 
 @pytest.fixture

@@ -29,11 +29,6 @@ def explored(guarded, server, stage, planned) -> Page:
     return guarded
 
 
-def is_still(page: Page) -> None:
-    """What moved is drawn again, and named."""
-    page.wait_for_timeout(300)
-
-
 def move_over(page: Page, plot: Locator) -> tuple[float, float]:
     """Bring a plot into view, and the mouse over it; where that is."""
     plot.scroll_into_view_if_needed()
@@ -55,7 +50,7 @@ def test_charts_are_as_wide_as_the_window_gives_and_can_be_used_by_everyone(expl
         for width in (1280, 1600):
             explored.set_viewport_size({"width": width, "height": 900})
             expect(chart.locator("canvas").first).to_be_visible()
-            is_still(explored)
+            charts.wait_until_still(explored)
             wide = chart.locator(".plot").evaluate("plot => [plot.clientWidth, plot.firstElementChild.clientWidth]")
             assert abs(wide[0] - wide[1]) <= 1, (tab, width)
             assert wide[0] > 0.65 * width, (tab, width)
@@ -65,13 +60,13 @@ def test_charts_are_as_wide_as_the_window_gives_and_can_be_used_by_everyone(expl
 def test_a_kernel_clicked_in_the_timeline_is_marked_in_every_view_with_its_source_line(explored):
     chart = charts.drawn(open_tab(explored, "timeline"))
     expect(explored.locator(".wb[data-settling=false]")).to_be_visible(timeout=60_000)  # no figure moves a kernel from now on
-    is_still(explored)
+    charts.wait_until_still(explored)
     path = charts.column(chart, "subject")[longest(chart)]
     source = explored.locator(".source")
     charts.click_for(chart, longest(chart), source)
     expect(source.locator(".codeline")).to_have_count(11)
     expect(source.locator(".here .lineno")).to_have_text(source.locator("h2 .mono").inner_text().split(":")[1])
-    is_still(explored)
+    charts.wait_until_still(explored)
     assert path in charts.selected(chart)
     tables = open_tab(explored, "step")
     roofline = charts.drawn(tables)
@@ -101,13 +96,13 @@ def test_a_timeline_is_zoomed_by_wheel_keys_and_box_and_stays_there_after_an_edi
     plot, whole = chart.locator(".plot"), charts.seen(chart)
     move_over(explored, plot)
     explored.mouse.wheel(0, 200)
-    is_still(explored)
+    charts.wait_until_still(explored)
     assert charts.seen(chart) == whole, "without the control key the page is scrolled"
     move_over(explored, plot)
     explored.keyboard.down("Control")
     explored.mouse.wheel(0, -400)
     explored.keyboard.up("Control")
-    is_still(explored)
+    charts.wait_until_still(explored)
     zoomed = charts.seen(chart)
     assert zoomed[1] - zoomed[0] < whole[1] - whole[0]
     plot.focus()
@@ -121,7 +116,7 @@ def test_a_timeline_is_zoomed_by_wheel_keys_and_box_and_stays_there_after_an_edi
     explored.mouse.move(x + 100, y, steps=4)
     explored.mouse.up()
     explored.keyboard.up("Shift")
-    is_still(explored)
+    charts.wait_until_still(explored)
     boxed = charts.seen(chart)
     assert boxed[1] - boxed[0] == pytest.approx((whole[1] - whole[0]) * 100 / charts_width(chart), rel=0.1)
     before = charts.column(chart, "title")
@@ -173,7 +168,7 @@ def test_a_picture_goes_over_the_window_and_escape_brings_it_back(explored):
     button.click()
     dialog = explored.locator("dialog.wide")
     expect(dialog).to_be_visible()
-    is_still(explored)
+    charts.wait_until_still(explored)
     assert chart.locator(".plot").bounding_box()["height"] > 2 * before
     assert findings_in_both(explored) == {}
     explored.keyboard.press("Escape")

@@ -308,7 +308,7 @@ def test_a_crash_of_the_page_is_a_message(guarded, server, stage):
 
 def test_a_server_that_goes_away_is_told(guarded, program):
     url = f"http://127.0.0.1:{(port := free_port())}/"
-    running = serve(Plan(program, "data:4 model:2"), port=port, open_browser=False, threaded=True)
+    running = serve(Plan(program, "data:4 model:2"), port=port, open_browser=False, runner=ScriptedRunner(), threaded=True)
     wait_for(f"{url}liveness")
     guarded.goto(url)
     guarded.locator(".wb .chip").first.wait_for()

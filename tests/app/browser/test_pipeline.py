@@ -222,7 +222,7 @@ def test_keys_walk_though_the_pointer_rests_on_the_chart(pipeline):
     for _ in range(2):
         pipeline.keyboard.press("ArrowRight")
     expect(chart.locator(".tasktold")).to_contain_text("forward of micro-batch 1")
-    pipeline.wait_for_timeout(300)
+    charts.wait_until_still(pipeline)
     assert {re.search(r"micro-batch (\d)", title)[1] for title in charts.selected(chart, "title")} == {"1"}
 
 

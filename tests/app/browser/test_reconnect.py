@@ -46,6 +46,14 @@ def page_over(guarded, wire):
     wire.mend()
 
 
+def wait_until_scrolled(page, y):
+    for _ in range(1200):  # not in the page, whose policy forbids what is evaluated again and again
+        if page.evaluate("scrollY") == y:
+            return
+        page.wait_for_timeout(50)
+    assert page.evaluate("scrollY") == y
+
+
 def lost(page):
     return page.locator("#lost")
 
@@ -65,7 +73,7 @@ def test_after_a_cut_the_board_goes_on_where_it_was(page_over, wire):
     expect(lost(page)).to_be_hidden()
     expect(grip(page, "hidden", "model")).to_be_visible()
     expect(page.get_by_role("tab", name="Devices")).to_have_attribute("aria-selected", "true")
-    page.wait_for_function("scrollY === 100")
+    wait_until_scrolled(page, 100)
     page.locator("[data-verb=undo]").click()
     expect(grip(page, "hidden", "model")).to_be_hidden()
     page.locator("[data-verb=redo]").click()

@@ -37,10 +37,10 @@ def figure(page, key):
 
 
 def wait_until_seen(page, count):
-    for _ in range(600):  # not in the page, whose policy forbids what is evaluated again and again
+    for _ in range(1200):  # not in the page, whose policy forbids what is evaluated again and again
         if page.evaluate("seenTiers.length") >= count:
             return
-        page.wait_for_timeout(100)
+        page.wait_for_timeout(50)
     raise AssertionError(page.evaluate("seenTiers"))
 
 
