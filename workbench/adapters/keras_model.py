@@ -191,9 +191,17 @@ def _trace_own_step(source: _KerasSource, batch: Any, options: TraceOptions) -> 
         made = source.make()
         return {kind: dict(zip(names[kind], [each.value for each in _variables(made, kind)], strict=True)) for kind in KINDS}
 
-    made = {"init": init} if source.is_made_here else {}
     options = replace(options, name=options.name or model.name)
-    return trace_step(step, state, batch, dims=options.dims, name=options.name, data=options.data, reference=options.reference, **made)
+    return trace_step(
+        step,
+        state,
+        batch,
+        dims=options.dims,
+        name=options.name,
+        init=init if source.is_made_here else None,
+        data=options.data,
+        reference=options.reference,
+    )
 
 
 def _variables(model: Any, kind: str) -> list[Any]:

@@ -291,6 +291,7 @@ class Report:
             pairs_text(self._figures()),
             self._pipeline_text(),
             f"Arguments, and what one device{of_stage} holds of them\n\n{arguments_text(shown.arguments)}",
+            carried_text(self.plan.program),
             str(self.source_annotations) if is_whole else "",
             collectives_text(shown.collectives, shown.partitioned),
             reshards_text(shown.reshards),

@@ -1,6 +1,6 @@
 """A train step of one's own: what it takes and returns again is carried from step to step, whatever it computes between."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from workbench.core.program import Program, Reference, Step
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role
 from workbench.errors import OffloadError, PrecisionError, RematError, TraceError
+from workbench.tracing.carried_arguments import STATE_NAMES, ResultPart, ResultReads, Stated, StepArgument, find_carried, stated_carried
 from workbench.tracing.leaves import Leaves, named_leaves
 from workbench.tracing.model_state import first_difference
 from workbench.tracing.retraced_variants import Variants
@@ -30,6 +31,7 @@ from workbench.tracing.trace_function import (
 )
 
 _OPTIMIZER_NAMES = ("opt_state", "opt_states", "optimizer_state", "optimizer", "opt")
+_READ_PARAMETER_NAMES = ("params", "parameters", "variables", "model")  # `weights` may be those of samples
 
 
 def trace_step(
@@ -39,19 +41,25 @@ def trace_step(
     name: str | None = None,
     init: Callable[[Any], Any] | None = None,
     data: Callable[[int], Any] | None = None,
+    carried: Stated = None,
     reference: Reference | None = None,
 ) -> Program:
     """The program of a train step as one writes it: `step(state, batch) -> (state, metrics)`, `step(params, opt_state, batch) -> (params,
     opt_state, loss)`, with as many models and optimisers as there are.
 
-    **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. The first results that are like the first arguments, leaf by
-    leaf, are what these become in the next step. A leaf below a name such as `params` is a parameter, one below `opt_state` is the
-    optimiser's, any other that is carried is the model's state. For a live run, `init(key)` makes what is carried (several arguments: a
-    tuple) where only shapes were given, and `data(step)` the other arguments. The loss is the first result called so, or else the first
-    floating-point number.
+    **Arguments:** `args` are pytrees of arrays or `jax.ShapeDtypeStruct`s. An argument is carried to the next step by the result that has
+    its pytree structure, keys, shapes and dtypes, wherever the step returns it; arguments of one structure are carried in order. A bare
+    array is carried if its name says that it is state (`opt_state`, `key`, `count`), if its new value is computed from it alone, or if it
+    is the first argument and the first result. `carried={"params": 0, "scale": 1}` states the result of each carried argument instead, as
+    a position or a path, `"state/params"`. The report names what is carried.
 
-    Raises `TraceError` if the step cannot be traced or carries nothing, `DimensionError` if names do not fit. A plan does not change its
-    remat, precision or offload.
+    A leaf below a name such as `params` is a parameter, one below `opt_state` is the optimiser's, any other that is carried is the model's
+    state. For a live run, `init(key)` makes what is carried, and `params` that are only read (several arguments: a tuple), where only
+    shapes were given, and `data(step)` the other arguments. The loss is the first result called so, or else the first floating-point
+    number.
+
+    Raises `TraceError` if the step cannot be traced, carries nothing, or leaves open what it carries, `DimensionError` if names do not fit.
+    A plan does not change its remat, precision or offload.
 
     >>> spec = jax.ShapeDtypeStruct((4,), "float32")
     >>> program = trace_step(lambda params, batch: (params - batch, (params * batch).sum()), spec, spec, name="step")
@@ -60,25 +68,26 @@ def trace_step(
     """
     verify_callable("step", step, "a function of state and a batch", "write `trace_step(step, state, batch)`")
     title = name or name_of(step)
-    trees = [_Argument.of(root, arg) for root, arg in zip(argument_names(step, len(args)), args, strict=True)]
-    tracer = _StepTracer(title, step, trees, dims, init, data, reference)
+    trees = _step_arguments(argument_names(step, len(args)), args)
+    tracer = _StepTracer(title, step, trees, dims, init, data, carried, reference)
     return Variants(tracer.program)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Argument(Leaves):
-    """One argument of the step, called `root`."""
+def _step_arguments(names: Sequence[str], args: Sequence[Any]) -> list[StepArgument]:
+    found: list[StepArgument] = []
+    for name, tree in zip(names, args, strict=True):
+        found.append(_step_argument(name, tree, first=sum(len(each.paths) for each in found)))
+    return found
 
-    root: str = ""
 
-    @classmethod
-    def of(cls, root: str, tree: Any) -> "_Argument":
-        """What has parameters below a name (a `TrainState`) is not named after the argument: its paths are `params/...`."""
-        found = Leaves.of(root, tree)
-        words = [path.split("/") for path in found.paths]
-        is_named = root not in PARAMETER_NAMES and any(word in PARAMETER_NAMES for each in words for word in each[1:])
-        paths = ["/".join(each[1:]) for each in words] if is_named else found.paths
-        return cls(paths, found.examples, found.specs, found.structure, "" if is_named else root)
+def _step_argument(name: str, tree: Any, first: int) -> StepArgument:
+    """One argument. The paths of one with parameters below a name (a `TrainState`) do not begin with the argument's name: `params/...`."""
+    found = Leaves.of(name, tree)
+    words = [path.split("/") for path in found.paths]
+    has_params = name not in PARAMETER_NAMES and any(word in PARAMETER_NAMES for each in words for word in each[1:])
+    paths = ["/".join(each[1:]) for each in words] if has_params else found.paths
+    is_state = _is_called(name, (*PARAMETER_NAMES, *_OPTIMIZER_NAMES, *STATE_NAMES))
+    return StepArgument(paths, found.examples, found.specs, found.structure, name, "" if has_params else name, first, is_state)
 
 
 def role_of(path: str) -> Role:
@@ -106,40 +115,43 @@ class _StepTracer:
 
     title: str
     step: Callable[..., Any]
-    trees: list[_Argument]
+    trees: list[StepArgument]
     dims: Dims
     init: Callable[[Any], Any] | None
     data: Callable[[int], Any] | None
+    stated: Stated
     reference: Reference | None
 
     def program(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
         _verify_as_written(self.title, remat, precision, offload)
         result = guard_tracing(lambda: jax.eval_shape(partial(self.step), *(each.tree() for each in self.trees)), self.title)
-        parts = list(result) if type(result) is tuple else [result]
-        count = _count_carried(self.trees, parts, self.title)
-        carried, others = self.trees[:count], self.trees[count:]
+        found = self._find_carried(result)
         paths = [path for each in self.trees for path in each.paths]
         specs = [spec for each in self.trees for spec in each.specs]
-        roles = _roles_of([path for each in carried for path in each.paths], specs)
-        ends = len(roles)
-        outputs = _output_paths(parts[count:])
-        loss = _find_loss(outputs, jax.tree.leaves(parts[count:]))
-        roles += [Role.INPUT] * (len(paths) - ends)
-        return build_program(
-            self.title,
-            self._make_step(others, specs, roles, None if loss is None else ends + loss),
-            paths,
-            specs,
-            roles,
-            [*zip(paths[:ends], roles[:ends], strict=True), *((path, Role.OUTPUT) for path in outputs)],
-            tuple((i, i) for i in range(ends)),
-            self.dims,
-            self.reference,
-        )
+        roles = _roles_of(self.trees, found)
+        pairs = tuple(sorted(pair for i, part in found.items() for pair in zip(part.leaves, self.trees[i].leaves, strict=True)))
+        becomes, outputs = dict(pairs), _output_paths(result, found)
+        results = [(paths[becomes[i]], roles[becomes[i]]) if i in becomes else (outputs[i], Role.OUTPUT) for i in range(_count(result))]
+        loss = _find_loss(outputs, jax.tree.leaves(result))
+        step = self._make_step(specs, roles, loss)
+        return build_program(self.title, step, paths, specs, roles, results, pairs, self.dims, self.reference)
 
-    def _make_step(self, others: list[_Argument], specs: list[Any], roles: list[Role], loss: int | None) -> Step:
+    def _find_carried(self, result: Any) -> dict[int, ResultPart]:
+        """The result that each carried argument becomes. Raises `TraceError` if there is none."""
+        if self.stated is not None:
+            found = stated_carried(self.trees, result, self.stated, self.title)
+        else:
+            reads = ResultReads(self.step, [each.tree() for each in self.trees])
+            found = find_carried(self.trees, result, reads, self.title)
+        if not any(part.leaves for part in found.values()):
+            raise _nothing_carried(self.trees, result, self.title)
+        return found
+
+    def _make_step(self, specs: list[Any], roles: list[Role], loss: int | None) -> Step:
         structure = jax.tree.structure(tuple(each.tree() for each in self.trees))
         step, init, data = self.step, self.init, self.data
+        paths = [path for each in self.trees for path in each.paths]
+        fed = [path for path, role in zip(paths, roles, strict=True) if role is Role.INPUT]
 
         def call(*leaves: Any) -> tuple[Any, ...]:
             return tuple(jax.tree.leaves(step(*jax.tree.unflatten(structure, leaves))))
@@ -148,8 +160,7 @@ class _StepTracer:
         if init is not None:
             sources |= {"initialize": lambda key, _given: tuple(jax.tree.leaves(init(key))), "given_indices": (), "given": ()}
         if data is not None:
-            paths = [path for each in others for path in each.paths]
-            sources["feed"] = lambda number: tuple(host_array(leaf) for leaf in fed_leaves(data, number, paths))
+            sources["feed"] = lambda number: tuple(host_array(leaf) for leaf in fed_leaves(data, number, fed))
         return Step(call, **sources, loss=loss)
 
 
@@ -166,36 +177,59 @@ def _verify_as_written(name: str, remat: Remat, precision: Precision, offload: O
         raise OffloadError(f"`{name}` is a step of its own: where its state is kept is written in it.", ["leave `offload` out", instead])
 
 
-def _count_carried(trees: Sequence[_Argument], parts: Sequence[Any], name: str) -> int:
-    """How many of the first results are like the first arguments; raises `TraceError` if not even the first one is."""
-    differences = [first_difference(given, part, given.root) for given, part in zip(trees, parts, strict=False)]
-    if differences and not differences[0]:
-        return next((i for i, difference in enumerate(differences) if difference), len(differences))
-    said = f": {differences[0]}" if differences else ""
-    raise TraceError(
-        f"The first thing that `{name}` returns is not like the first it takes, so that nothing is carried from step to step{said}.",
+def _nothing_carried(trees: Sequence[StepArgument], result: Any, name: str) -> TraceError:
+    """The error of a step whose first result does not replace its first argument, nor any other one."""
+    parts = _parts_of(result)
+    said = first_difference(trees[0], parts[0].tree, trees[0].root) if trees and parts else ""
+    return TraceError(
+        f"The first thing that `{name}` returns is not like the first it takes, so that nothing is carried from step to step"
+        + (f": {said}." if said else "."),
         ["return the new state first, `return state, metrics`", "trace a function without state by `wb.trace`"],
     )
 
 
-def _roles_of(paths: Sequence[str], specs: Sequence[jax.ShapeDtypeStruct]) -> list[Role]:
-    """The roles of what is carried. Where no name says which are the parameters, all floating-point numbers are."""
-    roles = [role_of(path) for path in paths]
-    if Role.PARAMETER in roles:
-        return roles
-    floats = [jax.dtypes.issubdtype(spec.dtype, jax.numpy.floating) for spec in specs[: len(paths)]]
-    pairs = zip(roles, floats, strict=True)
-    return [Role.PARAMETER if role is Role.MODEL_STATE and is_float else role for role, is_float in pairs]
+def _roles_of(trees: Sequence[StepArgument], carried: Mapping[int, ResultPart]) -> list[Role]:
+    """The role of each argument leaf. Where no name says which are the parameters, all floating-point numbers that are carried are."""
+    roles = [_roles_of_one(each, is_carried=i in carried) for i, each in enumerate(trees)]
+    if not any(Role.PARAMETER in each for each in roles):
+        for i in carried:
+            floats = [jax.dtypes.issubdtype(spec.dtype, jax.numpy.floating) for spec in trees[i].specs]
+            pairs = zip(roles[i], floats, strict=True)
+            roles[i] = [Role.PARAMETER if role is Role.MODEL_STATE and is_float else role for role, is_float in pairs]
+    return [role for each in roles for role in each]
 
 
-def _output_paths(parts: Sequence[Any]) -> list[str]:
-    """The paths of the leaves that are not carried."""
-    roots = ["result"] if len(parts) == 1 else [f"result/{i}" for i in range(len(parts))]
-    return [path for root, part in zip(roots, parts, strict=True) for path in named_leaves(root, part)[0]]
+def _roles_of_one(tree: StepArgument, *, is_carried: bool) -> list[Role]:
+    """An argument called `params` that is only read, as in inference, holds parameters."""
+    if is_carried:
+        return [role_of(path) for path in tree.paths]
+    return [Role.PARAMETER if tree.name in _READ_PARAMETER_NAMES else Role.INPUT] * len(tree.paths)
 
 
-def _find_loss(paths: Sequence[str], shapes: Sequence[Any]) -> int | None:
+def _parts_of(result: Any) -> list[ResultPart]:
+    """The results one by one, if the step returns a tuple of them."""
+    whole = ResultPart((), result)
+    return list(whole.children()) if type(result) is tuple else [whole]
+
+
+def _count(result: Any) -> int:
+    return len(jax.tree.leaves(result))
+
+
+def _output_paths(result: Any, carried: Mapping[int, ResultPart]) -> dict[int, str]:
+    """The paths of the leaves that are not carried, by index: `result`, or `result/0`, `result/1` if several results are left."""
+    taken = {leaf for part in carried.values() for leaf in part.leaves}
+    whole = {part.path for part in carried.values()}
+    left = [part for part in _parts_of(result) if part.path not in whole and not (part.leaves and taken.issuperset(part.leaves))]
+    roots = ["result"] if len(left) == 1 else [f"result/{i}" for i in range(len(left))]
+    named = [
+        pair for root, part in zip(roots, left, strict=True) for pair in zip(part.leaves, named_leaves(root, part.tree)[0], strict=True)
+    ]
+    return {leaf: path for leaf, path in named if leaf not in taken}
+
+
+def _find_loss(paths: Mapping[int, str], shapes: Sequence[Any]) -> int | None:
     """Which of the outputs is the loss that a run shows."""
-    scalars = [i for i, each in enumerate(shapes) if each.shape == () and jax.dtypes.issubdtype(each.dtype, jax.numpy.floating)]
+    scalars = [i for i in paths if shapes[i].shape == () and jax.dtypes.issubdtype(shapes[i].dtype, jax.numpy.floating)]
     called_so = [i for i in scalars if _is_called(paths[i].rpartition("/")[2], ("loss",))]
     return next(iter([*called_so, *scalars]), None)
