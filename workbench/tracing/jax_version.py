@@ -12,6 +12,14 @@ import jax
 TESTED_JAX = ("0.10.2", "0.11.0", "0.11.1")
 """Oldest first; 0.10.2 is the newest for Python 3.11. From 0.11.2 on XLA sends otherwise than is predicted for ZeRO."""
 
+MISPLACES_GROUPS = ("0.10.2",)
+"""The versions that are known to misplace the shards of feature groups (`analysis/diagnose_feature_groups.py`)."""
+
+
+def installed_jax() -> str:
+    """The version of JAX in this process."""
+    return jax.__version__
+
 
 class UntestedJaxWarning(UserWarning):
     """The installed JAX is not one of `TESTED_JAX`."""

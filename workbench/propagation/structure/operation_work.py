@@ -12,7 +12,8 @@ class Convolution(NamedTuple):
 
     - `groups`: independent ones, each of its own channels and features;
     - `window`: sizes of its kernel along space; `features`, `places`: the result's dimension of features, and those of space;
-    - `is_plain`: whether windows move by one place and leave nothing out, as Winograd's algorithm needs it.
+    - `is_plain`: whether windows move by one place and leave nothing out, as Winograd's algorithm needs it;
+    - `misplaced`: the image's dimension of features and the kernel's, if XLA misplaces the shards of groups (`_find_misplaced`).
     """
 
     groups: int
@@ -20,6 +21,7 @@ class Convolution(NamedTuple):
     features: int
     places: tuple[int, ...]
     is_plain: bool
+    misplaced: tuple[int, int] | None = None
 
 
 class OperationWork(NamedTuple):
@@ -115,7 +117,23 @@ def _read_convolution(op: ir.Operation) -> Convolution:
         result.index("f"),
         tuple(result.index(word) for word in places),
         all(step == 1 for steps in moves for step in steps),
+        _find_misplaced(op),
     )
+
+
+def _find_misplaced(op: ir.Operation) -> tuple[int, int] | None:
+    """The image's dimension of features and the kernel's, for a convolution whose result XLA shards along the wrong dimension.
+
+    XLA partitions feature groups with one input channel each without communication. It then permutes the image's sharding into the order of
+    the result's dimensions by the inverse of the right permutation (jaxlib 0.10.2), which differs where the permutation is longer than a
+    swap. So is the gradient of each sample's kernel: `[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]`.
+    """
+    image, kernel, result = dimension_numbers(op)
+    has_groups = ir.IntegerAttr(op.attributes["feature_group_count"]).value > 1
+    if not has_groups or _shape(op.operands[1])[kernel.index("i")] != 1:
+        return None
+    features = image.index("f")
+    return None if result.index("f") == image.index(result[features]) else (features, kernel.index("o"))
 
 
 def _count_passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]) -> int:

@@ -1,0 +1,121 @@
+"""Programs that XLA computes wrongly under a plan: those that are known, and a search for more."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.choosing import parametrize_drawn
+from tests.support.known_wrong_results import KNOWN, conv
+from workbench.engine.spmd.against_unsharded import largest_error
+from workbench.engine.spmd.compiled_step import compile_step
+from workbench.models.registry import build
+from workbench.plan.plan import Plan
+from workbench.tracing import trace
+
+pytestmark = pytest.mark.compile
+ROUNDING = 1e-3  # far above that of these float32 programs, far below any wrong result of them
+
+
+def pytest_generate_tests(metafunc):
+    """Wrong and right ones in every run."""
+    parametrize_drawn(metafunc, "case", KNOWN, lambda case: [case.wrong], lambda case: case.name)
+
+
+def error_of(plan):
+    step = compile_step(plan)
+    return largest_error(step, step.arguments(0))[0]
+
+
+def notes_of(plan):
+    return [note for note in plan.report().diagnostics if note.kind == "wrong result"]
+
+
+def test_what_is_known_of_this_version_holds_and_the_report_says_it(case):
+    plan = case.plan()
+    is_wrong = error_of(plan) > ROUNDING
+    if jax.__version__ in (*case.wrong, *case.right):
+        assert is_wrong == (jax.__version__ in case.wrong)
+        assert bool(notes_of(plan)) == is_wrong
+    else:
+        assert bool(notes_of(plan)) >= is_wrong, f"add {jax.__version__} to the case: it is {'wrong' if is_wrong else 'right'}"
+
+
+def test_the_report_names_operation_line_version_and_what_to_write_instead():
+    plan = KNOWN[1].plan()
+    (note,) = notes_of(plan)
+    line = next(op.source for op in plan.program.operations if op.path == note.subject)
+    known = "" if jax.__version__ == "0.10.2" else " This is known of JAX 0.10.2; check a run with `check=True`."
+    assert note.message == (
+        f"XLA of JAX {jax.__version__} computes a wrong result for this convolution ({line}). Its 16 feature groups, such as the gradients "
+        "of 16 samples' kernels under `vmap`, are sharded over `a` and `b`, which are all devices, and XLA puts their shards in the wrong "
+        f"places.{known} Compute the gradients with `jax.lax.map` instead of `vmap`, write the convolution as a matrix product of "
+        "`jax.lax.conv_general_dilated_patches`, or shard the groups over some of the mesh axes only."
+    )
+    assert line.startswith("known_wrong_results.py:")
+    assert [str(edit) for edit in note.edits] == ["n → a"]
+    fixed = note.edits[0].apply(plan)
+    assert notes_of(fixed) == []
+    assert error_of(fixed) < ROUNDING
+
+
+@pytest.mark.parametrize("model", ["unet", "conformer"])
+def test_convolutions_of_the_models_raise_no_alarm(model):
+    program = build(model)
+    for mesh, layout in (("data:8", "batch:data"), ("data:2 model:4", "batch:data"), ("data:2 model:4", "batch:data+model")):
+        assert notes_of(Plan(program, mesh, layout)) == []
+
+
+UNARY = {
+    "dot": lambda x: jnp.tanh(jnp.einsum("nhwc,cd->nhwd", x, jnp.sin(jnp.arange(64.0)).reshape(8, 8))),
+    "conv": lambda x: conv(x, jnp.cos(jnp.arange(9 * 64.0)).reshape(3, 3, 8, 8)),
+    "grouped": lambda x: conv(x, jnp.cos(jnp.arange(9 * 16.0)).reshape(3, 3, 2, 8), feature_group_count=4),
+    "depthwise": lambda x: conv(x, jnp.cos(jnp.arange(9 * 8.0)).reshape(3, 3, 1, 8), feature_group_count=8),
+    "pool": lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 1, 1, 1), "SAME"),
+    "shift": lambda x: jnp.pad(x, ((0, 0), (1, 0), (0, 0), (0, 0)), constant_values=1.0)[:, :-1],
+    "roll": lambda x: jnp.roll(x, 3, 2),
+    "cumsum": lambda x: jnp.cumsum(x, 1),
+    "sort": lambda x: jnp.sort(x, 2),
+    "reverse": lambda x: x[:, ::-1],
+    "transpose": lambda x: x.swapaxes(1, 2),
+    "normalize": lambda x: x - x.mean((1, 2), keepdims=True),
+    "gather": lambda x: x[:, jnp.array([3, 1, 4, 1, 5, 2, 6, 0])],
+    "concatenate": lambda x: jnp.concatenate([x[:, 5:], x[:, :5]], 1),
+}  # fmt: skip
+AXES = st.sampled_from(["", "a", "b", "a+b"])
+
+
+def apply_all(names, x):
+    for name in names:
+        x = UNARY[name](x)
+    return x
+
+
+def with_gradient(names, per_sample, x):
+    if per_sample:
+        return jax.vmap(jax.grad(lambda x: jnp.sum(apply_all(names, x[None]) ** 2)))(x)
+    return jax.grad(lambda x: jnp.sum(apply_all(names, x) ** 2))(x)
+
+
+@pytest.mark.nightly
+@settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+@given(
+    names=st.lists(st.sampled_from([*UNARY]), min_size=1, max_size=3),
+    kind=st.sampled_from(["forward", "gradient", "per sample"]),
+    places=st.lists(AXES, min_size=4, max_size=4),
+)
+def test_random_programs_are_the_unsharded_ones_or_the_report_says_so(names, kind, places):
+    fn = functools.partial(
+        *{"forward": (apply_all, names), "gradient": (with_gradient, names, False)}.get(kind, (with_gradient, names, True))
+    )
+    layout, used = [], set()
+    for dim, axes in zip("nhwc", places, strict=True):
+        if axes and not used & set(axes.split("+")):
+            used |= set(axes.split("+"))
+            layout.append(f"{dim}:{axes}")
+    x = jax.random.normal(jax.random.key(0), (8, 8, 8, 8))
+    plan = Plan(trace(fn, x, dims={"x": "n h w c"}, name="random"), "a:2 b:4", "; ".join(layout))
+    assert error_of(plan) < ROUNDING or any(note.kind == "wrong result" for note in plan.report("partitioned").diagnostics)
