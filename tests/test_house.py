@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 import tokenize
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -21,6 +23,7 @@ from workbench.plan import plan
 
 ROOT = Path(__file__).parents[1]
 HOUSE = ROOT / "workbench"
+BUDGETS = ROOT / "tests" / "size_budgets.toml"
 
 # Bottom to top: a room imports only rooms that stand before it, also inside functions and for types alone. There are no exceptions.
 ROOMS = (
@@ -217,6 +220,36 @@ def test_a_room_has_a_score_of_files_and_the_house_thirty_boxes():
     assert crowded == {}
 
 
+def test_no_package_outgrows_its_budget():
+    """`tests/size_budgets.toml` has the lines of each package, the modules and the folders."""
+    budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
+    files = sorted(HOUSE.rglob("*.py"))
+    sizes = {"modules": len(files), "folders": len({file.parent for file in files})}
+    lines = Counter[str]()
+    for file in files:
+        lines[package_of(file)] += len(file.read_text(encoding="utf-8").splitlines())
+    limits = {name: budgets[name] for name in sizes} | {f"lines of {package}": most for package, most in budgets["lines"].items()}
+    sizes |= {f"lines of {package}": count for package, count in lines.items()}
+    assert sizes.keys() == limits.keys()
+    exceeded = [over_budget(name, sizes[name], most) for name, most in limits.items() if sizes[name] > most]
+    assert not exceeded, "\n".join(exceeded)
+
+
+def package_of(file: Path) -> str:
+    """The package of a module, `root` for one beside the packages."""
+    return "root" if file.parent == HOUSE else room_of(file)
+
+
+def over_budget(name: str, size: int, most: int) -> str:
+    return f"{name}: {size:,}, budget {most:,}. Remove code, or raise it in tests/{BUDGETS.name} and say why in the commit."
+
+
+def test_the_message_of_a_budget_says_what_to_do():
+    assert over_budget("lines of cost", 4600, 4510) == (
+        "lines of cost: 4,600, budget 4,510. Remove code, or raise it in tests/size_budgets.toml and say why in the commit."
+    )
+
+
 def words_of(identifier: str) -> set[str]:
     """`read_HLOText2` has the words read, hlo, text and 2."""
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", identifier)}
@@ -310,8 +343,6 @@ def test_the_first_plan_of_the_readme_runs(capsys):
 
 
 def test_every_extra_of_the_readme_exists():
-    import tomllib
-
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = set(re.findall(r"\[(\w+)\]\"", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert asked
