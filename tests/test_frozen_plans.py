@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+import workbench as wb
 from tests.support.choosing import parametrize_drawn
 from tests.support.frozen_blocks import frozen_json, frozen_text
 from tests.support.frozen_plans import ALL_FROZEN, FrozenPlan
 from workbench.cli.main import main
-from workbench.documents import dump_plan, load_plan
-from workbench.plan.plan import Plan
+from workbench.documents import dump_plan
+from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board
@@ -33,7 +34,7 @@ def never_calibrated(tmp_path, monkeypatch):
 def patient(monkeypatch):
     """A tab waits for what is computed in the background, however slow the machine is."""
     ask = BackgroundQueries.ask
-    monkeypatch.setattr(BackgroundQueries, "ask", lambda *question, **_patience: ask(*question, patience=60.0))
+    monkeypatch.setattr(BackgroundQueries, "ask", lambda queries, subject, name, work, *_, **__: ask(queries, subject, name, work, 60.0))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -51,7 +52,7 @@ def test_a_plan_reads_as_it_did(frozen, golden, tmp_path, capsys):
     plan = frozen.plan()
     path = tmp_path / "frozen.plan.json"
     plan.save(path)
-    again = load_plan(path)
+    again = wb.load(path)
     document = dump_plan(plan)
     assert dump_plan(again) == document
     sections = {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from workbench.text.report import measurement_text
 
 from tests.support import scripted
 from tests.support.fleets import ToldRunner, three_models, times_of
@@ -18,8 +19,7 @@ from workbench.cli.search_command import search_record
 from workbench.documents import comparison_record, compiled_record, measurement_record, plan_diff_record
 from workbench.models import build
 from workbench.multimodel.fleet_forecast import forecast
-from workbench.plan.plan import Plan
-from workbench.text.report import measurement_text
+from workbench.public_plan import Plan
 from workbench.widgets.fleet.fleet_board import FleetView
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]

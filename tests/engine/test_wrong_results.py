@@ -13,7 +13,7 @@ from tests.support.known_wrong_results import KNOWN, conv
 from workbench.engine.spmd.against_unsharded import largest_error
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.models.registry import build
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile

@@ -10,7 +10,7 @@ from workbench.core.program import Program
 from workbench.core.remat import Remat
 from workbench.models.registry import build
 from workbench.plan.edits import SetOffload, SetPrecision, SetRemat
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

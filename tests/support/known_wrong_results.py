@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing import trace
 
 DIMS = ("NHWC", "HWIO", "NHWC")

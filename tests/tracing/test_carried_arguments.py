@@ -19,7 +19,7 @@ from tests.support.adapter_models import S
 from workbench.core.tensor import Role
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.errors import TraceError
-from workbench.plan.plan import Plan
+from workbench.public_plan import Plan
 from workbench.tracing.carried_arguments import ResultReads, find_carried
 from workbench.tracing.trace_step import _step_arguments
 
