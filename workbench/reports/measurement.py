@@ -4,13 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from statistics import mean, median, quantiles
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.core.text_tables import axes_text, group_items, html_text, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.hardware.hardware import Hardware
 from workbench.reports.device_trace import Trace, TracedOperation
-from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:  # a process that reads the events of a run loads no planner
+    from workbench.reports.report import Report
 
 
 class ShardCheck(NamedTuple):
@@ -119,7 +121,7 @@ _SHARED_CORES_NOTE = (
 )
 
 
-def measurement_text(measurement: Measurement, report: Report | None = None) -> str:
+def measurement_text(measurement: Measurement, report: "Report | None" = None) -> str:
     """A run's measurements, beside the predictions where a report is given."""
     steps = len(measurement.step_seconds)
     head = (
@@ -139,7 +141,7 @@ def measurement_text(measurement: Measurement, report: Report | None = None) -> 
     return "\n\n".join(section for section in sections if section)
 
 
-def trace_text(trace: Trace, report: Report | None = None) -> str:
+def trace_text(trace: Trace, report: "Report | None" = None) -> str:
     """Where a profiled step's time went: collectives by mesh axis and kind beside the plan's, and the longest operations."""
     sections = [
         f"One step watched by the profiler\n\n{pairs_text(_trace_figures(trace))}",
@@ -150,7 +152,7 @@ def trace_text(trace: Trace, report: Report | None = None) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _figures(measurement: Measurement, report: Report | None) -> Iterable[tuple[str, str, str]]:
+def _figures(measurement: Measurement, report: "Report | None") -> Iterable[tuple[str, str, str]]:
     predicted = measurement.predicted_seconds
     ratio = "" if not predicted else f"{measurement.median_seconds / predicted:.2f} × that"
     beside = "" if not predicted else f"predicted here {format_seconds(predicted)}, {ratio}"
@@ -194,7 +196,7 @@ def _error_text(error: float, *, is_pipelined: bool) -> tuple[str, str]:
     return f"{error:.1e}", f"against {against}, relative to the largest magnitude"
 
 
-def _compiled_text(measurement: Measurement, report: Report | None) -> str:
+def _compiled_text(measurement: Measurement, report: "Report | None") -> str:
     """Payload by mesh axis and kind, compiled beside planned."""
     planned = _planned_payload(report) if report is not None else {}
     keys = sorted({*measurement.compiled, *planned})
@@ -208,7 +210,7 @@ def _compiled_text(measurement: Measurement, report: Report | None) -> str:
     return table_text(columns, rows)
 
 
-def _planned_payload(report: Report) -> Mapping[tuple[tuple[str, ...], str], int]:
+def _planned_payload(report: "Report") -> Mapping[tuple[tuple[str, ...], str], int]:
     """The payload of the program as it is run; for a pipeline whose stages are programs of their own, of the stage that sends most, as
     measured."""
     spec, planned = report.plan.pipeline, report.pipeline
@@ -240,7 +242,7 @@ def _trace_figures(trace: Trace) -> Iterator[tuple[str, str, str]]:
         yield name, format_seconds(mean(seconds)), f"by device {spread}" if len(seconds) > 1 else ""
 
 
-def _traced_collectives(trace: Trace, report: Report | None) -> str:
+def _traced_collectives(trace: Trace, report: "Report | None") -> str:
     """Measured with waiting, measured without, and predicted, by mesh axis and kind."""
     measured = {(group[0].stream, group[0].kind): group for group in group_items(trace.collectives, lambda each: (each.stream, each.kind))}
     predicted = _predicted_seconds(report)
@@ -255,7 +257,7 @@ def _traced_collectives(trace: Trace, report: Report | None) -> str:
     return table_text(columns, rows) if rows else ""
 
 
-def _predicted_seconds(report: Report | None) -> dict[tuple[str, str], float]:
+def _predicted_seconds(report: "Report | None") -> dict[tuple[str, str], float]:
     """Predicted seconds of a step, by mesh axis and kind; none without hardware."""
     sums: dict[tuple[str, str], float] = {}
     for each in report.collectives if report is not None and report.step_time is not None else ():
