@@ -3,7 +3,7 @@
 
 import { made } from "./page.js";
 import { deepEqual, equal } from "./assert.js";
-import { keepThroughCut, keptThroughCut } from "../../workbench/widgets/static/reconnect.js";
+import { keepThroughCut, keptThroughCut } from "../../workbench/widgets/static/browser_storage.js";
 import { outbox } from "../../workbench/widgets/static/outbox.js";
 /** @import { AnyModel, Outbox, Sent } from "../../workbench/widgets/static/types/board_context.d.ts" */
 

@@ -11,7 +11,7 @@ STATIC = Path(__file__).parents[2] / "workbench" / "widgets" / "static"
 # From the ground up: a module imports modules of its own layer and of those before it. Modules of one layer are in no cycle either.
 LAYERS = {
     "the page, and what reaches Python": (
-        *("dom", "python_constants", "board_context", "model_parts", "outbox", "reconnect", "bokeh", "stage_edges"),
+        *("dom", "python_constants", "board_context", "model_parts", "outbox", "browser_storage", "bokeh", "stage_edges"),
     ),
     "terms and pop-ups": ("popup", "terms"),
     "blocks": ("blocks", "table_cells", "sort", "figures", "work"),

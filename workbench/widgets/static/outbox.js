@@ -1,7 +1,7 @@
 // @ts-check
 // The gestures on their way to Python, and what becomes of them when the connection is cut.
 
-import { keepThroughCut, keptThroughCut } from "./reconnect.js";
+import { keepThroughCut, keptThroughCut } from "./browser_storage.js";
 /** @import { AnyModel, Gesture, Outbox, Sent } from "./types/board_context.d.ts" */
 
 /**

@@ -3,7 +3,7 @@
 
 import { dressCharts } from "./chart.js";
 import { h, one } from "./dom.js";
-import { remember, remembered } from "./reconnect.js";
+import { remember, remembered } from "./browser_storage.js";
 /** @import { AnyModel, Wb } from "./types/board_context.d.ts" */
 
 const THEMES = ["auto", "light", "dark"];

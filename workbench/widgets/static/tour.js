@@ -2,7 +2,7 @@
 // The first visit, in four steps. It stands beside what it speaks of and is never in the way: the board works on under it.
 
 import { focusedBy, h, one, withCode } from "./dom.js";
-import { remember, remembered } from "./reconnect.js";
+import { remember, remembered } from "./browser_storage.js";
 /** @import { AnyModel, Wb } from "./types/board_context.d.ts" */
 
 const TOURED = "workbench.toured";

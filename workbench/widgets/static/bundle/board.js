@@ -2637,7 +2637,7 @@ function setHeight({ view, room, height }) {
   if (view) view.model.height = room || height;
 }
 
-// workbench/widgets/static/reconnect.js
+// workbench/widgets/static/browser_storage.js
 var CUT = "workbench.cut";
 var CUT_KEPT = 36e5;
 function keepThroughCut(kept) {
