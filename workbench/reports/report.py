@@ -10,7 +10,6 @@ from workbench.core.text_tables import html_text, pairs_text
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.reports.carried_text import carried_text
 from workbench.reports.collective import Collective, payload_by_axis_and_kind
 from workbench.reports.compiled import Compiled, Scheduled
 from workbench.reports.details import MEMORY, SENT, STEP, Details, Range
@@ -26,6 +25,7 @@ from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_text import conflicts_text, explanation_text
 from workbench.reports.report_text import (
     arguments_text,
+    carried_text,
     collectives_text,
     diagnostics_text,
     duplication_text,
