@@ -13,6 +13,7 @@ SHOWN = 100  # characters of JSON that are written as they are
 DEPTH = 2  # levels of a JSON value that have a line per entry
 MOST_ENTRIES = 24  # of such a level; a longer list is one digest
 MOST_LINES = 48  # of a text that are written as they are: its first paragraphs
+NOTHING = 1e-15  # what is left of a difference of equal seconds
 _SOURCE = re.compile(r"[\w/.-]*\w\.py:\d+")
 _NUMBERED = re.compile(r"p\d{4,}")  # what Bokeh names its models: counted over the whole process
 
@@ -56,7 +57,7 @@ def _stable(value: Any) -> Any:
     if isinstance(value, str):
         return "NUMBERED" if _NUMBERED.fullmatch(value) else _without_lines(value)
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return float(f"{value:.6g}") if abs(value) > NOTHING else 0.0
     if isinstance(value, Mapping):
         return {name: _stable(entry) for name, entry in value.items()}
     return [*map(_stable, value)] if isinstance(value, Sequence) else value
