@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import workbench as wb
-from benchmarks.published_layouts import model_rules, split_states
-from benchmarks.published_mixture import stage_plans
+from benchmarks.published_layouts import model_rules, split_states, stage_plans
 from benchmarks.published_rows import GIB, TABLES, Row
 from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import StageCost
