@@ -4,6 +4,7 @@ A run reads one plan in four; `pytest -m "nightly or not nightly" tests/test_fro
 """
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def _features(frozen: FrozenPlan) -> Iterator[str]:
     yield from (name for name in ("pipeline", "recipes", "remat", "precision", "offload") if getattr(frozen, name))
 
 
-def test_a_plan_reads_as_it_did(frozen, golden, tmp_path, capsys):
+def test_a_plan_reads_as_it_did(frozen, golden, tmp_path, capsys, caplog):
     plan = frozen.plan()
     path = tmp_path / "frozen.plan.json"
     plan.save(path)
@@ -61,6 +62,7 @@ def test_a_plan_reads_as_it_did(frozen, golden, tmp_path, capsys):
         "report --json": frozen_json(_printed_json(["report", str(path), "--planned"], capsys)),
         **{name: frozen_json(state) for name, state in _board_states(plan).items()},
     }
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []  # a view that fails says so on its tab
     golden(f"plans/{frozen.name}.txt", "\n\n".join(f"== {name}\n{text}" for name, text in sections.items()))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench.text.report import measurement_text
 
 from tests.support import scripted
 from tests.support.fleets import ToldRunner, three_models, times_of
@@ -20,6 +19,7 @@ from workbench.documents import comparison_record, compiled_record, measurement_
 from workbench.models import build
 from workbench.multimodel.fleet_forecast import forecast
 from workbench.public_plan import Plan
+from workbench.reports.measurement import measurement_text
 from workbench.widgets.fleet.fleet_board import FleetView
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
