@@ -301,6 +301,24 @@ def test_run_trains_in_a_worker_and_prints_the_measurement(plan_file, capsys):
     assert "step 3 of 3" in captured.err
 
 
+def test_run_of_a_wrong_result_exits_with_1_and_says_where_it_begins(plan_file, monkeypatch, capsys):
+    import workbench.engine
+
+    wrong = {"max_error": 0.5, "explained_error": 1e-5, "first_wrong": "grad/conv (model.py:3)"}
+    measured = Measurement("cpu", 8, 1, 0.1, (0.1,), (), (), {}, 0, **wrong)
+    monkeypatch.setattr(workbench.engine, "run_plan", lambda *_given, **_options: measured)
+    said = (
+        "WRONG RESULT: this plan computes something else than the unsharded step: the largest error is 5.0e-01, and rounding explains up "
+        "to 1.0e-05. The first wrong value is grad/conv (model.py:3)."
+    )
+    assert main(["run", plan_file, "--check"]) == 1
+    captured = capsys.readouterr()
+    assert said in " ".join(captured.out.split())
+    assert f"workbench: {said}" in captured.err
+    assert main(["run", plan_file, "--check", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["wrong_text"] == said
+
+
 LAUNCHES = [({}, False), ({"SLURM_NTASKS": "1"}, False), ({"SLURM_NTASKS": "2"}, True), ({"OMPI_COMM_WORLD_SIZE": "4"}, True)]
 
 

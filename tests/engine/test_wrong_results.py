@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 
 from tests.support.choosing import parametrize_drawn
 from tests.support.known_wrong_results import KNOWN, conv
+from workbench.documents import measurement_record
+from workbench.engine.spmd import against_unsharded, find_first_wrong
 from workbench.engine.spmd.against_unsharded import largest_error
 from workbench.engine.spmd.compiled_step import compile_step
+from workbench.engine.spmd.execute_plan import execute
 from workbench.models.registry import build
 from workbench.public_plan import Plan
+from workbench.reports.run_events import Progress
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile
@@ -67,6 +71,53 @@ def test_convolutions_of_the_models_raise_no_alarm(model):
     program = build(model)
     for mesh, layout in (("data:8", "batch:data"), ("data:2 model:4", "batch:data"), ("data:2 model:4", "batch:data+model")):
         assert notes_of(Plan(program, mesh, layout)) == []
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_checked_run_says_what_is_wrong_and_where_it_begins(number):
+    plan, events = KNOWN[number].plan(), []
+    if jax.__version__ not in KNOWN[number].wrong:
+        pytest.skip("this version of JAX is not known to compute it wrongly")
+    measured = execute(plan, steps=1, check=True, profile=False, on_event=events.append)
+    assert measured.is_wrong
+    (note,) = notes_of(plan)
+    line = next(op.source for op in plan.program.operations if op.path == note.subject)
+    assert measured.first_wrong == f"{note.subject} ({line})"
+    assert f"The first wrong value is {measured.first_wrong}." in " ".join(str(measured).split())
+    assert any("looking for the first wrong value" in each.stage for each in events if isinstance(each, Progress))
+    record = measurement_record(measured)
+    assert (record["is_wrong"], record["first_wrong"]) == (True, measured.first_wrong)
+    assert record["wrong_text"].startswith("WRONG RESULT: this plan computes something else than the unsharded step: ")
+    assert '<p role="alert" style="color:#c1121f' in measured._repr_html_()
+
+
+def test_a_checked_run_of_a_right_program_is_within_what_rounding_explains():
+    measured = execute(KNOWN[8].plan(), steps=1, check=True, profile=False)
+    assert not measured.is_wrong
+    assert 0 <= measured.max_error <= measured.explained_error < 1e-4
+    assert measured.first_wrong == measured.wrong_text == ""
+    assert "role=" not in measured._repr_html_()
+
+
+def test_a_number_on_one_side_only_is_wrong(monkeypatch):
+    plan = Plan(trace(jnp.sqrt, jnp.ones((16, 8)), dims={"x": "n _"}), "data:8", "n:data")
+    moved = against_unsharded._on_one_device
+    monkeypatch.setattr(against_unsharded, "_on_one_device", lambda array, device: -moved(array, device))
+    measured = execute(plan, steps=1, check=True, profile=False)
+    assert measured.max_error == float("inf")
+    assert "a value is not a number on one side only" in measured.wrong_text
+    assert measurement_record(measured)["max_error"] is None
+
+
+def test_the_search_for_the_first_wrong_value_ends_in_time(monkeypatch):
+    monkeypatch.setattr(find_first_wrong, "_MOST_SECONDS", 0.0)
+    plan = Plan(trace(lambda x: jnp.sin(x) + jnp.cos(x), jnp.ones((16, 8)), dims={"x": "n _"}), "data:8", "n:data")
+    step = compile_step(plan)
+    found = find_first_wrong.find_first_wrong(step, step.arguments(0), -1.0, lambda _: None)  # every value is wrong
+    assert found.startswith("add (test_wrong_results.py:")
+    assert found.endswith(") or before it")
+    monkeypatch.setattr(find_first_wrong, "_MOST_SECONDS", 60.0)
+    assert find_first_wrong.find_first_wrong(step, step.arguments(0), -1.0, lambda _: None).startswith("sin (test_wrong_results.py:")
 
 
 UNARY = {

@@ -98,7 +98,17 @@ def _add_rooms(world: TeamWorld, things: dict[str, Any], named: str) -> None:
 
 
 def _add_jobs(world: TeamWorld, things: dict[str, Any], hostile: str) -> None:
-    done = {"step": 20, "of": 20, "first_loss": 5.0, "loss": 1.2, "median_seconds": 7.6e-4, "compile_seconds": 2.5, "shards_agree": True}
+    done = {
+        "step": 20,
+        "of": 20,
+        "first_loss": 5.0,
+        "loss": 1.2,
+        "median_seconds": 7.6e-4,
+        "compile_seconds": 2.5,
+        "shards_agree": True,
+        "is_wrong": bool(hostile),
+        "wrong_text": f"WRONG RESULT{hostile}" if hostile else "",
+    }
     asked = {"steps": 20, "devices": 8, "hosts": 1, "processes": 1, "minutes": 30.0, "options": {"partition": f"gpu{hostile}"}}
     states: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("rosa", "running", {"started": now() - 90}),

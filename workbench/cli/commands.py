@@ -18,7 +18,7 @@ from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of,
 from workbench.documents import hardware_entry
 from workbench.engine.cluster.join_cluster import verify_shared_cluster
 from workbench.engine.cluster.relay import CLUSTER
-from workbench.errors import PipelineError, WorkbenchError
+from workbench.errors import EngineError, PipelineError, WorkbenchError
 from workbench.exercises.exercise import Exercise
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
@@ -132,6 +132,9 @@ def run(options: argparse.Namespace) -> None:
         return  # only process 0 prints
     here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # measured beside predicted for this machine
     print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, analyze(here)))
+    if measurement.is_wrong:
+        ways_out = ["see the warnings of `workbench report`", "shard fewer dimensions of this value", "report it to the JAX project"]
+        raise EngineError(measurement.wrong_text, ways_out)
 
 
 def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:

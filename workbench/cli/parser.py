@@ -149,7 +149,9 @@ def _run(added: Any) -> None:
         added, "run", commands.run, "run a plan on the attached devices and measure it", "srun -n 2 workbench run my.plan.json"
     )
     command.add_argument("--steps", type=positive, default=20, help="steps to measure, after warm-up (default: %(default)s)")
-    command.add_argument("--check", action="store_true", help="also check the result against the unsharded step")
+    command.add_argument(
+        "--check", action="store_true", help="also check the result against the unsharded step; exits with 1 if it is wrong"
+    )
     command.add_argument(
         "--profile",
         action=argparse.BooleanOptionalAction,

@@ -127,6 +127,13 @@ def wrap_text(text: str, indent: str = "  ", first: str = "") -> str:
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
 
 
+def alert_text(text: str) -> str:
+    """A paragraph that must not be missed: red in a notebook. Empty for an empty text."""
+    if not text or not _as_html.get():
+        return wrap_text(text)
+    return f'{_MARK}<p role="alert" style="color:#c1121f;font-weight:600;margin:8px 0 4px">{escape(text)}</p>{_MARK}'
+
+
 def _literal_text(cell: str) -> "Text":
     """A cell as it stands: `[data, -]` is no markup."""
     from rich.text import Text

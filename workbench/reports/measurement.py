@@ -2,11 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import inf, isfinite, isnan
 from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
-from workbench.core.text_tables import axes_text, group_items, html_text, pairs_text, shape_text, table_text, tail_text, wrap_text
+from workbench.core.text_tables import (
+    alert_text,
+    axes_text,
+    group_items,
+    html_text,
+    pairs_text,
+    shape_text,
+    table_text,
+    tail_text,
+    wrap_text,
+)
 from workbench.hardware.hardware import Hardware
 from workbench.reports.device_trace import Trace, TracedOperation
 from workbench.units import format_bytes, format_seconds
@@ -63,6 +73,8 @@ class Measurement:
     - `compiled_peak`: XLA's own bytes per device (arguments + outputs + temporaries - aliases);
     - `device_peak`: peak bytes in use as the device reports it, `None` where it does not (CPU);
     - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if it was checked;
+    - `explained_error`: the largest such difference that rounding explains; a larger one is wrong (`is_wrong`), and `first_wrong` is the
+      path and the line of the first value that is, where it was found;
     - `trace`: one more step, profiled, on the devices of this process; `why_untraced` if that was tried and failed;
     - `tasks`: of a pipelined plan, one more step task by task; `task_overhead`: seconds the engine itself spends on a task, dispatching it.
     """
@@ -80,6 +92,8 @@ class Measurement:
     predicted_seconds: float | None = None
     hardware: Hardware | None = None
     max_error: float | None = None
+    explained_error: float | None = None
+    first_wrong: str = ""
     trace: Trace | None = None
     why_untraced: str = ""
     tasks: tuple[TaskTime, ...] = ()
@@ -101,6 +115,23 @@ class Measurement:
     def bubble(self) -> float:
         """The pipeline bubble: `bubble_share` of the tasks."""
         return bubble_share(self.tasks)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the results differ from those of the unsharded step by more than rounding explains."""
+        return self.max_error is not None and self.explained_error is not None and self.max_error > self.explained_error
+
+    @property
+    def wrong_text(self) -> str:
+        """What is wrong and where it begins, for people; empty if nothing is."""
+        if not self.is_wrong:
+            return ""
+        error = "a value is not a number on one side only" if self.max_error == inf else f"the largest error is {self.max_error:.1e}"
+        begins = f" The first wrong value is {self.first_wrong}." if self.first_wrong else ""
+        return (
+            f"WRONG RESULT: this plan computes something else than the unsharded step: {error}, and rounding explains up to "
+            f"{self.explained_error:.1e}.{begins}"
+        )
 
     @property
     def shards_agree(self) -> bool:
@@ -131,6 +162,7 @@ def measurement_text(measurement: Measurement, report: "Report | None" = None) -
     )
     sections = [
         wrap_text(head),
+        alert_text(measurement.wrong_text),
         pairs_text(_figures(measurement, report)),
         _compiled_text(measurement, report),
         _wrong_shards_text(measurement),
@@ -174,7 +206,7 @@ def _figures(measurement: Measurement, report: "Report | None") -> Iterable[tupl
     if measurement.max_error is not None:
         yield (
             "largest error",
-            *_error_text(measurement.max_error, is_pipelined=bool(measurement.tasks or (report and report.plan.pipeline))),
+            *_error_text(measurement, is_pipelined=bool(measurement.tasks or (report and report.plan.pipeline))),
         )
 
 
@@ -188,12 +220,14 @@ def _spread_text(measurement: Measurement) -> str:
     return f"{'' if few else '8 of 10 steps '}between {format_seconds(first)} and {format_seconds(last)}"
 
 
-def _error_text(error: float, *, is_pipelined: bool) -> tuple[str, str]:
+def _error_text(measurement: Measurement, *, is_pipelined: bool) -> tuple[str, str]:
     """For a pipeline, the reference has the same micro-batches, and the same random keys for each."""
+    error, explained = measurement.max_error, measurement.explained_error
     against = "the same micro-batches one by one on one device, nothing cut" if is_pipelined else "the unsharded step"
-    if isnan(error):
+    if error is None or not isfinite(error):
         return "no number", f"the results are not all numbers, here or in {against}"
-    return f"{error:.1e}", f"against {against}, relative to the largest magnitude"
+    beside = "" if explained is None or isnan(explained) else f"; rounding explains up to {explained:.1e}"
+    return f"{error:.1e}" + ", wrong" * measurement.is_wrong, f"against {against}, relative to the largest magnitude{beside}"
 
 
 def _compiled_text(measurement: Measurement, report: "Report | None") -> str:

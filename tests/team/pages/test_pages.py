@@ -5,6 +5,7 @@ import pytest
 from tests.support.team_pages import ADMIN_PAGES, project_pages, read_page
 from tests.support.team_world import ROLES
 from workbench.team.access import ProjectRole
+from workbench.team.pages.job_views import job_facts
 
 PAGES = ("/", "/account", "/account/quota")
 READERS = [name for name, role in ROLES.items() if role >= ProjectRole.VIEWER]
@@ -135,7 +136,17 @@ def test_a_job_has_its_figures_with_prices(clients, world):
     text = read_page(clients["vic"].get(project_pages(world)["job that is done"]).text).text
     assert "Time of a step 760 µs measured 735 µs was predicted" in text
     assert "Price of 1,000 steps $0.0015 measured" in text
-    assert "Equals the unsharded step yes" in text
+    assert "Shards as planned yes Equals the unsharded step yes" in text
+
+
+def test_a_job_with_a_wrong_result_says_so_in_red(hostile_running, hostile_world):
+    with hostile_running.client(hostile_world.cookies["vic"]) as client:
+        page = client.get(project_pages(hostile_world)["job that is done"]).text
+    assert '<div class="notice bad" role="alert">WRONG RESULT' in page
+    assert "Equals the unsharded step no" in read_page(page).text
+    job = {"spec": {}, "summary": {"is_wrong": True, "shards_agree": True}}
+    assert job_facts(job) == [("Shards as planned", "yes"), ("Equals the unsharded step", "no")]
+    assert job_facts({"spec": {}, "summary": {"shards_agree": True}}) == [("Shards as planned", "yes")]
 
 
 def test_a_link_to_a_plan_is_read_by_anybody(clients, world):

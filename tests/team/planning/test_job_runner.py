@@ -1,6 +1,7 @@
 """A run of a room's board is a job of the team: what the server says of it is what the board hears."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,13 @@ def server():
 
 def test_a_measurement_is_read_back_but_for_what_is_left_out():
     assert measurement_of(FIGURES) == MEASURED
+
+
+@pytest.mark.parametrize("error", [0.5, float("inf")])
+def test_a_wrong_result_is_wrong_when_it_is_read_back(error):
+    wrong = replace(MEASURED, max_error=error, explained_error=1e-5, first_wrong="grad/conv (model.py:3)")
+    assert measurement_of(json.loads(json.dumps(measurement_record(wrong)))) == wrong
+    assert wrong.is_wrong
 
 
 def test_a_run_is_submitted_with_all_that_the_gallery_keeps_of_its_plan(server):

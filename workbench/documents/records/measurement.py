@@ -1,7 +1,7 @@
 """A measurement as plain values, for `--json`."""
 
 from dataclasses import asdict
-from math import isnan
+from math import isfinite
 from typing import Any
 
 from workbench.reports.device_trace import Trace
@@ -26,12 +26,21 @@ def measurement_record(measurement: Measurement) -> dict[str, Any]:
         "compiled": [{"axes": list(axes), "kind": kind, "payload": payload} for (axes, kind), payload in measurement.compiled.items()],
         "compiled_peak": measurement.compiled_peak,
         "device_peak": measurement.device_peak,
-        "max_error": None if measurement.max_error is None or isnan(measurement.max_error) else measurement.max_error,
+        "max_error": _finite(measurement.max_error),
+        "explained_error": _finite(measurement.explained_error),
+        "is_wrong": None if measurement.max_error is None else measurement.is_wrong,
+        "first_wrong": measurement.first_wrong,
+        "wrong_text": measurement.wrong_text,
         "trace": measurement.trace and _trace_record(measurement.trace),
         "why_untraced": measurement.why_untraced,
         "tasks": [task._asdict() for task in measurement.tasks],
         "task_overhead": measurement.task_overhead,
     }
+
+
+def _finite(value: float | None) -> float | None:
+    """A number that JSON has."""
+    return value if value is not None and isfinite(value) else None
 
 
 def _trace_record(trace: Trace) -> dict[str, Any]:

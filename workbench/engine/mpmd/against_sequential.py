@@ -12,8 +12,9 @@ from workbench.core.micro_batches import plan_input_splits
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.engine.mpmd.mpmd_step import MpmdStep
-from workbench.engine.spmd.against_unsharded import free_bytes, relative, worst
+from workbench.engine.spmd.against_unsharded import Check, free_bytes, relative, worst
 from workbench.engine.spmd.compiled_step import CompiledStep
+from workbench.engine.spmd.rounding import explained_error, largest_epsilon, move_by_rounding
 from workbench.tracing.grad_accumulation.grad_accumulation_step import grad_accumulation_step
 from workbench.tracing.grad_accumulation.micro_batch_leaves import micro_batch_leaves
 from workbench.units import format_bytes
@@ -81,12 +82,30 @@ def state_slots(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | N
     return found
 
 
-def run_reference_step(program: Program, micro_batches: int) -> tuple[Any, Sequence[Any]]:
-    """Loss and state after one step from the start of training: each micro-batch after the other through the whole loss."""
+def check_error(program: Program, micro_batches: int, error: float) -> Check:
+    """The error of a pipeline beside what rounding explains: how far its reference moves when the state moves by one rounding."""
+    epsilon = largest_epsilon(program, jax.devices()[0].platform)
+    with jax.default_device(jax.devices()[0]):
+        loss, state = run_reference_step(program, micro_batches)
+        moved_loss, moved = run_reference_step(program, micro_batches, epsilon)
+    roles = [Role.OUTPUT, *(program.arguments[argument].role for argument in program.state)]
+    gaps: dict[Role, float] = {}
+    scales: dict[Role, float] = {}
+    for role, one, other in zip(roles, (loss, *state), (moved_loss, *moved), strict=True):
+        expected = np.asarray(one).astype(np.float64)
+        gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(other).astype(np.float64) - expected))
+        scales[role] = worst(scales.get(role, 0.0), _largest(expected))
+    return Check(error, explained_error(relative(gaps, scales), epsilon))
+
+
+def run_reference_step(program: Program, micro_batches: int, moved_by: float = 0.0) -> tuple[Any, Sequence[Any]]:
+    """Loss and state after one step from the start of training, moved by a rounding of `moved_by`: each micro-batch after the other through
+    the whole loss."""
     splits = plan_input_splits(program, micro_batches)
     leaves = [micro_batch_leaves(leaf, split, micro_batches) for leaf, split in zip(program.step.feed(0), splits, strict=True)]
     given = jax.tree.map(jnp.asarray, program.step.given)
     state = jax.jit(program.step.initialize)(jax.random.key(0), given)
+    state = tuple(move_by_rounding(state, moved_by)) if moved_by else state
     batches = [[jnp.asarray(parts[i]) for parts in leaves] for i in range(micro_batches)]
     return grad_accumulation_step(program, micro_batches)(state, batches)
 

@@ -10,11 +10,12 @@ import jax
 
 from workbench.core.mesh import Mesh
 from workbench.engine.hlo.compiled_collectives import collectives_of
-from workbench.engine.mpmd.against_sequential import largest_error, why_not
+from workbench.engine.mpmd.against_sequential import check_error, largest_error, why_not
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
 from workbench.engine.mpmd.instruction_list import run_instructions
 from workbench.engine.mpmd.measured_timeline import measure_tasks
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
+from workbench.engine.spmd.against_unsharded import Check
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.errors import EngineError
@@ -58,13 +59,13 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
     tasks = measure_tasks(step, values, WATCHED if min(seconds, default=0.0) < 1 else 1) if watch else ()
     overhead = _overhead(step, values)
     del values
-    max_error = None
+    found = Check(None)
     if check:
         enter("checking against one device", 0.85)
         if reason := why_not(plan.program):
             enter(f"not checked: {reason}", 0.9)
         else:
-            max_error = largest_error(step)
+            found = check_error(plan.program, step.compilation.micro_batches, largest_error(step))
     enter("calibrating", 0.9)
     hardware = calibrate(_all_devices(step))
     return Measurement(
@@ -80,7 +81,8 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
         device_peak=device_peak,
         predicted_seconds=_predict_seconds(step, hardware),
         hardware=hardware,
-        max_error=max_error,
+        max_error=found.error,
+        explained_error=found.explained,
         tasks=tasks,
         task_overhead=overhead,
     )

@@ -2,8 +2,9 @@
 
 import functools
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,30 +14,53 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.engine.spmd.jax_shardings import host_value
+from workbench.engine.spmd.rounding import explained_error, largest_epsilon, move_by_rounding
 from workbench.units import format_bytes
 
 
+class Check(NamedTuple):
+    """How a step differs from the unsharded one.
+
+    - `error`: the largest difference of a result, relative to the largest magnitude among the results of its role; `None` if unchecked;
+    - `explained`: the largest such difference that rounding explains;
+    - `reason`: why it is unchecked.
+    """
+
+    error: float | None
+    explained: float | None = None
+    reason: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.error is not None and self.explained is not None and self.error > self.explained
+
+
 def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float | None, str]:
-    """The largest difference of a result of the sharded step from the unsharded one, relative to the largest magnitude among the results of
-    the same role, and an empty text; or `None` and why one device cannot hold the unsharded step. Donates `arguments`.
+    """The largest relative error of a result, and an empty text; or `None` and why it is not known. Donates `arguments`."""
+    found = check_step(step, arguments)
+    return found.error, found.reason
+
+
+def check_step(step: CompiledStep, arguments: list[jax.Array]) -> Check:
+    """Compare the sharded step with the unsharded one, if one device can hold that. Donates `arguments`.
 
     A `shard_map` in the function needs all devices of its mesh: such a step is compared with itself under arguments that are whole on every
     device, so that nothing outside of the `shard_map` is split."""
     if has_manual_axes(step.program):
-        return _largest_error_from_whole(step, arguments)
+        return _check_from_whole(step, arguments)
     device = step.mesh.local_devices[0]
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=jax.sharding.SingleDeviceSharding(device)) for array in arguments]
     try:
         plain = jax.jit(step.program.step.call, keep_unused=True)
         unsharded = plain.lower(*specs).compile()
     except ValueError as error:  # the function names devices or a mesh of its own
-        return None, f"the step cannot be compiled for one device: {str(error).splitlines()[0]}"
+        return Check(None, reason=f"the step cannot be compiled for one device: {str(error).splitlines()[0]}")
     memory = unsharded.memory_analysis()
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
     if needed > (free := free_bytes(device)):
-        return None, f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free"
-    expected = (unsharded if step.call is step.compiled else plain)(*(_on_one_device(array, device) for array in arguments))
-    return _compare(step, step.call(*arguments), expected), ""
+        return Check(None, reason=f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free")
+    call = unsharded if step.call is step.compiled else plain
+    return _check_against(step, arguments, call, [_on_one_device(array, device) for array in arguments])
 
 
 def has_manual_axes(program: Program) -> bool:
@@ -44,7 +68,7 @@ def has_manual_axes(program: Program) -> bool:
     return any(each.manual for each in program.operations)
 
 
-def _largest_error_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float | None, str]:
+def _check_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> Check:
     whole = NamedSharding(step.mesh, PartitionSpec())
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=whole) for array in arguments]
     call = functools.partial(step.program.step.call)  # anew: JAX lowers a function once
@@ -53,9 +77,19 @@ def _largest_error_from_whole(step: CompiledStep, arguments: list[jax.Array]) ->
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
     needed *= len(step.mesh.local_devices) if device.platform == "cpu" else 1  # virtual devices share the host's memory
     if needed > (free := free_bytes(device)):
-        return None, f"the step with whole arguments on every device needs {format_bytes(needed)}, and {format_bytes(free)} is free"
-    expected = unsplit(*(jax.device_put(array, whole) for array in arguments))
-    return _compare(step, step.call(*arguments), expected), ""
+        return Check(
+            None, reason=f"the step with whole arguments on every device needs {format_bytes(needed)}, and {format_bytes(free)} is free"
+        )
+    return _check_against(step, arguments, unsplit, [jax.device_put(array, whole) for array in arguments])
+
+
+def _check_against(step: CompiledStep, arguments: list[jax.Array], call: Callable[..., Any], whole: Sequence[jax.Array]) -> Check:
+    """Compare the step with `call(*whole)`, and that with itself on arguments that are moved by one rounding."""
+    expected = call(*whole)
+    epsilon = largest_epsilon(step.program, step.mesh.local_devices[0].platform)
+    sensitivity = _compare(step, call(*move_by_rounding(whole, epsilon)), expected)
+    error = _compare(step, step.call(*arguments), expected)
+    return Check(error, explained_error(sensitivity, epsilon))
 
 
 def _on_one_device(array: jax.Array, device: jax.Device) -> jax.Array:
@@ -71,14 +105,14 @@ def free_bytes(device: jax.Device) -> int:
 
 
 def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tuple[jax.Array, ...]) -> float:
-    """Compare shard by shard, so that nothing is gathered; nan where a result contains nan."""
+    """Compare shard by shard, so that nothing is gathered; nan where both results contain nan, infinity where only one does."""
     difference: dict[Role, float] = {}
     magnitude: dict[Role, float] = {}
     for tensor, ours, theirs in zip(step.program.results, sharded, unsharded, strict=True):
         if jax.dtypes.issubdtype(ours.dtype, jax.dtypes.prng_key):
             continue
         expected = np.asarray(theirs)
-        gaps = [_largest(_wide(shard.data) - _wide(expected[shard.index])) for shard in ours.addressable_shards]
+        gaps = [_gap(_wide(shard.data), _wide(expected[shard.index])) for shard in ours.addressable_shards]
         difference[tensor.role] = worst(difference.get(tensor.role, 0.0), *gaps)
         magnitude[tensor.role] = worst(magnitude.get(tensor.role, 0.0), _largest(_wide(expected)))
     return relative(difference, magnitude)
@@ -94,8 +128,14 @@ def worst(*values: float) -> float:
 
 
 def relative(difference: Mapping[Role, float], magnitude: Mapping[Role, float]) -> float:
-    """The largest difference of any role, relative to the largest magnitude of that role."""
+    """The largest difference of any role, relative to the largest magnitude of that role; infinity where one of them is."""
+    if inf in difference.values():
+        return inf
     return worst(0.0, *(gap / (magnitude[role] or 1.0) for role, gap in difference.items()))
+
+
+def _gap(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
+    return inf if np.isnan(ours).any() != np.isnan(theirs).any() else _largest(ours - theirs)
 
 
 def _wide(array: Any) -> np.ndarray[Any, Any]:

@@ -7,11 +7,12 @@ import jax
 from workbench.analysis.analyze import analyze
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.read_compiled import read_memory_analysis
-from workbench.engine.mpmd.against_sequential import largest_error_of, why_not
+from workbench.engine.mpmd.against_sequential import check_error, largest_error_of, why_not
 from workbench.engine.mpmd.execute_pipeline import run_pipelined
-from workbench.engine.spmd.against_unsharded import has_manual_axes, largest_error
+from workbench.engine.spmd.against_unsharded import Check, check_step, has_manual_axes
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.compiled_step import CompiledStep, compile_step
+from workbench.engine.spmd.find_first_wrong import find_first_wrong
 from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.engine.spmd.profile import profile as profiled
 from workbench.engine.spmd.spmd_plan import spmd_plan
@@ -80,7 +81,8 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
     device_peak = _device_peak(step.mesh)
     trace, why_untraced = _profile_step(step, arguments, stage) if watch else (None, "")
     del arguments
-    max_error = _check_against_one_device(step, given, stage) if check else None
+    found = _check_against_one_device(step, given, stage) if check else Check(None)
+    first_wrong = _find_first_wrong(step, given, found, stage) if found.is_wrong else ""
     stage.enter("calibrating", 0.9)
     hardware = calibrate(tuple(step.mesh.devices.flat))
     return Measurement(
@@ -96,7 +98,9 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
         device_peak=device_peak,
         predicted_seconds=_predict_seconds(given, hardware),
         hardware=hardware,
-        max_error=max_error,
+        max_error=found.error,
+        explained_error=found.explained,
+        first_wrong=first_wrong,
         trace=trace,
         why_untraced=why_untraced,
     )
@@ -115,18 +119,26 @@ def _profile_step(step: CompiledStep, arguments: list[jax.Array], stage: _RunSta
     return trace, why_not
 
 
-def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage) -> float | None:
+def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage) -> Check:
     whole = given.pipeline is None and has_manual_axes(given.program)
     stage.enter("checking against whole arguments on every device" if whole else "checking against one device", 0.85)
     if given.pipeline is None:
-        max_error, reason = largest_error(step, step.arguments(0))
+        found = check_step(step, step.arguments(0))
     elif reason := why_not(given.program):
-        max_error = None
+        found = Check(None, reason=reason)
     else:
-        max_error = largest_error_of(step, given.program, given.pipeline.micro_batches)
-    if reason:
-        stage.enter(f"not checked: {reason}", 0.9)
-    return max_error
+        count = given.pipeline.micro_batches
+        found = check_error(given.program, count, largest_error_of(step, given.program, count))
+    if found.reason:
+        stage.enter(f"not checked: {found.reason}", 0.9)
+    return found
+
+
+def _find_first_wrong(step: CompiledStep, given: Plan, found: Check, stage: _RunStage) -> str:
+    """Where a wrong result begins; empty where it cannot be looked for: in a pipeline, over several processes, in a `shard_map`."""
+    if given.pipeline is not None or jax.process_count() > 1 or has_manual_axes(given.program) or found.explained is None:
+        return ""
+    return find_first_wrong(step, step.arguments(0), found.explained, lambda text: stage.enter(text, 0.87))
 
 
 def _warm_up(step: CompiledStep, arguments: list[jax.Array], count: int) -> tuple[jax.Array, ...]:

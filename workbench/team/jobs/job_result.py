@@ -16,6 +16,9 @@ _KEPT_OF_RUN = (
     "predicted_seconds",
     "shards_agree",
     "max_error",
+    "explained_error",
+    "is_wrong",
+    "wrong_text",
 )
 _KEPT_OF_COMPILATION = ("target", "devices", "compiler", "compile_seconds", "flops", "compute_seconds")
 LOST = "The engine does not know the job any more, and it left no word of its end."

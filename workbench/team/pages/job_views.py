@@ -40,6 +40,7 @@ def job_view(job: Record, events: Sequence[Record], may_cancel: bool) -> dict[st
         "stages": _stages(job),
         "step_seconds": _number(job["summary"].get("median_seconds")),
         "losses": _losses(job["summary"]),
+        "wrong": str(job["summary"].get("wrong_text") or ""),
     }
 
 
@@ -156,7 +157,9 @@ def job_facts(job: Record) -> list[tuple[str, str]]:
     asked += list(options.items()) if isinstance(options, Mapping) else []
     seconds, agree = _number(summary.get("compile_seconds")), summary.get("shards_agree")
     asked += [("Ran on", summary.get("device_kind")), ("Compiled in", None if seconds is None else write_seconds(seconds))]
-    asked += [("Equals the unsharded step", None if agree is None else "yes" if agree else "no")]
+    is_wrong = summary.get("is_wrong")  # None where it was not checked
+    asked += [("Shards as planned", None if agree is None else "yes" if agree else "no")]
+    asked += [("Equals the unsharded step", None if is_wrong is None else "no" if is_wrong else "yes")]
     return [(str(name), f"{value:,.12g}" if _number(value) is not None else str(value)) for name, value in asked if value not in (None, "")]
 
 

@@ -7,6 +7,7 @@ Sent to the server: `{"run": {...}, "name", "steps", "job": n, "visitor": v}` wi
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from workbench.analysis.analyze import analyze
@@ -102,6 +103,9 @@ def measurement_of(figures: Mapping[str, Any]) -> Measurement:
     compiled = {(tuple(each["axes"]), each["kind"]): each["payload"] for each in figures["compiled"]}
     same = ("device_kind", "devices", "processes", "compile_seconds", "compiled_peak", "device_peak", "predicted_seconds", "max_error")
     values: dict[str, Any] = {name: figures[name] for name in same} | {name: tuple(figures[name]) for name in ("step_seconds", "losses")}
+    values |= {name: figures[name] for name in ("explained_error", "first_wrong") if name in figures}
+    if figures.get("is_wrong") and values["max_error"] is None:
+        values["max_error"] = inf  # JSON has no such number
     shards = tuple(ShardCheck(each["path"], tuple(each["predicted"]), tuple(each["actual"])) for each in figures["shards"])
     return Measurement(**values, shards=shards, compiled=compiled)
 

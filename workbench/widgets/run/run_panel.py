@@ -57,7 +57,7 @@ def _announcement(live: RunProgress) -> str:
     if live.running:
         return f"The run is {live.stage}." if not live.seconds else ""
     if live.phase == "done" and live.measurement:
-        return f"The run is done: {format_seconds(live.measurement.median_seconds)} a step."
+        return live.measurement.wrong_text or f"The run is done: {format_seconds(live.measurement.median_seconds)} a step."
     return {"error": f"The run failed. {live.message}", "cancelled": "The run was cancelled."}.get(live.phase, "")
 
 
@@ -94,7 +94,8 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
             _fact(
                 "against unsharded",
                 f"{measured.max_error:.1e}" if isfinite(measured.max_error) else "no number",
-                "largest relative difference",
+                measured.wrong_text or "largest relative difference",
+                "bad" if measured.is_wrong else "",
             )
         )
     if report:

@@ -1,0 +1,89 @@
+"""The first value of a step that is wrong over devices, found by bisection: where a wrong result begins."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex_core
+
+from workbench.engine.spmd.compiled_step import CompiledStep, argument_specs
+from workbench.engine.spmd.jax_shardings import host_value
+from workbench.tracing.jaxpr.equations import closed_jaxpr, path_of_equation, source_line, variables
+from workbench.tracing.jaxpr.inline_jaxpr import inline
+
+_MOST_SECONDS = 60.0
+Tell = Callable[[str], None]
+
+
+def find_first_wrong(step: CompiledStep, arguments: Sequence[jax.Array], explained: float, tell: Tell) -> str:
+    """The path and the source line of the first value whose relative error is larger than `explained`; empty where it is not found.
+
+    Each probe compiles the whole step twice, sharded and for one device, with the values that are alive after some equation as results. The
+    search stops after a minute with the first equation that is known to be wrong. Arguments are not donated.
+    """
+    if step.plan.layout.is_annotated:  # its constraints are written into a module of other results
+        return ""
+    search = _Bisection.of(step, arguments, explained)
+    low, high, until = -1, len(search.eqns) - 1, time.monotonic() + _MOST_SECONDS
+    if high < 0 or not search.is_wrong_after(high):
+        return ""
+    while high - low > 1 and time.monotonic() < until:
+        tell(f"looking for the first wrong value, {high - low} operations left")
+        middle = (low + high) // 2
+        low, high = (low, middle) if search.is_wrong_after(middle) else (middle, high)
+    return search.describe(high, is_first=high - low == 1)
+
+
+@dataclass(frozen=True)
+class _Bisection:
+    """The step as flat equations, and what it is run on."""
+
+    step: CompiledStep
+    arguments: Sequence[jax.Array]
+    explained: float
+    base: Any
+    eqns: list[Any]
+    constants: dict[Any, Any]
+    outputs: list[Any]
+
+    @classmethod
+    def of(cls, step: CompiledStep, arguments: Sequence[jax.Array], explained: float) -> "_Bisection":
+        closed = jax.make_jaxpr(partial(step.program.step.call))(*argument_specs(step.program))
+        return cls(step, arguments, explained, closed.jaxpr, *inline(closed))
+
+    def is_wrong_after(self, index: int) -> bool:
+        """Whether a value that is alive after this equation differs."""
+        alive = self._alive_after(index)
+        if not alive:
+            return False
+        closed = closed_jaxpr(self.base, self.constants, self.base.invars, self.eqns, [*self.outputs, *alive])
+        call = jex_core.jaxpr_as_fun(closed)
+        device = self.step.mesh.local_devices[0]
+        sharded = jax.jit(call, in_shardings=self.step.shardings, keep_unused=True)(*self.arguments)
+        whole = jax.jit(call, keep_unused=True)(*(jax.device_put(each, device) for each in self.arguments))
+        pairs = zip(sharded[len(self.outputs) :], whole[len(self.outputs) :], strict=True)
+        return any(_differs(ours, theirs, self.explained) for ours, theirs in pairs)
+
+    def _alive_after(self, index: int) -> list[Any]:
+        """The floating-point values made up to this equation that later ones, or the results, read."""
+        made = {var for eqn in self.eqns[: index + 1] for var in eqn.outvars}
+        read = {var for eqn in self.eqns[index + 1 :] for var in variables(eqn.invars)} | set(variables(self.outputs))
+        alive = [var for eqn in self.eqns[: index + 1] for var in eqn.outvars if var in made & read]
+        return [var for var in alive if jax.dtypes.issubdtype(var.aval.dtype, jax.numpy.inexact)]
+
+    def describe(self, index: int, *, is_first: bool) -> str:
+        path, source = path_of_equation(self.eqns[index], "")[0], source_line(self.eqns[index])
+        text = f"{path} ({source})" if source else path
+        return text if is_first else f"{text} or before it"
+
+
+def _differs(ours: jax.Array, theirs: jax.Array, explained: float) -> bool:
+    wide = np.complex128 if jax.dtypes.issubdtype(ours.dtype, jax.numpy.complexfloating) else np.float64
+    found, expected = host_value(ours).astype(wide), host_value(theirs).astype(wide)
+    gap = np.abs(np.where(np.isnan(found) & np.isnan(expected), 0, found - expected)).max(initial=0.0)
+    scale = np.nanmax(np.abs(expected), initial=0.0) or 1.0
+    return not gap <= explained * scale
