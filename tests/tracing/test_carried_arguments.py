@@ -89,6 +89,14 @@ def test_scalars_are_carried_by_name_by_dtype_or_by_what_they_are_computed_from(
     assert carried_by(step, PARAMS, COUNT, NUMBER, KEY, X, NUMBER) == {"params/w": 0, "count": 1, "decay": 2, "key": 3}
 
 
+def test_a_scalar_that_the_loss_reads_is_an_input_of_each_step():
+    def step(params, x, temperature):
+        loss, grads = jax.value_and_grad(lambda w: loss_of(w, x, temperature))(params["w"])
+        return {"w": params["w"] - 0.1 * grads}, loss
+
+    assert carried_by(step, PARAMS, X, NUMBER) == {"params/w": 0}
+
+
 def test_a_count_of_correct_answers_is_no_step_count():
     def step(params, n, x):
         after, loss = update(params["w"], x)

@@ -199,7 +199,12 @@ def _match_keyless(index: int, argument: StepArgument, parts: Sequence[ResultPar
     aligned = [each for each in sure if _is_aligned(index, each)]
     if aligned or len(sure) == 1:
         return (aligned or sure)[0]
-    possible = [each for each, weight in zip(places, confidence, strict=True) if weight is not _Confidence.NONE]
+    is_scalar = all(not spec.shape for spec in argument.specs)  # a temperature that the loss reads is no state; its place would say so
+    possible = [
+        each
+        for each, weight in zip(places, confidence, strict=True)
+        if weight is not _Confidence.NONE and (not is_scalar or _is_aligned(index, each))
+    ]
     if possible:
         raise _ambiguous([argument], possible, name)
     return None
