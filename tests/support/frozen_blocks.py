@@ -3,8 +3,10 @@
 A digest says which block changed; the block before the change is what the commit before prints.
 """
 
+import base64
 import json
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -13,6 +15,7 @@ SHOWN = 100  # characters of JSON that are written as they are
 DEPTH = 2  # levels of a JSON value that have a line per entry
 MOST_ENTRIES = 24  # of such a level; a longer list is one digest
 MOST_LINES = 48  # of a text that are written as they are: its first paragraphs
+PACKED = {"starts": "d", "seconds": "f", "shares": "f"}  # columns of floating-point numbers that a chart sends in base64
 NOTHING = 1e-15  # what is left of a difference of equal seconds
 _SOURCE = re.compile(r"[\w/.-]*\w\.py:\d+")
 _NUMBERED = re.compile(r"p\d{4,}")  # what Bokeh names its models: counted over the whole process
@@ -59,8 +62,15 @@ def _stable(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}") if abs(value) > NOTHING else 0.0
     if isinstance(value, Mapping):
-        return {name: _stable(entry) for name, entry in value.items()}
+        is_chart = "firsts" in value  # the columns of its spans are packed
+        return {name: _stable(_unpacked(name, entry) if is_chart else entry) for name, entry in value.items()}
     return [*map(_stable, value)] if isinstance(value, Sequence) else value
+
+
+def _unpacked(name: str, entry: Any) -> Any:
+    """The numbers of a packed column of a chart; any other entry as it is."""
+    is_packed = name in PACKED and isinstance(entry, str)
+    return [float(f"{value:.5g}") for value in array(PACKED[name], base64.b64decode(entry))] if is_packed else entry
 
 
 def _without_lines(text: str) -> str:
