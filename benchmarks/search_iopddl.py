@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.contest_file import read_contest_file
 from workbench.errors import SearchError
 from workbench.search.per_operation.choice_problem import assess
-from workbench.search.per_operation.contest_file import read_contest_file
 from workbench.search.per_operation.solve import Solution, solve
 
 FOLDER = Path(__file__).parents[2] / "shared" / "iopddl"

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.contest_file import problem_from_contest, read_contest_file
 from workbench.errors import SearchError
-from workbench.search.per_operation.contest_file import problem_from_contest, read_contest_file
 
 EXAMPLE = Path(__file__).with_name("iopddl_example.json")
 

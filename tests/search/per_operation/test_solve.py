@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.contest_file import read_contest_file
 from tests.support.choice_problems import choice_problems, least_cost
 from workbench.search.per_operation import solve as solve_module
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, assess
-from workbench.search.per_operation.contest_file import read_contest_file
 from workbench.search.per_operation.solve import solve
 
 EXAMPLE = Path(__file__).with_name("iopddl_example.json")
