@@ -145,4 +145,4 @@ def test_a_concatenation_along_the_split_dimension_shows_its_moves_and_a_layout_
     (first,) = [each for each in moved if each.path == "a"]
     assert {type(edit) for edit in first.edits} <= {Override, ShardDim}
     assert all(plan.apply(edit).report().sent < report.sent for edit in first.edits)
-    assert first.is_avoidable
+    assert first.remedies

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.engine.compile.targets import topology_name
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import (
     HARDWARE_FILE_VARIABLE,
@@ -246,11 +245,6 @@ def test_an_own_file_is_a_regular_file(tmp_path):
 def test_an_own_file_that_is_not_there_says_so():
     with pytest.raises(HardwareError, match="cannot be read"):
         load_catalogue("no such file.toml")
-
-
-def test_slices_have_the_names_the_compiler_knows():
-    names = [topology_name(parse_hardware(text)) for text in ("TPU v3 32x32", "2 slices of TPU v5e 16x16", "TPU v7 2x2x1", "8 H100")]
-    assert names == ["v3:32x32", "v5e:16x16", "tpu7x:2x2x1", ""]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)

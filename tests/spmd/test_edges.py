@@ -115,7 +115,7 @@ def report():
 
 def test_the_suggested_edits_end_xlas_warning_and_send_less(report):
     (note,) = [each for each in report.diagnostics if each.kind == REMATERIALISATION]
-    assert report.reshards[0].is_avoidable
+    assert report.reshards[0].remedies
     assert all(isinstance(edit, Constrain) for edit in report.reshards[0].edits)
     assert note.edits
     for edit in (*report.reshards[0].edits, *note.edits):

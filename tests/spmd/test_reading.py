@@ -9,7 +9,7 @@ from workbench.spmd import hlo_pb2
 from workbench.spmd.device_groups import axes_of, read_groups, sub_axes_of
 from workbench.spmd.hlo_module import read_module
 from workbench.spmd.hlo_shapes import bytes_of, read_shape
-from workbench.spmd.locate_xla_collectives import operations_named, read_collectives
+from workbench.spmd.locate_xla_collectives import find_collectives, operations_named
 
 MESH = Mesh("data:4 model:2")
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
@@ -27,6 +27,11 @@ ADD = """
 
 def module_of(text):
     return read_module(hlo.hlo_module_from_text(f"HloModule m, num_partitions=8\n{ADD}{text}").as_serialized_hlo_module_proto())
+
+
+def read_collectives(module):
+    """All collectives of a module, in program order."""
+    return tuple(each.collective for each in find_collectives(module, MESH))
 
 
 def collective(attributes, opcode="all-reduce"):
@@ -154,13 +159,13 @@ ENTRY %main (x: f32[16]) -> f32[16] {
 )
 def test_a_loop_runs_as_often_as_its_counter_says(start, limit, step, known, trips):
     text = LOOP.replace("LIMIT", str(limit)).replace("STEP", str(step)).replace("START", str(start)).replace("KNOWN", known)
-    (found,) = read_collectives(module_of(text), MESH)
+    (found,) = read_collectives(module_of(text))
     assert (found.count, found.payload, found.axes, found.made_by, found.read_by) == (trips, 64, ("model",), 3, -1)
 
 
 def test_a_loop_that_nothing_bounds_is_counted_once():
     text = LOOP.replace("s32[] constant(LIMIT)", "s32[] get-tuple-element(%p), index=0").replace("STEP", "1").replace("START", "0")
-    (found,) = read_collectives(module_of(text.replace("KNOWN", "")), MESH)
+    (found,) = read_collectives(module_of(text.replace("KNOWN", "")))
     assert found.count == 1
 
 
@@ -198,14 +203,14 @@ metadata={op_name="wb0 wb1"}
 
 
 def test_of_several_arrays_sent_together_each_is_joined_to_its_own():
-    one, two, *_ = read_collectives(module_of(MANY), MESH)
+    one, two, *_ = read_collectives(module_of(MANY))
     assert (one.made_by, one.read_by) == (0, 5)
     assert (two.made_by, two.read_by) == (1, 6)
     assert one.payload == two.payload == 64
 
 
 def test_payloads_are_of_the_larger_side_and_started_forms_count_once():
-    found = {each.kind: (each.payload, each.result, each.count) for each in read_collectives(module_of(MANY), MESH)}
+    found = {each.kind: (each.payload, each.result, each.count) for each in read_collectives(module_of(MANY))}
     assert found == {
         "all-reduce": (64, 64, 1),
         "reduce-scatter": (64, 32, 1),
@@ -215,7 +220,7 @@ def test_payloads_are_of_the_larger_side_and_started_forms_count_once():
 
 
 def test_an_operand_that_others_read_too_is_not_freed():
-    found = {each.kind: each.frees_operand for each in read_collectives(module_of(MANY), MESH)}
+    found = {each.kind: each.frees_operand for each in read_collectives(module_of(MANY))}
     assert found["all-reduce"]
     assert not found["reduce-scatter"]  # the branches read the sum
 

@@ -126,11 +126,6 @@ class Reshard:
         return "remedies" in vars(self)
 
     @property
-    def is_avoidable(self) -> bool:
-        """Whether an edit is known that sends less here, and no more in the whole step."""
-        return bool(self.remedies)
-
-    @property
     def edits(self) -> tuple[Edit, ...]:
         """The edits of the remedies."""
         return tuple(remedy.edit for remedy in self.remedies)

@@ -44,13 +44,8 @@ class LocatedCollective(NamedTuple):
     trips: int = 1
 
 
-def read_collectives(module: HloModule, mesh: Mesh) -> tuple[PartitionedCollective, ...]:
-    """All collectives between devices, in program order; one that sends several arrays has an entry for each."""
-    return tuple(each.collective for each in find_collectives(module, mesh))
-
-
 def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, ...]:
-    """The same, with their places in the module."""
+    """All collectives between devices with their places, in program order; one that sends several arrays has an entry for each."""
     users: dict[int, Users] = {}
     found: list[LocatedCollective] = []
     trips = {

@@ -9,7 +9,7 @@ import yaml
 from tests.support.deploy_files import kubernetes_flaws
 from tests.support.team_jobs import tiny_spec
 from workbench.team.jobs.engine import NativeState
-from workbench.team.jobs.kubernetes import Kubernetes, as_yaml, render_job, render_job_set
+from workbench.team.jobs.kubernetes import Kubernetes, as_yaml, render_job
 from workbench.team.jobs.spec import JobError, own_port
 
 OPTIONS = {"image": "registry.example.org/workbench:1", "claim": "team-data"}
@@ -45,14 +45,6 @@ def test_a_pod_sees_the_folder_of_its_job_and_programs_where_it_has_one_and_noth
         assert [each["mountPath"] for each in mounts] == seen
         assert [f"/data/{each['subPath']}" for each in mounts] == seen
         assert all(each["readOnly"] for each in mounts[1:])
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_the_jobs_of_a_job_set_are_what_kubernetes_takes(name):
-    found = render_job_set(SPECS[name], FOLDER, OPTIONS)
-    (replicated,) = found["spec"]["replicatedJobs"]
-    assert kubernetes_flaws({"apiVersion": "batch/v1", "kind": "Job", "metadata": found["metadata"], **replicated["template"]}) == []
-    assert (found["apiVersion"], replicated["replicas"]) == ("jobset.x-k8s.io/v1alpha2", 1)
 
 
 def test_the_pods_of_several_hosts_meet_at_the_first_by_the_name_of_their_service():

@@ -192,14 +192,3 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "none"
-
-
-def topology_name(hardware: Hardware) -> str:
-    """What `jax.experimental.topologies` calls one slice of it: `v5e:16x16`; empty where the compiler has no name for it.
-
-    Of several slices it is the name of one, and `num_slices` says how many. On TPU v4 its devices are single cores unless
-    `chip_config_name="megacore"` is given, too.
-    """
-    platform, _, kind = hardware.chip.target.partition(":")
-    sides = [str(axis.size) for axis in hardware.axes if axis.name in ("x", "y", "z")]
-    return f"{kind}:{'x'.join(sides)}" if platform == "tpu" else ""

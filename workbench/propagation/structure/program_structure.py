@@ -79,7 +79,6 @@ class Structure:
     dots: dict[int, DotFacts] = field(default_factory=dict)  # by id
     order: tuple[int, ...] = ()  # the ids of all operations, each behind what it reads, those of a hand-written kernel together
     kernel_constants: frozenset[int] = frozenset()  # values that hand-written kernels compute of nothing (see `kernel_constants`)
-    kernel_count: int = 0  # operations that store their results, in a step: the others are fused into them
 
 
 def operations_at_places(structure: Structure, places: Sequence[int]) -> list[int | None]:

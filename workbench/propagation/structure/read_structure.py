@@ -18,7 +18,7 @@ from workbench.propagation.structure.host_values import mark_host_values, placem
 from workbench.propagation.structure.kernel_instances import separate_kernels
 from workbench.propagation.structure.operation_work import OperationWork, is_exact, is_serial, selects, shifted_dims, work_of
 from workbench.propagation.structure.program_structure import Op, Region, Structure, TracedValue
-from workbench.propagation.structure.stored_values import count_kernels, mark_stored
+from workbench.propagation.structure.stored_values import mark_stored
 from workbench.propagation.structure.windows import windows_of
 
 # Nothing spreads by rules here, or by others than rules: Shardy gives the results of control flow and of barriers data flow edges
@@ -46,7 +46,6 @@ def read_structure(module: ir.Module) -> Structure:
     reader.structure.first_result_shapes = [reader.structure.values[value].shape for value in reader.structure.first_results]
     reader.structure.kinds = frozenset(op.kind for op in reader.structure.ops)
     reader.structure.heights = _measure_heights(reader.structure)
-    reader.structure.kernel_count = count_kernels(reader.structure)
     return reader.structure
 
 

@@ -186,9 +186,3 @@ def _can_be_overwritten(structure: Structure, operand: int, op: Op) -> bool:
     value = structure.values[operand]
     is_buffer = value.maker >= 0 and value.stored and value.region == op.region
     return is_buffer and value.last_use <= op.position and structure.ops[value.maker].custom_kernel != op.custom_kernel
-
-
-def count_kernels(structure: Structure) -> int:
-    values = structure.values
-    stored = (op for op in structure.ops if any(values[result].stored and values[result].alias is None for result in op.results))
-    return sum(structure.regions[op.region].runs_per_step for op in stored)

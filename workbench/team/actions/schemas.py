@@ -90,7 +90,6 @@ PLAN = text(64, 4, pattern="^[a-z0-9]+$", description="a plan: its digest, or th
 ROLE = one_of("student", "viewer", "editor", "runner", "owner")
 DAYS = whole(1, 366, "days until it ends")
 PERSON = record({"name": TEXT, "display": TEXT})
-SCALAR = {"anyOf": [text(400), {"type": "number"}, FLAG, {"type": "null"}]}
 PAGE = {"limit": whole(1, 100, "items of one answer"), "cursor": text(200, 1, description="`next` of the answer before")}
 """What every long list may be asked for with."""
 

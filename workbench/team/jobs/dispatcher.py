@@ -22,7 +22,7 @@ from workbench.errors import unknown_name
 from workbench.team.jobs.engine import EngineDescription, JobEngine
 from workbench.team.jobs.events import JobEvent, read_events
 from workbench.team.jobs.host_memory import JobMemory, own_memory, surest_peak, verify_fits
-from workbench.team.jobs.job_folder import EVENTS, read_tail, write_folder
+from workbench.team.jobs.job_folder import EVENTS, write_folder
 from workbench.team.jobs.lane import EngineLane, JobListener
 from workbench.team.jobs.queue import JobLimits, ask_to_cancel, enqueue
 from workbench.team.jobs.spec import JobError, JobSpec, command_line
@@ -121,10 +121,6 @@ class Dispatcher:
     def read_events(self, job_id: str, after: int = 0) -> tuple[JobEvent, ...]:
         """The events of a job so far, from a number on."""
         return read_events(self._folder / job_id / EVENTS, after)
-
-    def read_output(self, job_id: str, name: str = "stderr") -> str:
-        """The last of what a job has printed: `stdout`, `stderr`."""
-        return read_tail(self._folder / job_id, name)
 
     async def submit(self, request: JobRequest) -> str:
         """Put a job into the queue, as asked for over the network; its id. Raises `JobError`."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.plain_files import open_plain
-from workbench.reports.event_file import ENDING_EVENTS, EVENT_FIELDS
+from workbench.reports.event_file import EVENT_FIELDS
 
 MOST_BYTES = 1 << 27  # of a file of events
 _LONGEST = 1 << 22  # bytes of a line
@@ -37,10 +37,6 @@ class JobEvent:
     time: float
     kind: str
     fields: Mapping[str, Any]
-
-    @property
-    def is_ending(self) -> bool:
-        return self.kind in ENDING_EVENTS
 
     def record(self) -> dict[str, Any]:
         """As it stands in the file."""

@@ -2,7 +2,7 @@
 name the pods find process 0; `kubectl`, as its user has it set up, submits it.
 
 The folder of the job is on a volume that the pods share with the server (`claim`; `mount` is where the server has it), of which a pod sees
-that folder alone. Manifests of several hosts can be rendered as a JobSet instead, for clusters that have its controller: `render_job_set`.
+that folder alone.
 """
 
 import json
@@ -115,19 +115,6 @@ def render_job(spec: JobSpec, folder: Path, defaults: Mapping[str, str], mount: 
         "spec": {"clusterIP": "None", "selector": {_LABEL: name}, "publishNotReadyAddresses": True},
     }
     return [service, job]
-
-
-def render_job_set(spec: JobSpec, folder: Path, defaults: Mapping[str, str], mount: Path | None = None) -> dict[str, Any]:
-    """The same as a JobSet, which makes its own Service and starts anew as a whole. Raises `JobError`."""
-    options, name = _verify({**defaults, **spec.options}), job_name(folder)
-    template = {"spec": _job(spec, folder, options, mount, f"{name}-workers-0-0.{name}")}
-    replicated = [{"name": "workers", "replicas": 1, "template": template}]
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": _metadata(name, options),
-        "spec": {"failurePolicy": {"maxRestarts": 0}, "replicatedJobs": replicated},
-    }
 
 
 def as_yaml(manifests: Sequence[Mapping[str, Any]]) -> str:
