@@ -20,6 +20,23 @@ function placeAside(wb, panel) {
 }
 
 /**
+ * All words by group, and the keys.
+ * @returns {HTMLElement[]}
+ */
+function drawGroups() {
+  const words = GLOSSARY.groups.map((group) =>
+    h(
+      "section",
+      { class: "group" },
+      h("h3", {}, group.title),
+      h("dl", {}, ...group.terms.map((term) => h("div", { class: "entry" }, h("dt", {}, term.name), h("dd", {}, ...explained(term))))),
+    )
+  );
+  const keys = GLOSSARY.keys.map((key) => h("div", { class: "entry" }, h("dt", {}, h("kbd", {}, key.press)), h("dd", {}, key.does)));
+  return [...words, h("section", { class: "group" }, h("h3", {}, "Keys"), h("dl", { class: "keys" }, ...keys))];
+}
+
+/**
  * @param {Wb} wb
  * @param {{ tour?: boolean }} [given]
  * @returns {HTMLElement}
@@ -33,26 +50,8 @@ export function helpSection(wb, { tour: toured = true } = {}) {
     ariaLabel: "Search the words explained here",
     oninput: () => sift(),
   });
-  const groups = GLOSSARY.groups.map((group) =>
-    h(
-      "section",
-      { class: "group" },
-      h("h3", {}, group.title),
-      h("dl", {}, ...group.terms.map((term) => h("div", { class: "entry" }, h("dt", {}, term.name), h("dd", {}, ...explained(term))))),
-    )
-  );
-  const keys = h(
-    "section",
-    { class: "group" },
-    h("h3", {}, "Keys"),
-    h(
-      "dl",
-      { class: "keys" },
-      ...GLOSSARY.keys.map((key) => h("div", { class: "entry" }, h("dt", {}, h("kbd", {}, key.press)), h("dd", {}, key.does))),
-    ),
-  );
   const none = h("p", { class: "muted none", hidden: true, role: "status" });
-  const body = h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "Words and keys" }, none, ...groups, keys);
+  const body = h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "Words and keys" }, none);
   const sift = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const entries = all(body, ".entry");
@@ -97,6 +96,7 @@ export function helpSection(wb, { tour: toured = true } = {}) {
       return;
     }
     closeMenu(wb, false);
+    if (!one(body, ".group")) body.append(...drawGroups()); // more than half of a board's elements, which few boards ever show
     section.hidden = false;
     wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "true");
     placeAside(wb, section);

@@ -2894,6 +2894,24 @@ function placeAside(wb, panel) {
   const card = wb.card.getBoundingClientRect();
   panel.style.top = `${Math.max(8, Math.min(8 - card.top, card.height - panel.offsetHeight - 8))}px`;
 }
+function drawGroups() {
+  const words = GLOSSARY.groups.map((group) => h("section", {
+    class: "group"
+  }, h("h3", {}, group.title), h("dl", {}, ...group.terms.map((term) => h("div", {
+    class: "entry"
+  }, h("dt", {}, term.name), h("dd", {}, ...explained(term)))))));
+  const keys = GLOSSARY.keys.map((key) => h("div", {
+    class: "entry"
+  }, h("dt", {}, h("kbd", {}, key.press)), h("dd", {}, key.does)));
+  return [
+    ...words,
+    h("section", {
+      class: "group"
+    }, h("h3", {}, "Keys"), h("dl", {
+      class: "keys"
+    }, ...keys))
+  ];
+}
 function helpSection(wb, { tour: toured = true } = {}) {
   const title = h("h2", {
     tabIndex: -1
@@ -2905,18 +2923,6 @@ function helpSection(wb, { tour: toured = true } = {}) {
     ariaLabel: "Search the words explained here",
     oninput: () => sift()
   });
-  const groups = GLOSSARY.groups.map((group) => h("section", {
-    class: "group"
-  }, h("h3", {}, group.title), h("dl", {}, ...group.terms.map((term) => h("div", {
-    class: "entry"
-  }, h("dt", {}, term.name), h("dd", {}, ...explained(term)))))));
-  const keys = h("section", {
-    class: "group"
-  }, h("h3", {}, "Keys"), h("dl", {
-    class: "keys"
-  }, ...GLOSSARY.keys.map((key) => h("div", {
-    class: "entry"
-  }, h("dt", {}, h("kbd", {}, key.press)), h("dd", {}, key.does)))));
   const none = h("p", {
     class: "muted none",
     hidden: true,
@@ -2927,7 +2933,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
     tabIndex: 0,
     role: "group",
     ariaLabel: "Words and keys"
-  }, none, ...groups, keys);
+  }, none);
   const sift = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const entries = all(body, ".entry");
@@ -2980,6 +2986,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
       return;
     }
     closeMenu(wb, false);
+    if (!one(body, ".group")) body.append(...drawGroups());
     section.hidden = false;
     wb.root.querySelector("[data-focus=help]")?.setAttribute("aria-expanded", "true");
     placeAside(wb, section);
