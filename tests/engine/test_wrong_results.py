@@ -69,8 +69,26 @@ def test_the_report_names_operation_line_version_and_what_to_write_instead():
 @pytest.mark.parametrize("model", ["unet", "conformer"])
 def test_convolutions_of_the_models_raise_no_alarm(model):
     program = build(model)
-    for mesh, layout in (("data:8", "batch:data"), ("data:2 model:4", "batch:data"), ("data:2 model:4", "batch:data+model")):
+    for mesh, layout in (("data:8", "batch:data"), ("data:2 model:4", "batch:data+model")):
         assert notes_of(Plan(program, mesh, layout)) == []
+
+
+def test_the_planned_tier_says_of_a_depthwise_gradient_what_the_partitioner_does():
+    """The conformer's, where a mesh axis shards nothing: XLA makes it twice too large."""
+    plan = Plan(build("conformer"), "data:4 model:2", "batch:data")
+    (note,) = notes_of(plan)
+    assert [note] == [each for each in plan.report("partitioned").diagnostics if each.kind == "wrong result"]
+    assert note.message.startswith("XLA makes this convolution 2 times too large")
+
+
+@pytest.mark.parametrize("layout", ["n:a", "n:b", "h:a", "n:a; h:b", "c:a; n:b", "c:b", "n:a+b", "c:a+b"])
+def test_a_depthwise_gradient_is_wrong_where_the_plan_says_so_and_nowhere_else(layout):
+    def gradient(x, w):
+        return jax.grad(lambda w: conv(x, w, feature_group_count=8).sum())(w)
+
+    x, w = (jax.random.normal(jax.random.key(i), shape) for i, shape in enumerate(((8, 8, 8, 8), (3, 3, 1, 8))))
+    plan = Plan(trace(gradient, x, w, dims={"x": "n h w c"}), "a:2 b:4", layout)
+    assert bool(notes_of(plan)) == (error_of(plan) > ROUNDING)
 
 
 @pytest.mark.parametrize("number", [0, 3])

@@ -95,7 +95,7 @@ def _diagnose_repeated_sums(report: Report, partitioned: Propagated, answer: Par
             repeated[maker] = repeated.get(maker) or _find_repeated_axes(partitioned, maker, each.axes)
     for index, axes in repeated.items():
         if axes:
-            yield _repeated_sum_diagnostic(report, index, axes)
+            yield repeated_sum_diagnostic(report, index, axes)
 
 
 def _find_repeated_axes(partitioned: Propagated, index: int, axes: Sequence[str]) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def _find_repeated_axes(partitioned: Propagated, index: int, axes: Sequence[str]
     return tuple(axis for axis in axes if base_axis(axis) not in summed)
 
 
-def _repeated_sum_diagnostic(report: Report, index: int, axes: Sequence[str]) -> Diagnostic:
+def repeated_sum_diagnostic(report: Report, index: int, axes: Sequence[str]) -> Diagnostic:
     names = tuple(dict.fromkeys(map(base_axis, axes)))
     times, named = math.prod(axis_size(axis, report.mesh) for axis in axes), " and ".join(f"`{name}`" for name in names)
     return Diagnostic(
