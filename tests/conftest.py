@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from tests.install_browsers import system_chromium
+from tests.support.changed_packages import list_changed, packages_of
 from tests.support.choosing import draw_shares, leave_to_the_nights
 from tests.support.compiling import CompiledFolder, compile_cheaply
 from tests.support.run_times import RunTimes
@@ -41,6 +42,8 @@ NO_BROWSER = "There is no Chromium to drive the page with: run `python tests/ins
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing with them")
+    changed = "only the tests of packages with files that differ from a revision of Git, HEAD if none is given"
+    parser.addoption("--changed", nargs="?", const="HEAD", metavar="REVISION", help=changed)
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its option
@@ -51,6 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[COMPILED] = CompiledFolder(getattr(config, "workerinput", {}).get("compiled"))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(RunTimes())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `--changed`, the tests of other packages are not even imported."""
+    since, root = config.getoption("--changed"), Path(__file__).parent
+    if since is None or collection_path.parent != root or collection_path == Path(__file__):
+        return None
+    return True if collection_path.name not in packages_of(list_changed(since)) else None
 
 
 def _seed_of_tree() -> int:
