@@ -12,7 +12,7 @@ from workbench.core.micro_batches import plan_input_splits
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.engine.mpmd.mpmd_step import MpmdStep
-from workbench.engine.spmd.against_unsharded import Check, free_bytes, relative, worst
+from workbench.engine.spmd.against_unsharded import StepCheck, free_bytes, relative, worst
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.engine.spmd.rounding import explained_error, largest_epsilon, move_by_rounding
 from workbench.tracing.grad_accumulation.grad_accumulation_step import grad_accumulation_step
@@ -82,7 +82,7 @@ def state_slots(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | N
     return found
 
 
-def check_error(program: Program, micro_batches: int, error: float) -> Check:
+def check_error(program: Program, micro_batches: int, error: float) -> StepCheck:
     """The error of a pipeline beside what rounding explains: how far its reference moves when the state moves by one rounding."""
     epsilon = largest_epsilon(program, jax.devices()[0].platform)
     with jax.default_device(jax.devices()[0]):
@@ -95,7 +95,7 @@ def check_error(program: Program, micro_batches: int, error: float) -> Check:
         expected = np.asarray(one).astype(np.float64)
         gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(other).astype(np.float64) - expected))
         scales[role] = worst(scales.get(role, 0.0), _largest(expected))
-    return Check(error, explained_error(relative(gaps, scales), epsilon))
+    return StepCheck(error, explained_error(relative(gaps, scales), epsilon))
 
 
 def run_reference_step(program: Program, micro_batches: int, moved_by: float = 0.0) -> tuple[Any, Sequence[Any]]:

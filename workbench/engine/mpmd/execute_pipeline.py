@@ -15,7 +15,7 @@ from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
 from workbench.engine.mpmd.instruction_list import run_instructions
 from workbench.engine.mpmd.measured_timeline import measure_tasks
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
-from workbench.engine.spmd.against_unsharded import Check
+from workbench.engine.spmd.against_unsharded import StepCheck
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.errors import EngineError
@@ -59,7 +59,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
     tasks = measure_tasks(step, values, WATCHED if min(seconds, default=0.0) < 1 else 1) if watch else ()
     overhead = _overhead(step, values)
     del values
-    found = Check(None)
+    found = StepCheck(None)
     if check:
         enter("checking against one device", 0.85)
         if reason := why_not(plan.program):

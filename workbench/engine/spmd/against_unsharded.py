@@ -18,7 +18,7 @@ from workbench.engine.spmd.rounding import explained_error, largest_epsilon, mov
 from workbench.units import format_bytes
 
 
-class Check(NamedTuple):
+class StepCheck(NamedTuple):
     """How a step differs from the unsharded one.
 
     - `error`: the largest difference of a result, relative to the largest magnitude among the results of its role; `None` if unchecked;
@@ -41,7 +41,7 @@ def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float
     return found.error, found.reason
 
 
-def check_step(step: CompiledStep, arguments: list[jax.Array]) -> Check:
+def check_step(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
     """Compare the sharded step with the unsharded one, if one device can hold that. Donates `arguments`.
 
     A `shard_map` in the function needs all devices of its mesh: such a step is compared with itself under arguments that are whole on every
@@ -54,11 +54,11 @@ def check_step(step: CompiledStep, arguments: list[jax.Array]) -> Check:
         plain = jax.jit(step.program.step.call, keep_unused=True)
         unsharded = plain.lower(*specs).compile()
     except ValueError as error:  # the function names devices or a mesh of its own
-        return Check(None, reason=f"the step cannot be compiled for one device: {str(error).splitlines()[0]}")
+        return StepCheck(None, reason=f"the step cannot be compiled for one device: {str(error).splitlines()[0]}")
     memory = unsharded.memory_analysis()
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
     if needed > (free := free_bytes(device)):
-        return Check(None, reason=f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free")
+        return StepCheck(None, reason=f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free")
     call = unsharded if step.call is step.compiled else plain
     return _check_against(step, arguments, call, [_on_one_device(array, device) for array in arguments])
 
@@ -68,7 +68,7 @@ def has_manual_axes(program: Program) -> bool:
     return any(each.manual for each in program.operations)
 
 
-def _check_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> Check:
+def _check_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
     whole = NamedSharding(step.mesh, PartitionSpec())
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=whole) for array in arguments]
     call = functools.partial(step.program.step.call)  # anew: JAX lowers a function once
@@ -77,19 +77,19 @@ def _check_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> Check:
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
     needed *= len(step.mesh.local_devices) if device.platform == "cpu" else 1  # virtual devices share the host's memory
     if needed > (free := free_bytes(device)):
-        return Check(
+        return StepCheck(
             None, reason=f"the step with whole arguments on every device needs {format_bytes(needed)}, and {format_bytes(free)} is free"
         )
     return _check_against(step, arguments, unsplit, [jax.device_put(array, whole) for array in arguments])
 
 
-def _check_against(step: CompiledStep, arguments: list[jax.Array], call: Callable[..., Any], whole: Sequence[jax.Array]) -> Check:
+def _check_against(step: CompiledStep, arguments: list[jax.Array], call: Callable[..., Any], whole: Sequence[jax.Array]) -> StepCheck:
     """Compare the step with `call(*whole)`, and that with itself on arguments that are moved by one rounding."""
     expected = call(*whole)
     epsilon = largest_epsilon(step.program, step.mesh.local_devices[0].platform)
     sensitivity = _compare(step, call(*move_by_rounding(whole, epsilon)), expected)
     error = _compare(step, step.call(*arguments), expected)
-    return Check(error, explained_error(sensitivity, epsilon))
+    return StepCheck(error, explained_error(sensitivity, epsilon))
 
 
 def _on_one_device(array: jax.Array, device: jax.Device) -> jax.Array:

@@ -9,7 +9,7 @@ from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.read_compiled import read_memory_analysis
 from workbench.engine.mpmd.against_sequential import check_error, largest_error_of, why_not
 from workbench.engine.mpmd.execute_pipeline import run_pipelined
-from workbench.engine.spmd.against_unsharded import Check, check_step, has_manual_axes
+from workbench.engine.spmd.against_unsharded import StepCheck, check_step, has_manual_axes
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.compiled_step import CompiledStep, compile_step
 from workbench.engine.spmd.find_first_wrong import find_first_wrong
@@ -81,7 +81,7 @@ def _run(plan: Plan, steps: int, stage: _RunStage, *, check: bool, warmup: int, 
     device_peak = _device_peak(step.mesh)
     trace, why_untraced = _profile_step(step, arguments, stage) if watch else (None, "")
     del arguments
-    found = _check_against_one_device(step, given, stage) if check else Check(None)
+    found = _check_against_one_device(step, given, stage) if check else StepCheck(None)
     first_wrong = _find_first_wrong(step, given, found, stage) if found.is_wrong else ""
     stage.enter("calibrating", 0.9)
     hardware = calibrate(tuple(step.mesh.devices.flat))
@@ -119,13 +119,13 @@ def _profile_step(step: CompiledStep, arguments: list[jax.Array], stage: _RunSta
     return trace, why_not
 
 
-def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage) -> Check:
+def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage) -> StepCheck:
     whole = given.pipeline is None and has_manual_axes(given.program)
     stage.enter("checking against whole arguments on every device" if whole else "checking against one device", 0.85)
     if given.pipeline is None:
         found = check_step(step, step.arguments(0))
     elif reason := why_not(given.program):
-        found = Check(None, reason=reason)
+        found = StepCheck(None, reason=reason)
     else:
         count = given.pipeline.micro_batches
         found = check_error(given.program, count, largest_error_of(step, given.program, count))
@@ -134,7 +134,7 @@ def _check_against_one_device(step: CompiledStep, given: Plan, stage: _RunStage)
     return found
 
 
-def _find_first_wrong(step: CompiledStep, given: Plan, found: Check, stage: _RunStage) -> str:
+def _find_first_wrong(step: CompiledStep, given: Plan, found: StepCheck, stage: _RunStage) -> str:
     """Where a wrong result begins; empty where it cannot be looked for: in a pipeline, over several processes, in a `shard_map`."""
     if given.pipeline is not None or jax.process_count() > 1 or has_manual_axes(given.program) or found.explained is None:
         return ""

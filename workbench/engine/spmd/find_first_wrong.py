@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core as jex_core
 
 from workbench.engine.spmd.compiled_step import CompiledStep, argument_specs
 from workbench.engine.spmd.jax_shardings import host_value
-from workbench.tracing.jaxpr.equations import closed_jaxpr, path_of_equation, source_line, variables
+from workbench.tracing.jaxpr.equations import closed_jaxpr, function_of, path_of_equation, source_line, variables
 from workbench.tracing.jaxpr.inline_jaxpr import inline
 
 _MOST_SECONDS = 60.0
@@ -61,7 +60,7 @@ class _Bisection:
         if not alive:
             return False
         closed = closed_jaxpr(self.base, self.constants, self.base.invars, self.eqns, [*self.outputs, *alive])
-        call = jex_core.jaxpr_as_fun(closed)
+        call = function_of(closed)
         device = self.step.mesh.local_devices[0]
         sharded = jax.jit(call, in_shardings=self.step.shardings, keep_unused=True)(*self.arguments)
         whole = jax.jit(call, keep_unused=True)(*(jax.device_put(each, device) for each in self.arguments))

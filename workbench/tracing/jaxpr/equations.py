@@ -1,6 +1,6 @@
 """Equations of a jaxpr: what they read, which of them some variables depend on, and parts of a jaxpr as a jaxpr again."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jax.extend import core as jex_core
@@ -75,6 +75,12 @@ def closed_jaxpr(base: Any, constants: Mapping[Any, Any], invars: Sequence[Any],
         debug_info=base.debug_info.with_unknown_names(),
     )
     return jex_core.ClosedJaxpr(jaxpr, list(constants.values()))
+
+
+def function_of(closed: Any) -> Callable[..., list[Any]]:
+    """The function of arrays that evaluates a closed jaxpr."""
+    function: Callable[..., list[Any]] = jex_core.jaxpr_as_fun(closed)
+    return function
 
 
 def source_line(eqn: Any) -> str:
