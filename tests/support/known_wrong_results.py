@@ -5,6 +5,7 @@ version computes one of them rightly, add the version to `right`; a new kind of 
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,13 @@ def channels_first(k, x):
     return jax.vmap(jax.grad(loss), (None, 0))(k, x)
 
 
+def pool_gradient(k, x, stride=1):
+    def loss(x):
+        return (jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, stride, stride, 1), "SAME") ** 2).sum()
+
+    return jax.grad(loss)(x) * k.sum()
+
+
 def in_pairs(k, x):
     return jax.vmap(jax.grad(lambda k, x: jnp.sum(conv(x, k) ** 2)), (None, 0))(k, x.reshape(8, 2, *x.shape[1:]))
 
@@ -71,6 +79,7 @@ class Case:
     dims: str = "n _ _ c"
     wrong: tuple[str, ...] = ()
     right: tuple[str, ...] = ()
+    is_noted: bool = True  # if it is wrong, whether the report says so
 
     def plan(self) -> Plan:
         k, x = (jax.random.normal(jax.random.key(i), shape) for i, shape in enumerate((self.kernel, self.image)))
@@ -85,6 +94,9 @@ KNOWN = (
     Case("per sample of one channel", per_sample, kernel=(3, 3, 1, 4), image=(8, 6, 6, 1), **WRONG),
     Case("per sample clipped", clipped_sum, **WRONG),
     Case("per sample in one dimension", in_one_dimension, kernel=(3, 2, 4), image=(16, 9, 2), dims="n _ c", **WRONG),
+    Case("pool of stride one", pool_gradient, "a:2 b:4", "w:a", image=(8, 8, 8, 8), dims="n _ w _", is_noted=False, **WRONG),
+    Case("pool of stride one by sample", pool_gradient, image=(8, 8, 8, 8), **RIGHT),
+    Case("pool of stride two", functools.partial(pool_gradient, stride=2), "a:2 b:4", "w:a", image=(8, 8, 8, 8), dims="n _ w _", **RIGHT),
     Case("per sample over some devices", per_sample, "a:2 b:4", "n:a", **RIGHT),
     Case("per sample and channel", per_sample, "a:4 b:2", "n:a; c:b", **RIGHT),
     Case("per pair of samples", in_pairs, **RIGHT),
