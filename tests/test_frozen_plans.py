@@ -32,6 +32,12 @@ def never_calibrated(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def without_programs(monkeypatch):
+    """Graphs are laid out by the package's own Graphviz, whatever program is installed."""
+    monkeypatch.setattr("workbench.visualize.draw.graphviz_layout._run_program", lambda _dot: None)
+
+
+@pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """A tab waits for what is computed in the background, however slow the machine is."""
     ask = BackgroundQueries.ask

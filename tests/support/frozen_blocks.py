@@ -18,13 +18,14 @@ MOST_LINES = 48  # of a text that are written as they are: its first paragraphs
 PACKED = {"starts": "d", "seconds": "f", "shares": "f"}  # columns of floating-point numbers that a chart sends in base64
 NOTHING = 1e-15  # what is left of a difference of equal seconds
 _SOURCE = re.compile(r"[\w/.-]*\w\.py:\d+")
+_POINTS = re.compile(r'(?<= points=")[^"]*')  # of the curves between the boxes of a graph: processors round them apart
 _NUMBERED = re.compile(r"p\d{4,}")  # what Bokeh names its models: counted over the whole process
 
 
 def frozen_text(text: str) -> str:
     """The first paragraphs of a text, and a digest of each other one after its first line."""
     shown, lines = [], 0
-    for paragraph in _without_lines(text).rstrip("\n").split("\n\n"):
+    for paragraph in _steady(text).rstrip("\n").split("\n\n"):
         rows = paragraph.split("\n")
         lines += len(rows)
         is_short = lines <= MOST_LINES or len(rows) <= 2
@@ -58,7 +59,7 @@ def _stable(value: Any) -> Any:
     """The value without lines of source files and Bokeh's identifiers, and with six significant digits of each number, because the last
     ones differ between processors."""
     if isinstance(value, str):
-        return "NUMBERED" if _NUMBERED.fullmatch(value) else _without_lines(value)
+        return "NUMBERED" if _NUMBERED.fullmatch(value) else _steady(value)
     if isinstance(value, float):
         return float(f"{value:.6g}") if abs(value) > NOTHING else 0.0
     if isinstance(value, Mapping):
@@ -73,9 +74,9 @@ def _unpacked(name: str, entry: Any) -> Any:
     return [float(f"{value:.5g}") for value in array(PACKED[name], base64.b64decode(entry))] if is_packed else entry
 
 
-def _without_lines(text: str) -> str:
-    """The text without the lines of source files: they move with each edit of a model."""
-    return _SOURCE.sub("SOURCE", text)
+def _steady(text: str) -> str:
+    """The text without the lines of source files, which move with each edit of a model, and without the points of curves."""
+    return _POINTS.sub("", _SOURCE.sub("SOURCE", text))
 
 
 def _digest(text: str) -> str:
