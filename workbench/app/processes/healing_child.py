@@ -20,7 +20,7 @@ from workbench.errors import EngineError
 START_LIMIT = 120.0  # seconds for such a process to be ready
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds between its end and the next start: twice as long each time."""
-STEADY = 10.0
+STEADY = 2.0
 """Seconds that it has to have been ready for the next pause to be the first one again."""
 MOST_FAILURES = 3
 """Starts in a row that may fail by a signal until whoever waits for it is told; an exit of its own is told at once."""
