@@ -5,15 +5,14 @@ by the whole program, with its names and source lines. `XLA_FLAGS` and the level
 round alike. Children that are forks of the warm process share the cache.
 """
 
-import mmap
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
-from pathlib import Path
 
 import jax
-import jaxlib
 from jax._src.lru_cache import LRUCache
 
 NO_FUSION_EMITTERS = "--xla_cpu_use_fusion_emitters=false"
@@ -32,12 +31,10 @@ def compile_cheaply() -> None:
 
 
 def _is_known(flag: str) -> bool:
-    """Whether this jaxlib has the flag: XLA aborts the process on one that it does not know."""
-    library = Path(jaxlib.__file__).parent / "libjax_common.so"
-    if not library.exists():
-        return False
-    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(flag.removeprefix("--").partition("=")[0].encode()) >= 0
+    """Whether this jaxlib takes the flag: XLA aborts the process on one that it does not know, and its name may still be in the library."""
+    environment = {**os.environ, "XLA_FLAGS": flag, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    return subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 0
 
 
 def share_compiled(folder: str) -> None:

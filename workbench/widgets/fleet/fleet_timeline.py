@@ -1,5 +1,6 @@
 """A fleet's schedule over time as JSON: the picture of the prediction, and what a run adds to its chart again and again."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,8 +37,9 @@ def ran_state(seen: FleetForecast, live: TrainingProgress, rest: FleetSchedule |
 
 
 def _mark(seen: FleetForecast) -> str:
-    """What tells forecasts apart: what ran is drawn into the chart of its own alone."""
-    return f"{hash((tuple((each.name, len(each.units)) for each in seen.jobs), seen.devices, seen.schedule.makespan)):x}"
+    """What tells forecasts apart, in every process alike: what ran is drawn into the chart of its own alone."""
+    facts = [(job.name, len(job.units)) for job in seen.jobs], seen.devices, seen.schedule.makespan
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def _units(rows: Sequence[Row]) -> list[ScheduledUnit]:
