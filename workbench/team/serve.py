@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from workbench.app.page.guarded_server import guarded_server
+from workbench.app.page.private_members import tornado_of
 from workbench.app.page.request_policy import METHODS, UNKNOWN_HOST, UNKNOWN_ORIGIN, DeniedRequest, Hosts, allowed_hosts, judge_request
 from workbench.app.page.shutdown import serve_until_signal
 from workbench.team.accounts.provider import bind_sessions, end_left_sessions, session_options
@@ -119,7 +120,7 @@ class TeamServer:
         )
         bind_sessions(server)
         end_left_sessions(server)
-        server._tornado.settings.update(application_settings(services))  # noqa: SLF001
+        tornado_of(server).settings.update(application_settings(services))
         return server
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from tornado.httputil import (
 from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
-from workbench.app.page.panel_patches import patch_writes
+from workbench.app.page.private_members import allow_all_origins, http_of, patch_writes, tornado_of
 from workbench.app.page.request_policy import (
     IDLE_SECONDS,
     MOST_MESSAGE,
@@ -90,11 +90,11 @@ def guard_server(
     server: Any, allowed: Hosts | None, kept: tuple[type[RequestHandler], ...] = (HealthHandler,), judge: Judge = judge_request
 ) -> None:
     """Put the access control before a server that does not listen yet. Other servers of the process are not changed."""
-    application, framed = server._tornado, allowed is None  # noqa: SLF001 - Bokeh has no other way to either
-    application._websocket_origins = {"*"}  # noqa: SLF001 - the gate judges them, IPv6 among them, which Bokeh cannot
+    application, framed = tornado_of(server), allowed is None
+    allow_all_origins(server)  # the gate judges them
     keep_routes(application, (*HANDLERS, *kept, RootHandler) if framed else (*HANDLERS, *kept))
     application.add_transform(partial(_SecurityHeaderTransform, framed=framed))  # it is called, once per request
-    server._http.request_callback = RequestGate(application, allowed, judge)  # noqa: SLF001
+    http_of(server).request_callback = RequestGate(application, allowed, judge)
 
 
 def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import panel as pn
-from panel.template import base
+
+from workbench.app.page.private_members import compile_template
 
 TITLE = "Sharding workbench"
 _PAGE = Path(__file__).parent / "page.html"
@@ -19,7 +20,7 @@ HEALTH = "liveness"
 @functools.cache
 def _page() -> Any:
     """Jinja's template of the page, compiled once: Panel would for each page, and that takes longer than to fill it in."""
-    return base._env.from_string(_PAGE.read_text(encoding="utf-8"))  # noqa: SLF001 - Panel's own environment, with its filters
+    return compile_template(_PAGE.read_text(encoding="utf-8"))
 
 
 def template_of(

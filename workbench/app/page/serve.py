@@ -120,11 +120,20 @@ def listen(
     if threaded:
         return serve_in_thread(page, listen_options, allowed, **options)
     make_server = functools.partial(guarded_server, page, listen_options, allowed, **options)
-    if asyncio._get_running_loop() is not None:  # noqa: SLF001 - asks without raising; a notebook's kernel, say: the server is left to it
+    if _has_event_loop():  # a notebook's kernel, say: the server is left to it
         server = make_server()
         server.start()
         return server
     return serve_until_signal(make_server, close, unix_socket)
+
+
+def _has_event_loop() -> bool:
+    """Whether this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _socket_options(path: str) -> tuple[dict[str, Any], None]:

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from workbench.app.page.private_members import http_of
+
 CLOSE_TIMEOUT = 3.0
 """Seconds that closing may take after SIGTERM."""
 DISCONNECT_TIMEOUT = 1.0  # seconds for the browsers to learn that the connection is closed
@@ -77,7 +79,7 @@ class Signals:
 def hang_up(server: Any) -> None:
     """Close the connections of a stopped server, on its own event loop."""
     with suppress(TimeoutError, asyncio.TimeoutError, OSError):
-        leaving = server._http.close_all_connections()  # noqa: SLF001 - the server has no public method for it
+        leaving = http_of(server).close_all_connections()
         server.io_loop.asyncio_loop.run_until_complete(asyncio.wait_for(leaving, DISCONNECT_TIMEOUT))
 
 

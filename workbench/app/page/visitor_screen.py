@@ -19,8 +19,8 @@ from tornado.ioloop import IOLoop
 
 from workbench.app.page.board_component import BoardComponent
 from workbench.app.page.browser_bridge import Bridge
-from workbench.app.page.panel_patches import mark_connected
 from workbench.app.page.part_changes import changed_text
+from workbench.app.page.private_members import is_drawn, mark_connected, models_of
 from workbench.app.page.window_channel import Target
 from workbench.widgets.deferring import at_once
 
@@ -111,15 +111,16 @@ class Screen:
 
 def set_on_models(component: pn.custom.ReactiveESM, values: Mapping[str, Any]) -> None:
     """Set parameters of a component on its models, or for the models that are still to be made."""
-    if not component._models:  # noqa: SLF001 - Panel has no other way to them
+    models = models_of(component)
+    if not models:
         component.param.update(**values)
-    for model, _ in component._models.values():  # noqa: SLF001
+    for model in models:
         model.data.update(**values)
 
 
 def value_on_models(component: pn.custom.ReactiveESM, name: str) -> Any:
     """What `set_on_models` has set."""
-    models = [model for model, _ in component._models.values()]  # noqa: SLF001
+    models = models_of(component)
     return getattr(models[0].data if models else component, name)
 
 
@@ -129,11 +130,6 @@ def whole_parts(board: BoardComponent, parameters: Mapping[str, Any]) -> Mapping
         return parameters
     change = json.loads(parameters["changes"])
     return {change["part"]: changed_text(value_on_models(board, change["part"]), change)}
-
-
-def is_drawn(document: Document) -> bool:
-    """Whether the page of a document has read it, and hears of each change from then on."""
-    return bool(pn.state._loaded.get(document))  # noqa: SLF001 - nothing else tells of another document
 
 
 def soon_on_document(document: Document) -> Callable[[Callable[[], None]], None]:

@@ -24,6 +24,7 @@ from tornado.httputil import HTTPServerRequest
 from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketHandler
 
+from workbench.app.page.private_members import abort, tornado_of
 from workbench.team.access import Principal
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.secret_key import derive_key
@@ -58,14 +59,14 @@ def session_options(services: TeamServices) -> dict[str, Any]:
 
 def bind_sessions(server: Any) -> None:
     """Have the tokens of all sessions of a server, which does not listen yet, say whose they are. Without it no websocket is opened."""
-    for context in server._tornado.applications.values():  # noqa: SLF001 - Bokeh has no other way to them
+    for context in tornado_of(server).applications.values():
         context.application.add(_PersonHandler())
 
 
 def end_left_sessions(server: Any) -> None:
     """End a session of Bokeh at the next clearing once its page is closed: a page that comes back begins another, and those that nobody
     comes back to hold memory."""
-    tornado = server._tornado  # noqa: SLF001
+    tornado = tornado_of(server)
     lose = tornado.client_lost
 
     def client_lost(connection: Any) -> None:
@@ -186,4 +187,4 @@ def _close(handler: WebSocketHandler) -> None:
     connection = handler.ws_connection
     handler.close(SIGNED_OUT, "signed out")
     if connection is not None:  # a client that does not answer the closing frame would be heard for seconds
-        asyncio.get_running_loop().call_later(_CLOSED_AFTER, connection._abort)  # noqa: SLF001
+        asyncio.get_running_loop().call_later(_CLOSED_AFTER, abort, connection)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from tornado.httputil import HTTPInputError, parse_body_arguments
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
+from workbench.app.page.private_members import is_body_read
 from workbench.app.page.request_policy import SMALL_BODY, body_seconds
 from workbench.core.parse_untrusted import parse_json
 from workbench.errors import WorkbenchError
@@ -108,7 +109,7 @@ class BodyHandler(RequestHandler):
 
     def finish(self, chunk: Any = None) -> Any:
         """Say that the connection closes where the body was not read."""
-        if not self.request._body_future.done():  # noqa: SLF001 - of `stream_request_body`
+        if not is_body_read(self.request):
             self.set_header("Connection", "close")
         return super().finish(chunk)
 

@@ -1,21 +1,28 @@
-"""What a busy websocket is told arrives; what a page is told that is gone disturbs nobody."""
+"""The private members are those of the installed versions; what a busy websocket is told arrives; a page that is gone disturbs nobody."""
 
 import asyncio
 import json
 import logging
 import threading
+from importlib.metadata import version
 
 import panel as pn
 import pytest
 from bokeh.document import Document
 from bokeh.document.events import TitleChangedEvent
+from bokeh.server.tornado import BokehTornado
 from panel.io import document as writing
+from panel.template import base
+from tornado.httpserver import HTTPServer
+from tornado.websocket import WebSocketProtocol
 
 from benchmarks import served_client
 from benchmarks.served_client import PATIENCE, Visitor
 from tests.support.servers import free_port, wait_for
+from workbench.app.page.guarded_server import guarded_server
 from workbench.app.page.page_template import template_of
-from workbench.app.page.panel_patches import patch_writes
+from workbench.app.page.private_members import TRIED, http_of, patch_writes, tornado_of
+from workbench.app.page.request_policy import allowed_hosts
 from workbench.app.page.serve import listen
 from workbench.app.page.visitor_screen import Screen, on_document
 
@@ -48,6 +55,31 @@ def connection(monkeypatch):
     monkeypatch.setattr(writing, "_dispatch_msgs", writing._dispatch_msgs)
     monkeypatch.setitem(writing.extra_socket_handlers, Socket, write)
     return Connection()
+
+
+MEMBERS = [
+    *(("panel", owner, name) for owner, name in [(writing, "_dispatch_msgs"), (writing, "_WRITE_MSGS"), (writing, "_WRITE_BLOCK")]),
+    *(
+        ("panel", owner, name)
+        for owner, name in [(base, "_env"), (pn.state, "_loaded"), (pn.state, "_connected"), (pn.pane.Str, "_models")]
+    ),
+    ("tornado", WebSocketProtocol, "_abort"),
+]
+
+
+@pytest.mark.parametrize(("library", "owner", "name"), MEMBERS, ids=[name for _, _, name in MEMBERS])
+def test_the_installed_version_has_the_private_member(library, owner, name):
+    owner = owner("") if owner is pn.pane.Str else owner
+    assert hasattr(owner, name), f"{library} {version(library)} has it no more, {TRIED[library]} had: mend `app/page/private_members.py`"
+
+
+def test_a_server_is_reached_through_its_private_members():
+    port = free_port()
+    server = guarded_server({"/": lambda: pn.pane.Str("")}, {"address": "127.0.0.1", "port": port}, allowed_hosts("127.0.0.1", port, ()))
+    assert isinstance(tornado_of(server), BokehTornado)
+    assert isinstance(http_of(server), HTTPServer)
+    assert tornado_of(server).websocket_origins == {"*"}
+    server.unlisten()
 
 
 def test_a_message_that_comes_as_the_last_one_goes_out_is_written_too(connection):
