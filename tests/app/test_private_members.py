@@ -58,11 +58,10 @@ def connection(monkeypatch):
 
 
 MEMBERS = [
-    *(("panel", owner, name) for owner, name in [(writing, "_dispatch_msgs"), (writing, "_WRITE_MSGS"), (writing, "_WRITE_BLOCK")]),
-    *(
-        ("panel", owner, name)
-        for owner, name in [(base, "_env"), (pn.state, "_loaded"), (pn.state, "_connected"), (pn.pane.Str, "_models")]
-    ),
+    *(("panel", writing, name) for name in ("_dispatch_msgs", "_WRITE_MSGS", "_WRITE_BLOCK")),
+    *(("panel", pn.state, name) for name in ("_loaded", "_connected")),
+    ("panel", base, "_env"),
+    ("panel", pn.pane.Str, "_models"),
     ("tornado", WebSocketProtocol, "_abort"),
 ]
 
