@@ -106,7 +106,7 @@ def test_a_search_that_ran_out_of_time_does_not_say_that_there_is_no_plan(result
         unfinished.what_if()
     size = f"{result.space.size:,}"
     assert caught.value.message == (
-        f"No plan was found in 10.0 s: 4 planned, 0 known by bounds of {size} combinations; whether there is one is not known."
+        f"No plan was found in 10.0 s: 4 of {size} combinations planned, 0 compared by bounds. The search did not finish."
     )
     assert caught.value.ways_out[0] == "search longer"
     assert caught.value.ways_out[1].startswith("keep the present plan, which keeps the limits: ")

@@ -164,6 +164,47 @@ def test_two_states_of_one_structure_are_carried_by_name_or_in_order():
     assert carried_by(by_name, PARAMS, PARAMS, X) == {"ema/w": 0, "params/w": 1}
 
 
+def test_of_two_parameters_and_one_result_what_it_reads_decides():
+    def train(target, online, x):
+        after, loss = update(online["w"], x)
+        return {"w": after}, loss
+
+    def distil(student, teacher, x):
+        after, loss = update(student["w"] + 0 * teacher["w"], x)
+        return {"w": after}, loss
+
+    assert carried_by(train, PARAMS, PARAMS, X) == {"online/w": 0}
+    with pytest.raises(TraceError, match=r"`distil` takes `student`, `teacher` and returns `0` of the same structure"):
+        wb.trace_step(distil, PARAMS, PARAMS, X)
+    assert carried_by(distil, PARAMS, PARAMS, X, carried={"student": 0}) == {"student/w": 0}
+
+
+def test_a_first_array_that_is_returned_as_it_is_is_carried():
+    assert carried_by(lambda w, x: (w, (x @ w).sum()), S((8, 4), "float32"), X) == {"w": 0}
+
+
+def test_a_key_that_begins_like_result_is_found():
+    def step(state, x):
+        after, loss = update(state["w"], x)
+        return {"results": {"w": after}, "result_loss": loss}
+
+    assert carried_by(step, PARAMS, X, carried={"state": "results"}) == {"state/w": 1}
+
+
+def test_nothing_stated_is_said():
+    with pytest.raises(TraceError, match=r"`carried` says that `train` carries nothing"):
+        carried_by(lambda w, x: (w, (x @ w).sum()), S((8, 4), "float32"), X, carried={})
+
+
+def test_an_init_that_returns_too_few_arrays_is_said():
+    def step(params, cache, x):
+        return cache + (x @ params["w"]).sum(), x
+
+    program = wb.trace_step(step, PARAMS, NUMBER, X, init=lambda _key: jnp.zeros(()))
+    with pytest.raises(TraceError, match=r"`init` returned 1 array; the step begins with 2: `params/w`, `cache`"):
+        program.step.initialize(jax.random.key(0), ())
+
+
 def test_gradients_have_the_structure_of_parameters_and_are_not_carried():
     def step(params, x):
         loss, grads = jax.value_and_grad(lambda params: loss_of(params["w"], x))(params)
@@ -220,7 +261,7 @@ REFUSED = {
     "There is no result `2` of `train`; there are `0`, `0/w`, `1`.": {"params": 2},
     "`scale` of `train` cannot be carried by its result `0/w`: `scale` is float32[] and becomes float32[8, 4].": {"scale": "0/w"},
     "`params` of `train` cannot be carried by its result `1`: `params/w` is not returned.": {"params": 1},
-    "The first thing that `train` returns is not like the first it takes, so that nothing is carried from step to step.": {},
+    "`carried` says that `train` carries nothing from step to step.": {},
 }
 
 

@@ -86,8 +86,8 @@ def test_results_set_measured_beside_predicted(session):
 def test_a_wrong_result_is_said_in_red_in_the_facts_and_at_the_end(session):
     live = ended(session, max_error=0.5, explained_error=1e-5, first_wrong="grad/conv (model.py:3)")
     said = (
-        "WRONG RESULT: this plan computes something else than the unsharded step: the largest error is 5.0e-01, and rounding explains up "
-        "to 1.0e-05. The first wrong value is grad/conv (model.py:3)."
+        "WRONG RESULT: this plan does not compute what the unsharded step does: the largest relative error is 5.0e-01, and rounding "
+        "explains up to 1.0e-05. The first wrong value is grad/conv (model.py:3)."
     )
     state = run_state(live, session.plan)
     fact = next(each for each in state["facts"] if each["label"] == "against unsharded")

@@ -120,6 +120,14 @@ def test_a_text_is_read_by_json_as_json_would_have_written_it(value):
     assert json.loads(text) == json_value(text) == json.loads(json.dumps(value))
 
 
+def test_a_lone_surrogate_that_a_page_sent_ends_nothing():
+    assert json_text({"verb": "\ud83d", "n": 1}) == '{"verb":"?","n":1}'
+    sent = []
+    board = Board(Session(Plan(build("two_layer"), "data:2", "batch:data")), lambda _part, state: sent.append(json_text(state)))
+    board.answer({"verb": "\ud83d", "seq": 1, "saw": 0})
+    assert sent
+
+
 def test_what_is_no_json_is_refused():
     with pytest.raises(TypeError, match="cannot be sent to a page"):
         json_text({"a": object()})

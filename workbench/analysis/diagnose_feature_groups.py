@@ -61,12 +61,13 @@ def _misplaced_diagnostic(report: Report, index: int, groups: int, axes: tuple[s
     operation = report.plan.program.operations[index]
     names = tuple(dict.fromkeys(map(base_axis, axes)))
     named, jax = " and ".join(f"`{name}`" for name in names), installed_jax()
+    computes = "computes" if jax in MISPLACES_GROUPS else "may compute"
     known = "" if jax in MISPLACES_GROUPS else f" This is known of JAX {', '.join(MISPLACES_GROUPS)}; check a run with `check=True`."
     where = f" ({operation.source})" if operation.source else ""
     return Diagnostic(
         "wrong result",
         operation.path or operation.kind,
-        f"XLA of JAX {jax} computes a wrong result for this convolution{where}. Its {groups} feature groups, such as the gradients of "
+        f"XLA of JAX {jax} {computes} a wrong result for this convolution{where}. Its {groups} feature groups, such as the gradients of "
         f"{groups} samples' kernels under `vmap`, are sharded over {named}, which are all devices, and XLA puts their shards in the wrong "
         f"places.{known} Compute the gradients with `jax.lax.map` instead of `vmap`, write the convolution as a matrix product of "
         f"`jax.lax.conv_general_dilated_patches`, or shard the groups over some of the mesh axes only.",

@@ -133,8 +133,9 @@ def run(options: argparse.Namespace) -> None:
     here = plan.updated(hardware=measurement.hardware, axis_assignment=None)  # measured beside predicted for this machine
     print(json.dumps(measurement_record(measurement), indent=1) if options.json else measurement_text(measurement, analyze(here)))
     if measurement.is_wrong:
-        ways_out = ["see the warnings of `workbench report`", "shard fewer dimensions of this value", "report it to the JAX project"]
-        raise EngineError(measurement.wrong_text, ways_out)
+        of_value = ["shard fewer dimensions of the first wrong value"] if measurement.first_wrong else []
+        ways_out = ["see the warnings of `workbench report`", *of_value, "report it to the JAX project"]
+        raise EngineError("This plan computes a wrong result.", ways_out)
 
 
 def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:

@@ -117,21 +117,27 @@ class Measurement:
         return bubble_share(self.tasks)
 
     @property
+    def is_judged(self) -> bool:
+        """Whether the results were compared with those of the unsharded step, and rounding's part in the error is known."""
+        known = self.max_error is not None and not isnan(self.max_error)
+        return known and self.explained_error is not None
+
+    @property
     def is_wrong(self) -> bool:
         """Whether the results differ from those of the unsharded step by more than rounding explains."""
-        return self.max_error is not None and self.explained_error is not None and self.max_error > self.explained_error
+        return self.is_judged and self.max_error > self.explained_error  # type: ignore[operator]  # both are numbers then
 
     @property
     def wrong_text(self) -> str:
         """What is wrong and where it begins, for people; empty if nothing is."""
         if not self.is_wrong:
             return ""
-        error = "a value is not a number on one side only" if self.max_error == inf else f"the largest error is {self.max_error:.1e}"
+        if self.max_error == inf:
+            error = "NaN or infinity is in only one of the two results"
+        else:
+            error = f"the largest relative error is {self.max_error:.1e}, and rounding explains up to {self.explained_error:.1e}"
         begins = f" The first wrong value is {self.first_wrong}." if self.first_wrong else ""
-        return (
-            f"WRONG RESULT: this plan computes something else than the unsharded step: {error}, and rounding explains up to "
-            f"{self.explained_error:.1e}.{begins}"
-        )
+        return f"WRONG RESULT: this plan does not compute what the unsharded step does: {error}.{begins}"
 
     @property
     def shards_agree(self) -> bool:

@@ -141,7 +141,9 @@ def _weaken(requirement: Requirement, candidate: PlanCandidate, figures: Figures
 def clash_text(clash: Clash) -> str:
     """What clashes, and what would help."""
     if not clash.requirements:
-        return "Nothing clashes."
+        if not clash.is_proved:
+            return "What clashes is not known: the time of the search did not suffice."
+        return "The space has no legal plan."
     lines = [f"No plan keeps {' and '.join(f'`{each}`' for each in clash.requirements)}."]
     lines += [f"With `{each.weakened}` there is {each.candidate}: {figures_text(each.figures)}." for each in clash.relaxations]
     return "\n".join(wrap_text(line) for line in lines)

@@ -64,8 +64,8 @@ class SearchState:
 
 def nothing_found_text(state: SearchState, combinations: int) -> str:
     """That the time of a search did not suffice for a first plan; nothing is said of what there is."""
-    known = f"{state.evaluated:,} planned, {state.bounded:,} known by bounds of {combinations:,} combinations"
-    return f"No plan was found in {state.elapsed:.1f} s: {known}; whether there is one is not known."
+    known = f"{state.evaluated:,} of {combinations:,} combinations planned, {state.bounded:,} compared by bounds"
+    return f"No plan was found in {state.elapsed:.1f} s: {known}. The search did not finish."
 
 
 def objective_key(objective: str, figures: Figures) -> tuple[float, ...]:

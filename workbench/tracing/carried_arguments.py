@@ -105,7 +105,7 @@ def stated_carried(arguments: Sequence[StepArgument], result: Any, stated: Mappi
     for argument, place in stated.items():
         if argument not in indices:
             raise TraceError(*unknown_name("argument", argument, indices, f" of `{name}`"))
-        path = str(place).removeprefix("result").removeprefix("/")
+        path = "" if place == "result" else str(place).removeprefix("result/").removeprefix("/")
         if path not in parts:
             raise TraceError(*unknown_name("result", path, [each for each in parts if each], f" of `{name}`"))
         _verify_alike(arguments[indices[argument]], parts[path], name)
@@ -128,7 +128,7 @@ def find_carried(arguments: Sequence[StepArgument], result: Any, reads: ResultRe
             continue
         if _has_keys(argument.structure):
             group = [i for i, each in enumerate(arguments) if i not in found and _is_alike(each, alike[0])]
-            found |= _match_in_order(arguments, group, alike, name)
+            found |= _match_in_order(arguments, group, alike, reads, name)
         elif (part := _match_keyless(index, argument, alike, reads, name)) is not None:
             found[index] = part
     for index, argument in enumerate(arguments if found else ()):
@@ -174,18 +174,30 @@ def _is_aligned(index: int, part: ResultPart) -> bool:
 
 
 def _match_in_order(
-    arguments: Sequence[StepArgument], group: Sequence[int], parts: Sequence[ResultPart], name: str
+    arguments: Sequence[StepArgument], group: Sequence[int], parts: Sequence[ResultPart], reads: ResultReads, name: str
 ) -> dict[int, ResultPart]:
-    """Arguments of one structure with the results of that structure: by name, then in order; where their numbers differ, by position."""
+    """Arguments of one structure with the results of that structure: by name, then in order. Of more results than arguments those at the
+    same position count; of more arguments than results the only one that a result reads. Raises `TraceError` where it reads several: online
+    and target parameters, a student and its teacher."""
     found = {i: part for i in group for part in parts if _is_called(part, arguments[i].name)}
     indices, left = [i for i in group if i not in found], [each for each in parts if each not in found.values()]
     if len(indices) == len(left):
         return found | dict(zip(indices, left, strict=True))
-    found |= {i: part for i in indices for part in left if _is_aligned(i, part)}
+    if len(indices) > len(left):
+        found |= {i: part for part in left if (i := _only_one_read(arguments, indices, part, reads)) is not None}
+    else:
+        found |= {i: part for i in indices for part in left if _is_aligned(i, part)}
     indices, left = [i for i in indices if i not in found], [each for each in left if each not in found.values()]
     if indices and left:
         raise _ambiguous([arguments[i] for i in indices], left, name)
     return found
+
+
+def _only_one_read(arguments: Sequence[StepArgument], indices: Sequence[int], part: ResultPart, reads: ResultReads) -> int | None:
+    """The index of the argument that a result is computed from, if it reads one of them alone."""
+    leaves, _ = reads.find(part.leaves)
+    read = [i for i in indices if leaves.intersection(arguments[i].leaves)]
+    return read[0] if len(read) == 1 else None
 
 
 def _match_keyless(index: int, argument: StepArgument, parts: Sequence[ResultPart], reads: ResultReads, name: str) -> ResultPart | None:
@@ -213,16 +225,16 @@ def _match_keyless(index: int, argument: StepArgument, parts: Sequence[ResultPar
 def _weigh(index: int, argument: StepArgument, part: ResultPart, reads: ResultReads) -> _Confidence:
     """How strongly a result looks like the argument's next value.
 
-    It does not where it reads the argument not at all or returns it as it is (a learning rate among the metrics); it does where it is
-    computed from the argument alone: a counter, a key, a schedule.
+    It does not where it reads the argument not at all or returns it as it is (a learning rate among the metrics), unless it is an array,
+    the first argument and the first result; it does where it is computed from the argument alone: a counter, a key, a schedule.
     """
     if not argument.paths:
         return _Confidence.SURE if _is_aligned(index, part) else _Confidence.NONE
     read, is_computed = reads.find(part.leaves)
-    if not read.intersection(argument.leaves) or not (is_computed or argument.is_state):
-        return _Confidence.NONE
     is_array = any(spec.shape for spec in argument.specs)
     is_first = index == 0 and _is_aligned(index, part) and is_array
+    if not read.intersection(argument.leaves) or not (is_computed or argument.is_state or is_first):
+        return _Confidence.NONE
     is_key = all(jax.dtypes.issubdtype(spec.dtype, jax.dtypes.prng_key) for spec in argument.specs)
     is_sure = argument.is_state or is_first or is_key or read.issubset(argument.leaves)
     return _Confidence.SURE if is_sure else _Confidence.SHAPE

@@ -232,6 +232,18 @@ def fed_leaves(data: Callable[[int], Any], step: int, paths: list[str]) -> list[
     return leaves
 
 
+def init_leaves(state: Any, paths: list[str]) -> tuple[Any, ...]:
+    """The arrays that `init` returned; `TraceError` if they are not as many as the step carries, and reads as parameters."""
+    leaves = jax.tree.leaves(state)
+    if len(leaves) != len(paths):
+        shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
+        raise TraceError(
+            f"`init` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step begins with {len(paths)}: {shown}.",
+            ["return all of them from `init`, as a tuple in the order of the arguments"],
+        )
+    return tuple(leaves)
+
+
 class Synthetic:
     """A host array synthesised when it is first needed: seeded noise for floats, zeros and ones for whole numbers, keys for keys."""
 

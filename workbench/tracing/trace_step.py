@@ -25,6 +25,7 @@ from workbench.tracing.trace_function import (
     fed_leaves,
     guard_tracing,
     host_array,
+    init_leaves,
     name_of,
     sources_of,
     verify_callable,
@@ -144,7 +145,7 @@ class _StepTracer:
             reads = ResultReads(self.step, [each.tree() for each in self.trees])
             found = find_carried(self.trees, result, reads, self.title)
         if not any(part.leaves for part in found.values()):
-            raise _nothing_carried(self.trees, result, self.title)
+            raise _nothing_carried(self.trees, result, self.title, is_stated=self.stated is not None)
         return found
 
     def _make_step(self, specs: list[Any], roles: list[Role], loss: int | None) -> Step:
@@ -158,7 +159,8 @@ class _StepTracer:
 
         sources = sources_of([leaf for each in self.trees for leaf in each.examples], specs, roles)
         if init is not None:
-            sources |= {"initialize": lambda key, _given: tuple(jax.tree.leaves(init(key))), "given_indices": (), "given": ()}
+            state = [path for path, role in zip(paths, roles, strict=True) if role is not Role.INPUT]
+            sources |= {"initialize": lambda key, _given: init_leaves(init(key), state), "given_indices": (), "given": ()}
         if data is not None:
             sources["feed"] = lambda number: tuple(host_array(leaf) for leaf in fed_leaves(data, number, fed))
         return Step(call, **sources, loss=loss)
@@ -177,8 +179,12 @@ def _verify_as_written(name: str, remat: Remat, precision: Precision, offload: O
         raise OffloadError(f"`{name}` is a step of its own: where its state is kept is written in it.", ["leave `offload` out", instead])
 
 
-def _nothing_carried(trees: Sequence[StepArgument], result: Any, name: str) -> TraceError:
+def _nothing_carried(trees: Sequence[StepArgument], result: Any, name: str, *, is_stated: bool) -> TraceError:
     """The error of a step whose first result does not replace its first argument, nor any other one."""
+    if is_stated:
+        return TraceError(
+            f"`carried` says that `{name}` carries nothing from step to step.", ["trace a function without state by `wb.trace`"]
+        )
     parts = _parts_of(result)
     said = first_difference(trees[0], parts[0].tree, trees[0].root) if trees and parts else ""
     return TraceError(

@@ -6,6 +6,7 @@
 - Nothing outlives its session, and only what follows from the last few plans and reports is kept.
 """
 
+import json
 import threading
 import weakref
 from collections import OrderedDict
@@ -85,7 +86,10 @@ def json_value(text: str) -> Any:
 
 
 def _dump(value: Any) -> str:
-    return _encoder.encode(value).decode()
+    try:
+        return _encoder.encode(value).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which a page may send and no UTF-8 has: `?` stands for it
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain).encode(errors="replace").decode()
 
 
 def _plain(value: Any) -> Any:

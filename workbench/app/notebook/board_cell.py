@@ -43,7 +43,7 @@ def loop_defer(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None]]
 def _first_plan(plan: Plan | None, exercise: Exercise | None, question: str) -> Plan:
     """The plan that is given, else the one that the question starts from, or the first one. Raises `WorkbenchError` where there is none."""
     if plan is not None:
-        return plan
+        return as_public(plan)
     if exercise is None:
         raise WorkbenchError("A board shows a plan, and none is given.", ["give it a plan", "give it an exercise"])
     asked = exercise[question] if question else None

@@ -21,14 +21,14 @@ SMALL_BODY = 1 << 16
 MOST_MESSAGE = 4 << 20
 """Bytes of the largest message on a websocket: the longest plan document, as JSON text in a JSON message, has half."""
 IDLE_SECONDS, LEAST_BODY_SECONDS, SLOWEST_BODY = 120, 20, 64 << 10
-"""Seconds until a connection whose headers are not there is closed; seconds that any body has; and bytes a second of the slowest one."""
+"""Header timeout and minimum body timeout in seconds; minimum upload rate in bytes per second."""
 OWN_SITES = ("same-origin", "none")  # `none`: a typed URL, or a bookmark
 
 _FORBIDDEN, _NO_METHOD = 403, 405
 
 
 def body_seconds(largest: int) -> float:
-    """Seconds in which a body of up to so many bytes has to be there.
+    """The timeout of a body of up to `largest` bytes.
 
     >>> body_seconds(SMALL_BODY), body_seconds(100 << 20)
     (21.0, 1620.0)

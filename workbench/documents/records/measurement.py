@@ -28,7 +28,7 @@ def measurement_record(measurement: Measurement) -> dict[str, Any]:
         "device_peak": measurement.device_peak,
         "max_error": _finite(measurement.max_error),
         "explained_error": _finite(measurement.explained_error),
-        "is_wrong": None if measurement.max_error is None else measurement.is_wrong,
+        "is_wrong": measurement.is_wrong if measurement.is_judged else None,
         "first_wrong": measurement.first_wrong,
         "wrong_text": measurement.wrong_text,
         "trace": measurement.trace and _trace_record(measurement.trace),

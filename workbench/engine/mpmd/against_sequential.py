@@ -1,6 +1,6 @@
 """Check a pipelined step against its reference: the same micro-batches one after the other on one device, without a pipeline."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, prod
 from typing import Any
 
@@ -12,12 +12,15 @@ from workbench.core.micro_batches import plan_input_splits
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.engine.mpmd.mpmd_step import MpmdStep
-from workbench.engine.spmd.against_unsharded import StepCheck, free_bytes, relative, worst
+from workbench.engine.spmd.against_unsharded import StepCheck, free_bytes, largest_gap, largest_magnitude, relative, worst
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.engine.spmd.rounding import explained_error, largest_epsilon, move_by_rounding
 from workbench.tracing.grad_accumulation.grad_accumulation_step import grad_accumulation_step
 from workbench.tracing.grad_accumulation.micro_batch_leaves import micro_batch_leaves
 from workbench.units import format_bytes
+
+StepResults = tuple[Any, Sequence[Any]]
+"""The loss and the state after a step."""
 
 
 def why_not(program: Program) -> str:
@@ -32,41 +35,49 @@ def why_not(program: Program) -> str:
     return ""
 
 
-def largest_error(step: MpmdStep) -> float:
-    """The largest difference of the loss and of a parameter or state after one step, relative to the largest magnitude of its role."""
+def largest_error(step: MpmdStep, reference: StepResults | None = None) -> float:
+    """The largest difference of the loss and of a parameter or state after one step, relative to the largest magnitude of its role.
+
+    `reference`: the results of `run_reference_step`, if they are there.
+    """
     program, count = step.plan.program, step.compilation.micro_batches
     device = jax.devices()[0]
     values = step.begin()
     step.feed(values, 0)
     with jax.default_device(device):
-        expected_loss, expected = run_reference_step(program, count)
+        expected_loss, expected = reference or run_reference_step(program, count)
     loss = step.advance(values)
     by_argument = dict(zip(program.state, expected, strict=True))
     found = step.results(values)
-    gaps: dict[Role, float] = {Role.OUTPUT: _largest(np.asarray(loss) - np.asarray(expected_loss))}
-    scales: dict[Role, float] = {Role.OUTPUT: _largest(np.asarray(expected_loss))}
+    gaps: dict[Role, float] = {Role.OUTPUT: largest_gap(_wide(loss), _wide(expected_loss))}
+    scales: dict[Role, float] = {Role.OUTPUT: largest_magnitude(_wide(expected_loss))}
     for name, argument, layer in state_slots(step):
-        role, whole = program.arguments[argument].role, np.asarray(by_argument[argument]).astype(np.float64)
+        role, whole = program.arguments[argument].role, _wide(by_argument[argument])
         theirs = whole if layer is None else whole[layer : layer + 1]
-        gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(found[name]).astype(np.float64) - theirs))
-        scales[role] = worst(scales.get(role, 0.0), _largest(theirs))
+        gaps[role] = worst(gaps.get(role, 0.0), largest_gap(_wide(found[name]), theirs))
+        scales[role] = worst(scales.get(role, 0.0), largest_magnitude(theirs))
     return relative(gaps, scales)
 
 
-def largest_error_of(step: CompiledStep, program: Program, micro_batches: int) -> float:
+def largest_error_of(step: CompiledStep, program: Program, micro_batches: int, reference: StepResults | None = None) -> float:
     """The same error for a pipeline that is one SPMD program (engine `spmd`); `program` is the one that it was made from."""
     with jax.default_device(jax.devices()[0]):
-        loss, state = run_reference_step(program, micro_batches)
+        loss, state = reference or run_reference_step(program, micro_batches)
     results = step.call(*step.arguments(0))
     assert step.program.step.loss is not None, "a training step has a loss"
     pairs = [(Role.OUTPUT, results[step.program.step.loss], loss)]
     pairs += [(program.arguments[argument].role, results[i], state[i]) for i, argument in enumerate(program.state)]
+    return _relative_error(pairs)
+
+
+def _relative_error(pairs: Iterable[tuple[Role, Any, Any]]) -> float:
+    """The largest difference of two results, relative to the largest magnitude among the second ones of its role."""
     gaps: dict[Role, float] = {}
     scales: dict[Role, float] = {}
     for role, ours, theirs in pairs:
-        expected = np.asarray(theirs).astype(np.float64)
-        gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(ours).astype(np.float64) - expected))
-        scales[role] = worst(scales.get(role, 0.0), _largest(expected))
+        expected = _wide(theirs)
+        gaps[role] = worst(gaps.get(role, 0.0), largest_gap(_wide(ours), expected))
+        scales[role] = worst(scales.get(role, 0.0), largest_magnitude(expected))
     return relative(gaps, scales)
 
 
@@ -82,23 +93,26 @@ def state_slots(step: MpmdStep) -> list[tuple[tuple[str, int, int], int, int | N
     return found
 
 
-def check_error(program: Program, micro_batches: int, error: float) -> StepCheck:
-    """The error of a pipeline beside what rounding explains: how far its reference moves when the state moves by one rounding."""
-    epsilon = largest_epsilon(program, jax.devices()[0].platform)
-    with jax.default_device(jax.devices()[0]):
-        loss, state = run_reference_step(program, micro_batches)
+def check_pipeline(program: Program, micro_batches: int, error_from: Callable[[StepResults], float]) -> StepCheck:
+    """The error of a pipeline from its reference, beside what rounding explains: how far the reference moves when the state moves by one
+    rounding. That is measured where the device has room for another state."""
+    if reason := why_not(program):
+        return StepCheck(None, reason=reason)
+    device = jax.devices()[0]
+    with jax.default_device(device):
+        reference = run_reference_step(program, micro_batches)
+    error, (loss, state) = error_from(reference), reference
+    if why_not(program):  # the reference's state is there now
+        return StepCheck(error)
+    epsilon = largest_epsilon(program, device.platform)
+    with jax.default_device(device):
         moved_loss, moved = run_reference_step(program, micro_batches, epsilon)
     roles = [Role.OUTPUT, *(program.arguments[argument].role for argument in program.state)]
-    gaps: dict[Role, float] = {}
-    scales: dict[Role, float] = {}
-    for role, one, other in zip(roles, (loss, *state), (moved_loss, *moved), strict=True):
-        expected = np.asarray(one).astype(np.float64)
-        gaps[role] = worst(gaps.get(role, 0.0), _largest(np.asarray(other).astype(np.float64) - expected))
-        scales[role] = worst(scales.get(role, 0.0), _largest(expected))
-    return StepCheck(error, explained_error(relative(gaps, scales), epsilon))
+    sensitivity = _relative_error(zip(roles, (moved_loss, *moved), (loss, *state), strict=True))
+    return StepCheck(error, explained_error(sensitivity, epsilon))
 
 
-def run_reference_step(program: Program, micro_batches: int, moved_by: float = 0.0) -> tuple[Any, Sequence[Any]]:
+def run_reference_step(program: Program, micro_batches: int, moved_by: float = 0.0) -> StepResults:
     """Loss and state after one step from the start of training, moved by a rounding of `moved_by`: each micro-batch after the other through
     the whole loss."""
     splits = plan_input_splits(program, micro_batches)
@@ -110,5 +124,5 @@ def run_reference_step(program: Program, micro_batches: int, moved_by: float = 0
     return grad_accumulation_step(program, micro_batches)(state, batches)
 
 
-def _largest(array: Any) -> float:
-    return float(np.abs(array).max(initial=0.0))
+def _wide(array: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(array).astype(np.float64)

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax
 
 from workbench.core.mesh import Mesh
 from workbench.engine.hlo.compiled_collectives import collectives_of
-from workbench.engine.mpmd.against_sequential import check_error, largest_error, why_not
+from workbench.engine.mpmd.against_sequential import check_pipeline, largest_error
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
 from workbench.engine.mpmd.instruction_list import run_instructions
 from workbench.engine.mpmd.measured_timeline import measure_tasks
@@ -62,10 +63,9 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
     found = StepCheck(None)
     if check:
         enter("checking against one device", 0.85)
-        if reason := why_not(plan.program):
-            enter(f"not checked: {reason}", 0.9)
-        else:
-            found = check_error(plan.program, step.compilation.micro_batches, largest_error(step))
+        found = check_pipeline(plan.program, step.compilation.micro_batches, partial(largest_error, step))
+        if found.reason:
+            enter(f"not checked: {found.reason}", 0.9)
     enter("calibrating", 0.9)
     hardware = calibrate(_all_devices(step))
     return Measurement(

@@ -22,7 +22,7 @@ class StepCheck(NamedTuple):
     """How a step differs from the unsharded one.
 
     - `error`: the largest difference of a result, relative to the largest magnitude among the results of its role; `None` if unchecked;
-    - `explained`: the largest such difference that rounding explains;
+    - `explained`: the largest such difference that rounding explains; `None` where memory does not suffice to measure it;
     - `reason`: why it is unchecked.
     """
 
@@ -60,7 +60,8 @@ def check_step(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
     if needed > (free := free_bytes(device)):
         return StepCheck(None, reason=f"the unsharded step needs {format_bytes(needed)} on one device, which has {format_bytes(free)} free")
     call = unsharded if step.call is step.compiled else plain
-    return _check_against(step, arguments, call, [_on_one_device(array, device) for array in arguments])
+    has_room = _bytes_twice(memory) <= free
+    return _check_against(step, arguments, call, [_on_one_device(array, device) for array in arguments], judges=has_room)
 
 
 def has_manual_axes(program: Program) -> bool:
@@ -80,16 +81,26 @@ def _check_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> StepChe
         return StepCheck(
             None, reason=f"the step with whole arguments on every device needs {format_bytes(needed)}, and {format_bytes(free)} is free"
         )
-    return _check_against(step, arguments, unsplit, [jax.device_put(array, whole) for array in arguments])
+    copies = len(step.mesh.local_devices) if device.platform == "cpu" else 1
+    has_room = copies * _bytes_twice(memory) <= free
+    return _check_against(step, arguments, unsplit, [jax.device_put(array, whole) for array in arguments], judges=has_room)
 
 
-def _check_against(step: CompiledStep, arguments: list[jax.Array], call: Callable[..., Any], whole: Sequence[jax.Array]) -> StepCheck:
-    """Compare the step with `call(*whole)`, and that with itself on arguments that are moved by one rounding."""
+def _bytes_twice(memory: Any) -> int:
+    """Bytes of a step with its arguments and results there twice: as they are, and moved by one rounding."""
+    return int(2 * (memory.argument_size_in_bytes + memory.output_size_in_bytes) + memory.temp_size_in_bytes)
+
+
+def _check_against(
+    step: CompiledStep, arguments: list[jax.Array], call: Callable[..., Any], whole: Sequence[jax.Array], *, judges: bool
+) -> StepCheck:
+    """Compare the step with `call(*whole)`; if it `judges`, that too with itself on arguments that are moved by one rounding."""
     expected = call(*whole)
-    epsilon = largest_epsilon(step.program, step.mesh.local_devices[0].platform)
-    sensitivity = _compare(step, call(*move_by_rounding(whole, epsilon)), expected)
-    error = _compare(step, step.call(*arguments), expected)
-    return StepCheck(error, explained_error(sensitivity, epsilon))
+    explained = None
+    if judges:
+        epsilon = largest_epsilon(step.program, step.mesh.local_devices[0].platform)
+        explained = explained_error(_compare(step, call(*move_by_rounding(whole, epsilon)), expected), epsilon)
+    return StepCheck(_compare(step, step.call(*arguments), expected), explained)
 
 
 def _on_one_device(array: jax.Array, device: jax.Device) -> jax.Array:
@@ -112,9 +123,9 @@ def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tupl
         if jax.dtypes.issubdtype(ours.dtype, jax.dtypes.prng_key):
             continue
         expected = np.asarray(theirs)
-        gaps = [_gap(_wide(shard.data), _wide(expected[shard.index])) for shard in ours.addressable_shards]
+        gaps = [largest_gap(_wide(shard.data), _wide(expected[shard.index])) for shard in ours.addressable_shards]
         difference[tensor.role] = worst(difference.get(tensor.role, 0.0), *gaps)
-        magnitude[tensor.role] = worst(magnitude.get(tensor.role, 0.0), _largest(_wide(expected)))
+        magnitude[tensor.role] = worst(magnitude.get(tensor.role, 0.0), largest_magnitude(_wide(expected)))
     return relative(difference, magnitude)
 
 
@@ -134,14 +145,23 @@ def relative(difference: Mapping[Role, float], magnitude: Mapping[Role, float]) 
     return worst(0.0, *(gap / (magnitude[role] or 1.0) for role, gap in difference.items()))
 
 
-def _gap(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
-    return inf if np.isnan(ours).any() != np.isnan(theirs).any() else _largest(ours - theirs)
+def largest_gap(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
+    """The largest difference; infinity where only one of the two has a nan or an infinity, nan where both have a nan.
+
+    >>> largest_gap(np.array([1.0, -inf]), np.array([1.5, -inf])), largest_gap(np.array([1.0]), np.array([np.nan]))
+    (0.5, inf)
+    """
+    if np.isnan(ours).any() != np.isnan(theirs).any():
+        return inf
+    differing = ours != theirs  # equal infinities have no difference
+    return float(np.abs(ours[differing] - theirs[differing]).max(initial=0.0))
+
+
+def largest_magnitude(array: np.ndarray[Any, Any]) -> float:
+    """The largest magnitude of a finite number."""
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
 
 
 def _wide(array: Any) -> np.ndarray[Any, Any]:
     host = np.asarray(array)
     return host.astype(np.complex128 if np.issubdtype(host.dtype, np.complexfloating) else np.float64)
-
-
-def _largest(array: np.ndarray[Any, Any]) -> float:
-    return float(np.abs(array).max(initial=0.0))

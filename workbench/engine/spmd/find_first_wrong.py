@@ -9,10 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from workbench.engine.spmd.against_unsharded import free_bytes, largest_magnitude
 from workbench.engine.spmd.compiled_step import CompiledStep, argument_specs
 from workbench.engine.spmd.jax_shardings import host_value
 from workbench.tracing.jaxpr.equations import closed_jaxpr, function_of, path_of_equation, source_line, variables
 from workbench.tracing.jaxpr.inline_jaxpr import inline
+from workbench.units import format_bytes
 
 _MOST_SECONDS = 60.0
 Tell = Callable[[str], None]
@@ -22,12 +24,13 @@ def find_first_wrong(step: CompiledStep, arguments: Sequence[jax.Array], explain
     """The path and the source line of the first value whose relative error is larger than `explained`; empty where it is not found.
 
     Each probe compiles the whole step twice, sharded and for one device, with the values that are alive after some equation as results. The
-    search stops after a minute with the first equation that is known to be wrong. Arguments are not donated.
+    search ends at the first probe after a minute, with the first equation that is known to be wrong. Raises `MemoryError` where a probe
+    does not fit. Arguments are not donated.
     """
     if step.plan.layout.is_annotated:  # its constraints are written into a module of other results
         return ""
-    search = _Bisection.of(step, arguments, explained)
-    low, high, until = -1, len(search.eqns) - 1, time.monotonic() + _MOST_SECONDS
+    until, search = time.monotonic() + _MOST_SECONDS, _Bisection.of(step, arguments, explained)
+    low, high = -1, len(search.eqns) - 1
     if high < 0 or not search.is_wrong_after(high):
         return ""
     while high - low > 1 and time.monotonic() < until:
@@ -62,8 +65,9 @@ class _Bisection:
         closed = closed_jaxpr(self.base, self.constants, self.base.invars, self.eqns, [*self.outputs, *alive])
         call = function_of(closed)
         device = self.step.mesh.local_devices[0]
-        sharded = jax.jit(call, in_shardings=self.step.shardings, keep_unused=True)(*self.arguments)
-        whole = jax.jit(call, keep_unused=True)(*(jax.device_put(each, device) for each in self.arguments))
+        placed = [jax.device_put(each, device) for each in self.arguments]
+        sharded = _run_within(free_bytes(device), jax.jit(call, in_shardings=self.step.shardings, keep_unused=True), self.arguments)
+        whole = _run_within(free_bytes(device), jax.jit(call, keep_unused=True), placed)
         pairs = zip(sharded[len(self.outputs) :], whole[len(self.outputs) :], strict=True)
         return any(_differs(ours, theirs, self.explained) for ours, theirs in pairs)
 
@@ -80,9 +84,21 @@ class _Bisection:
         return text if is_first else f"{text} or before it"
 
 
+def _run_within(free: int, call: Any, arguments: Sequence[jax.Array]) -> Any:
+    """The results of a call, if its values fit. Raises `MemoryError` where they need more bytes on a device than are free."""
+    compiled = call.lower(*arguments).compile()
+    memory = compiled.memory_analysis()
+    needed = int(memory.output_size_in_bytes + memory.temp_size_in_bytes)
+    if needed > free:
+        raise MemoryError(f"{format_bytes(needed)} are needed on a device, and {format_bytes(free)} are free")
+    return compiled(*arguments)
+
+
 def _differs(ours: jax.Array, theirs: jax.Array, explained: float) -> bool:
     wide = np.complex128 if jax.dtypes.issubdtype(ours.dtype, jax.numpy.complexfloating) else np.float64
     found, expected = host_value(ours).astype(wide), host_value(theirs).astype(wide)
-    gap = np.abs(np.where(np.isnan(found) & np.isnan(expected), 0, found - expected)).max(initial=0.0)
-    scale = np.nanmax(np.abs(expected), initial=0.0) or 1.0
-    return not gap <= explained * scale
+    if (np.isnan(found) != np.isnan(expected)).any():
+        return True
+    differing = (found != expected) & ~np.isnan(expected)  # equal infinities do not differ
+    gap = np.abs(found[differing] - expected[differing]).max(initial=0.0)
+    return bool(gap > explained * (largest_magnitude(expected) or 1.0))

@@ -12,6 +12,7 @@ _FAR_ABOVE = 30.0  # sums in another order, at every layer: more roundings than 
 _MOST = 0.5  # of the largest magnitude: as much is wrong, whatever the dtype
 _CHAOTIC = 3.0  # times what one rounding does, for steps where one rounding does as much as that
 _MULTIPLIED_BY_TPUS = "bfloat16"  # which TPUs round operands of matrix products to
+_TF32 = 2.0**-11  # the unit roundoff of TF32, which NVIDIA's GPUs may round operands of float32 products to
 
 
 def explained_error(sensitivity: float, epsilon: float) -> float:
@@ -28,7 +29,8 @@ def largest_epsilon(program: Program, platform: str) -> float:
     """The machine epsilon of the coarsest floating-point dtype that the program computes in."""
     names = {each.dtype for each in program.operations} | {each.dtype for each in (*program.arguments, *program.results)}
     names |= {_MULTIPLIED_BY_TPUS} if platform == "tpu" else set()
-    return max((float(jax.numpy.finfo(name).eps) for name in names if _is_float(name)), default=0.0)
+    coarsest = max((float(jax.numpy.finfo(name).eps) for name in names if _is_float(name)), default=0.0)
+    return max(coarsest, _TF32) if platform in ("gpu", "cuda") and "float32" in names else coarsest
 
 
 def move_by_rounding(leaves: Sequence[jax.Array], epsilon: float) -> list[jax.Array]:
