@@ -23,6 +23,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.search_small import SmallCase, enumerate_plainly
+from workbench.analysis.verify_plan import Compilers
+from workbench.engine import compile_plan, partition_plan
 from workbench.engine.worker.launch import run_plan
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
@@ -55,7 +57,7 @@ class TruthCase:
 
     def search(self) -> SearchResult:
         """Search it; where it has a share, once without for the limit, and again with it."""
-        wanted = {"within": WITHIN, "pins": self.pins, **self.small.choices}
+        wanted = {"within": WITHIN, "pins": self.pins, "compilers": Compilers(partition_plan, compile_plan), **self.small.choices}
         found = find_plans(self.small.plan, **wanted)
         if self.share is None or not found.front:
             return found

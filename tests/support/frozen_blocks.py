@@ -64,7 +64,8 @@ def _stable(value: Any) -> Any:
         return float(f"{value:.6g}") if abs(value) > NOTHING else 0.0
     if isinstance(value, Mapping):
         is_chart = "firsts" in value  # the columns of its spans are packed
-        return {name: _stable(_unpacked(name, entry) if is_chart else entry) for name, entry in value.items()}
+        kept = {name: entry for name, entry in value.items() if name != "defs"}  # Bokeh's of Panel's models, where Panel was imported
+        return {name: _stable(_unpacked(name, entry) if is_chart else entry) for name, entry in kept.items()}
     return [*map(_stable, value)] if isinstance(value, Sequence) else value
 
 

@@ -87,7 +87,7 @@ def test_counters_of_turns_are_left_out():
 def test_what_is_open_at_first_does_not_depend_on_the_process():
     code = (
         "from workbench.visualize.draw.collapse_scopes import choose_open_scopes; from workbench.models import build; "
-        "from workbench.plan.plan import Plan; "
+        "from workbench.public_plan import Plan; "
         "print(sorted(choose_open_scopes(Plan(build('gpt', scan=True), 'data:4', 'batch:data').report().graph)))"
     )
     runs = {

@@ -50,19 +50,22 @@ def find_clash(
     evaluator: Evaluator | None = None,
     on_clash: Callable[[Clash], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
+    is_complete: bool = False,
 ) -> Clash:
     """The smallest set of requirements that clash: the first, by size, that a search proves to have no plan, all searches together taking
     `within` seconds.
 
     `on_clash` hears of it before its relaxations are looked for, which takes a search each, and again whenever one is known or gives way by
-    less. Returns one that is not proved where time did not suffice, or where `is_cancelled` before one is known.
+    less. Returns one that is not proved where time did not suffice, or where `is_cancelled` before one is known; after a search that
+    `is_complete`, and found nothing, at least all requirements together.
     """
+    unknown = Clash(tuple(requirements), ()) if is_complete else UNKNOWN
     here, begin = evaluator or Evaluator(space), time.perf_counter()
     for size in range(len(requirements) + 1):
         for some in combinations(requirements, size):
             left = within - (time.perf_counter() - begin)
             if left <= 0 or is_cancelled():
-                return UNKNOWN
+                return unknown
             state = _find_any(space, some, left, here, is_cancelled)
             if state.best is None and state.is_complete:
                 clash = Clash(some, ())
@@ -71,7 +74,7 @@ def find_clash(
                     clash = replace(clash, relaxations=relaxations)
                     on_clash(clash)
                 return clash
-    return UNKNOWN
+    return unknown
 
 
 def _find_any(

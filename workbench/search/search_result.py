@@ -99,7 +99,7 @@ class SearchResult:
     @cached_property
     def clash(self) -> Clash:
         """What clashes, where no plan keeps the requirements, if time suffices to prove it."""
-        return find_clash(self.space, self.requirements, evaluator=self.evaluator)
+        return find_clash(self.space, self.requirements, evaluator=self.evaluator, is_complete=self.state.is_complete)
 
     def no_plan_error(self) -> SearchError:
         """The error in the user's words: what clashes and the least that would have to give way, or that no plan was found in time."""

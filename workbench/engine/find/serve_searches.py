@@ -145,6 +145,7 @@ class SearchServer:
                 evaluator=self._evaluator,
                 on_clash=lambda found: self._tell(SearchUpdated(SearchUpdate(number, state, clash=found))),
                 is_cancelled=has_following,
+                is_complete=state.is_complete,
             )
         if following is None:
             self._tell(SearchUpdated(SearchUpdate(number, state, answerer.take_found(), is_over=True, clash=clash)))
