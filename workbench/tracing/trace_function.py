@@ -224,9 +224,8 @@ def fed_leaves(data: Callable[[int], Any], step: int, paths: list[str]) -> list[
     """The arrays of the batch that `data` returns; `TraceError` if they are not as many as the step takes."""
     leaves = jax.tree.leaves(data(step))
     if len(leaves) != len(paths):
-        shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
         raise TraceError(
-            f"`data({step})` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step takes {len(paths)}: {shown}.",
+            f"`data({step})` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step takes {len(paths)}: {_listed(paths)}.",
             ["return a batch like the one it was traced with" if leaves else "`return` the batch of the step from `data`"],
         )
     return leaves
@@ -236,12 +235,15 @@ def init_leaves(state: Any, paths: list[str]) -> tuple[Any, ...]:
     """The arrays that `init` returned; `TraceError` if they are not as many as the step carries, and reads as parameters."""
     leaves = jax.tree.leaves(state)
     if len(leaves) != len(paths):
-        shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
         raise TraceError(
-            f"`init` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step begins with {len(paths)}: {shown}.",
+            f"`init` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step begins with {len(paths)}: {_listed(paths)}.",
             ["return all of them from `init`, as a tuple in the order of the arguments"],
         )
     return tuple(leaves)
+
+
+def _listed(paths: list[str]) -> str:
+    return ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
 
 
 class Synthetic:

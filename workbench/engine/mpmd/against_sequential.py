@@ -41,28 +41,22 @@ def largest_error(step: MpmdStep, reference: StepResults | None = None) -> float
     `reference`: the results of `run_reference_step`, if they are there.
     """
     program, count = step.plan.program, step.compilation.micro_batches
-    device = jax.devices()[0]
     values = step.begin()
     step.feed(values, 0)
-    with jax.default_device(device):
-        expected_loss, expected = reference or run_reference_step(program, count)
+    expected_loss, expected = reference or run_reference_step(program, count)
     loss = step.advance(values)
     by_argument = dict(zip(program.state, expected, strict=True))
     found = step.results(values)
-    gaps: dict[Role, float] = {Role.OUTPUT: largest_gap(_wide(loss), _wide(expected_loss))}
-    scales: dict[Role, float] = {Role.OUTPUT: largest_magnitude(_wide(expected_loss))}
+    pairs = [(Role.OUTPUT, loss, expected_loss)]
     for name, argument, layer in state_slots(step):
-        role, whole = program.arguments[argument].role, _wide(by_argument[argument])
-        theirs = whole if layer is None else whole[layer : layer + 1]
-        gaps[role] = worst(gaps.get(role, 0.0), largest_gap(_wide(found[name]), theirs))
-        scales[role] = worst(scales.get(role, 0.0), largest_magnitude(theirs))
-    return relative(gaps, scales)
+        whole = by_argument[argument]
+        pairs.append((program.arguments[argument].role, found[name], whole if layer is None else whole[layer : layer + 1]))
+    return _relative_error(pairs)
 
 
 def largest_error_of(step: CompiledStep, program: Program, micro_batches: int, reference: StepResults | None = None) -> float:
     """The same error for a pipeline that is one SPMD program (engine `spmd`); `program` is the one that it was made from."""
-    with jax.default_device(jax.devices()[0]):
-        loss, state = reference or run_reference_step(program, micro_batches)
+    loss, state = reference or run_reference_step(program, micro_batches)
     results = step.call(*step.arguments(0))
     assert step.program.step.loss is not None, "a training step has a loss"
     pairs = [(Role.OUTPUT, results[step.program.step.loss], loss)]
@@ -98,30 +92,28 @@ def check_pipeline(program: Program, micro_batches: int, error_from: Callable[[S
     rounding. That is measured where the device has room for another state."""
     if reason := why_not(program):
         return StepCheck(None, reason=reason)
-    device = jax.devices()[0]
-    with jax.default_device(device):
-        reference = run_reference_step(program, micro_batches)
+    reference = run_reference_step(program, micro_batches)
     error, (loss, state) = error_from(reference), reference
     if why_not(program):  # the reference's state is there now
         return StepCheck(error)
-    epsilon = largest_epsilon(program, device.platform)
-    with jax.default_device(device):
-        moved_loss, moved = run_reference_step(program, micro_batches, epsilon)
+    epsilon = largest_epsilon(program, jax.devices()[0].platform)
+    moved_loss, moved = run_reference_step(program, micro_batches, epsilon)
     roles = [Role.OUTPUT, *(program.arguments[argument].role for argument in program.state)]
     sensitivity = _relative_error(zip(roles, (moved_loss, *moved), (loss, *state), strict=True))
     return StepCheck(error, explained_error(sensitivity, epsilon))
 
 
 def run_reference_step(program: Program, micro_batches: int, moved_by: float = 0.0) -> StepResults:
-    """Loss and state after one step from the start of training, moved by a rounding of `moved_by`: each micro-batch after the other through
-    the whole loss."""
+    """Loss and state after one step on one device from the start of training, moved by a rounding of `moved_by`: each micro-batch after the
+    other through the whole loss."""
     splits = plan_input_splits(program, micro_batches)
     leaves = [micro_batch_leaves(leaf, split, micro_batches) for leaf, split in zip(program.step.feed(0), splits, strict=True)]
-    given = jax.tree.map(jnp.asarray, program.step.given)
-    state = jax.jit(program.step.initialize)(jax.random.key(0), given)
-    state = tuple(move_by_rounding(state, moved_by)) if moved_by else state
-    batches = [[jnp.asarray(parts[i]) for parts in leaves] for i in range(micro_batches)]
-    return grad_accumulation_step(program, micro_batches)(state, batches)
+    with jax.default_device(jax.devices()[0]):
+        given = jax.tree.map(jnp.asarray, program.step.given)
+        state = jax.jit(program.step.initialize)(jax.random.key(0), given)
+        state = tuple(move_by_rounding(state, moved_by)) if moved_by else state
+        batches = [[jnp.asarray(parts[i]) for parts in leaves] for i in range(micro_batches)]
+        return grad_accumulation_step(program, micro_batches)(state, batches)
 
 
 def _wide(array: Any) -> np.ndarray[Any, Any]:
