@@ -164,3 +164,8 @@ def count_text(count: int, one: str, many: str = "") -> str:
     ('1 place', '1,200 places', '2 more wishes')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def paths_text(paths: Sequence[str], most: int = 8) -> str:
+    """The first paths of a list in an error, and that there are more."""
+    return ", ".join(f"`{path}`" for path in paths[:most]) + (" and more" if len(paths) > most else "")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
+from workbench.core.text_tables import paths_text
 from workbench.errors import PipelineError
 from workbench.pipeline.balance import balance
 from workbench.plan.edits import Edit
@@ -29,9 +30,8 @@ def verify_enough_blocks(name: str, paths: Sequence[str], spec: PipelineSpec) ->
         if spec.chunks > 1
         else f"{spec.stages} stages"
     )
-    shown = ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
     raise PipelineError(
-        f"{name} has {len(paths)} blocks ({shown}); {requirement} need as many.",
+        f"{name} has {len(paths)} blocks ({paths_text(paths)}); {requirement} need as many.",
         [*_suggest_fewer(len(paths), spec), "give its layers named scopes, so that there are more blocks"],
     )
 

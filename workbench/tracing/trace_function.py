@@ -16,6 +16,7 @@ from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference, Step
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role, Tensor
+from workbench.core.text_tables import paths_text
 from workbench.errors import OffloadError, PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
 from workbench.propagation import place_library_functions, prepare_program
 from workbench.tracing.cast import cast, cast_like, compute_in
@@ -225,7 +226,7 @@ def fed_leaves(data: Callable[[int], Any], step: int, paths: list[str]) -> list[
     leaves = jax.tree.leaves(data(step))
     if len(leaves) != len(paths):
         raise TraceError(
-            f"`data({step})` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step takes {len(paths)}: {_listed(paths)}.",
+            f"`data({step})` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step takes {len(paths)}: {paths_text(paths)}.",
             ["return a batch like the one it was traced with" if leaves else "`return` the batch of the step from `data`"],
         )
     return leaves
@@ -236,14 +237,10 @@ def init_leaves(state: Any, paths: list[str]) -> tuple[Any, ...]:
     leaves = jax.tree.leaves(state)
     if len(leaves) != len(paths):
         raise TraceError(
-            f"`init` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step begins with {len(paths)}: {_listed(paths)}.",
+            f"`init` returned {len(leaves)} array{'s' * (len(leaves) != 1)}; the step begins with {len(paths)}: {paths_text(paths)}.",
             ["return all of them from `init`, as a tuple in the order of the arguments"],
         )
     return tuple(leaves)
-
-
-def _listed(paths: list[str]) -> str:
-    return ", ".join(f"`{path}`" for path in paths[:8]) + (" and more" if len(paths) > 8 else "")
 
 
 class Synthetic:
