@@ -4,32 +4,25 @@ Views, the command line and the tests read the same `Comparison`. Collectives ar
 `reduce`, because XLA:CPU makes an all-reduce and a slice of the latter; permutes that a compiler made from a gather count as that gather.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from workbench.analysis.collective_causes import ALL_CAUSES, Cause
 from workbench.analysis.collective_differences import Difference, explain_collectives
 from workbench.analysis.compared_figures import CollectiveRow, ComparedFigure, StageRow, Volumes, is_same
-from workbench.analysis.comparison_text import (
-    collectives_text,
-    differences_text,
-    figures_text,
-    head_text,
-    kernels_text,
-    memory_text,
-    stages_text,
-    time_causes_text,
-)
-from workbench.analysis.kernel_differences import KernelDifference, explain_kernels
-from workbench.analysis.memory_differences import MemoryDifference, explain_memory
-from workbench.analysis.time_causes import TimeCause, explain_time
+from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference, explain_kernels
+from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference, explain_memory
+from workbench.analysis.time_causes import TIME_CAUSES, TimeCause, explain_time
+from workbench.core.page import Cell, Page, Row, Table, figure, page_text, terms_among
 from workbench.core.sharding import base_axis
-from workbench.core.text_tables import html_text
+from workbench.core.text_tables import group_items, html_text, tail_text, wrap_text
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
+from workbench.units import format_seconds
 
 
 @dataclass(frozen=True)
@@ -145,19 +138,13 @@ class Comparison:
                 "step", "seconds", time.total if self._pipeline_report is None else self._pipeline_report.seconds, None, None
             )
 
+    def page(self) -> Page:
+        """The figures of each tier, collectives by mesh axis, and every difference with its cause."""
+        tables = figures_table(self), _stages_table(self.stages), *_cause_tables(self), collectives_table(self)
+        return Page(_head(self), [*tables, *_differences(self)])
+
     def __str__(self) -> str:
-        is_one_program = self.compiled is not None and not self.stages
-        sections = [
-            head_text(self.report.plan, self.compiled, self.measurement),
-            figures_text(self.figures),
-            stages_text(self.stages),
-            memory_text(self.memory_differences),
-            kernels_text(self.kernel_differences),
-            time_causes_text(self.time_causes),
-            collectives_text(self.collectives),
-            differences_text(self.differences) if is_one_program else "",
-        ]
-        return "\n\n".join(section for section in sections if section)
+        return page_text(self.page(), _MOST_ROWS)
 
     def _repr_html_(self) -> str:
         return html_text(lambda: str(self))
@@ -192,3 +179,122 @@ def _sum_by_class(volumes: Volumes, report: Report) -> dict[tuple[tuple[str, ...
         key = tuple(name for name in report.mesh.names if name in used), collective_class(kind)
         sums[key] = sums.get(key, 0) + volume
     return sums
+
+
+_MOST_ROWS = 16  # of a table of the text
+_CLOSE = 0.05  # a prediction this near is good
+_SAME_BYTES = "The compiled program sends what the plan says, byte for byte, in another form"
+
+
+def _head(comparison: Comparison) -> str:
+    compiled = comparison.compiled
+    how = "" if compiled is None else ", from the cache" if compiled.from_cache else f" in {format_seconds(compiled.compile_seconds)}"
+    return wrap_text(f"{comparison.report.plan} — {_tiers_text(comparison, how)}")
+
+
+def _tiers_text(comparison: Comparison, how: str) -> str:
+    """The tiers that are compared, and `how` the plan was compiled."""
+    compiled, measured = comparison.compiled, comparison.measurement
+    tiers = ["predicted"]
+    tiers += [f"compiled for {compiled.target}{how}"] if compiled else []
+    return ", ".join(tiers + ([f"measured on {measured.devices} × {measured.device_kind}"] if measured else []))
+
+
+def figures_table(comparison: Comparison, units: Collection[str] = ("bytes", "seconds", "FLOP")) -> Table:
+    """A row per figure of these units, a column per tier."""
+    compiler = comparison.compiled.compiler if comparison.compiled else ""
+    heading = _tiers_text(comparison, f" by {compiler}" if compiler else "")
+    rows = [
+        Row([Cell(row.name), *(figure(tier, row.unit) for tier in (row.predicted, row.compiled, row.measured)), _verdict_cell(row)])
+        for row in comparison.figures
+        if row.unit in units
+    ]
+    columns = ["per device", "predicted>", "compiled>", "measured>", "prediction is>"]
+    return Table(columns, rows, heading=f"P{heading[1:]}")
+
+
+def _verdict_cell(row: ComparedFigure) -> Cell:
+    return Cell(row.verdict, tone="" if row.error is None else "good" if abs(row.error) < _CLOSE else "warn")
+
+
+def _stages_table(stages: tuple[StageRow, ...]) -> Table:
+    """A row per stage of a pipeline, its prediction beside its compiled record."""
+    tiers = "peak, predicted>", "as one program>", "compiled>", "held, predicted>", "compiled>", "sent inside, predicted>", "compiled>"
+    rows = []
+    for row in stages:
+        memory = row.compiled.memory
+        counts = row.peak, row.as_one, memory.peak, row.held, memory.arguments, row.payload, row.compiled_payload
+        name = f"stage {row.stage}"
+        rows.append(Row([Cell(name, brief=str(row.stage)), *(Cell(count, "bytes") for count in counts)], name))
+    return Table(["stage", *tiers], rows, heading="Stage by stage, on one device of each")
+
+
+def _cause_tables(comparison: Comparison) -> Iterator[Table]:
+    """Where memory and kernels differ, and what the predicted step rests on."""
+    memory, kernels, times = comparison.memory_differences, comparison.kernel_differences, comparison.time_causes
+    rows = [_cause_row(row.cause, Cell(row.scope, "path"), *_both_tiers(row, "bytes")) for row in memory]
+    columns = ["cause", "scope", "predicted>", "compiled>"]
+    yield Table(columns, rows, "Where the peaks differ, and why", terms=terms_among(MEMORY_CAUSES, memory))
+    rows = [_cause_row(row.cause, Cell(row.scope, "path"), Cell(row.work, tone="muted"), *_both_tiers(row, "seconds")) for row in kernels]
+    columns = ["cause", "scope", "work", "predicted>", "compiled>"]
+    yield Table(columns, rows, "Where the kernels differ, and why", terms=terms_among(KERNEL_CAUSES, kernels))
+    rows = [_cause_row(row.cause, Cell(row.seconds, "seconds")) for row in times]
+    yield Table(["cause", "of the predicted step>"], rows, "What the predicted step rests on", terms=terms_among(TIME_CAUSES, times))
+
+
+def _both_tiers(row: MemoryDifference | KernelDifference | CollectiveRow, unit: str) -> tuple[Cell, Cell]:
+    return Cell(row.predicted, unit), Cell(row.compiled, unit)
+
+
+def _cause_row(cause: Cause, *cells: Cell, tone: str = "warn") -> Row:
+    key = " ".join(str(cell.value) for cell in cells if cell.kind in ("path", "text", "axes"))
+    return Row([Cell(cause.name, title=cause.text, tone=tone), *cells], f"{cause.name} {key}")
+
+
+def collectives_table(comparison: Comparison) -> Table:
+    """Predicted against compiled payload bytes, a row per set of mesh axes and class of collective."""
+    rows = [
+        Row([Cell(row.axes, "axes"), Cell(row.kind), *_both_tiers(row, "bytes"), _agreement_cell(row)], f"{row.axes} {row.kind}")
+        for row in comparison.collectives
+    ]
+    columns = ["mesh axis", "class", "predicted payload>", "compiled payload>", ">"]
+    titles = [("class", "all-reduce and reduce-scatter are one class")]
+    note = "" if rows else "Nothing is sent, by either."
+    return Table(columns, rows, heading="Collectives, payload per device and step", titles=titles, note=note)
+
+
+def _agreement_cell(row: CollectiveRow) -> Cell:
+    if row.agrees:
+        return Cell("equal", tone="good", brief="same")
+    if row.is_close:
+        return Cell("close", tone="good", title="within 2 %")
+    return Cell(f"{row.compiled / row.predicted:.2f}×" if row.predicted else "not predicted", tone="warn", brief="differs")
+
+
+def _differences(comparison: Comparison) -> Iterator[Table | str]:
+    """Each collective that the compiled program sends otherwise, with the cause; nothing where it is not one program."""
+    if comparison.compiled is None or comparison.stages:
+        return
+    found = comparison.differences
+    if not found:
+        yield "The compiled program sends what the plan says, collective by collective."
+        return
+    groups = group_items(found, lambda one: (one.cause, one.axes, one.kind, one.path, one.source))
+    title = _SAME_BYTES if all(one.predicted == one.compiled for one in found) else "Where they differ, and why"
+    columns = ["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"]
+    yield Table(columns, [*map(_difference_row, groups)], title, terms=terms_among(ALL_CAUSES, found))
+
+
+def _difference_row(group: list[Difference]) -> Row:
+    first = group[0]
+    predicted, compiled = sum(one.predicted for one in group), sum(one.compiled for one in group)
+    return _cause_row(
+        first.cause,
+        Cell(first.axes, "axes"),
+        Cell(first.kind),
+        Cell(predicted, "bytes"),
+        Cell(compiled, "bytes"),
+        Cell(first.path, "path", count=len(group), brief=tail_text(first.path, 40)),
+        Cell(first.source, tone="muted", brief=tail_text(first.source, 20)),
+        tone="" if predicted == compiled else "warn",
+    )

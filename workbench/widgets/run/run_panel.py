@@ -3,7 +3,7 @@
 from math import isfinite
 from typing import Any
 
-from workbench.analysis.tier_comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison, collectives_table
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -12,10 +12,9 @@ from workbench.widgets.board.tier_marks import mark_of
 from workbench.widgets.run.curves import curve
 from workbench.widgets.run.job_log import log_state, stage_text
 from workbench.widgets.run.run_progress import RunProgress, same_step
-from workbench.widgets.tabs.blocks import Column, Paint, block, row
-from workbench.widgets.tabs.communication import collectives_block
+from workbench.widgets.tabs.blocks import Column, Paint, block, row, table_block
 
-MOST_DISAGREEMENTS = 100
+MOST_ROWS = 100
 INVITATION = (
     "Compiles and runs this plan in a worker process, then sets real shard shapes, collectives and step time against the prediction."
 )
@@ -111,10 +110,11 @@ def _fact(label: str, text: str, note: str, tone: str = "", tier: str = "") -> d
 
 def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> list[dict[str, Any]]:
     comparison = Comparison(report, None, measured)
-    blocks = [{**collectives_block(comparison, Paint(colours)), "in_tab": "compared"}] if comparison.collectives else []
+    sent = collectives_table(comparison)
+    blocks = [{**table_block(sent, Paint(colours), MOST_ROWS), "in_tab": "compared"}] if sent.rows else []
     wrong = [check for check in measured.shards if not check.agrees]
     if wrong:
         columns = (Column("array"), Column("predicted"), Column("on the device"))
         rows = [row(check.path, check.path, str(check.predicted), {"text": str(check.actual), "tone": "bad"}) for check in wrong]
-        blocks.insert(0, block("Shard shapes that disagree", columns, rows[:MOST_DISAGREEMENTS]))
+        blocks.insert(0, block("Shard shapes that disagree", columns, rows[:MOST_ROWS]))
     return blocks

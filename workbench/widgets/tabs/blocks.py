@@ -7,12 +7,13 @@ said before one, and `beside` after it).
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.core import page
 from workbench.core.sharding import Sharding, base_axis
-from workbench.units import format_bytes, format_seconds
+from workbench.units import format_bytes, format_figure, format_seconds
 from workbench.visualize.charts.chart import Chart
 from workbench.visualize.draw.picture import Picture
 from workbench.widgets.gestures.gesture import Gesture
@@ -136,3 +137,48 @@ def dtype_cell(name: str) -> Cell:
 
 def rest_text(count: int, most: int, advice: str = "") -> str:
     return f"The first {most} of {count:,}.{advice}" if count > most else ""
+
+
+def page_blocks(shown: page.Page, paint: Paint, most: int) -> Iterator[Block]:
+    """The paragraphs and tables of a page; at most so many rows of a table."""
+    for part in shown.parts:
+        if isinstance(part, str):
+            yield note_block(part)
+        elif part.rows or part.note:
+            yield table_block(part, paint, most)
+            if part.terms:
+                yield _terms_block(part)
+
+
+def table_block(table: page.Table, paint: Paint, most: int) -> Block:
+    """One table of a page."""
+    titles = dict(table.titles)
+    labels = [(name.rstrip(">~+"), name) for name in table.columns]
+    columns = tuple(Column(label, number=name.endswith(">"), title=titles.get(label, "")) for label, name in labels)
+    rows = [row(each.key or each.cells[0].text, *(_page_cell(cell, paint) for cell in each.cells)) for each in table.rows[:most]]
+    return block(table.heading or table.title, columns, rows, rest_text(len(table.rows), most) or table.note)
+
+
+def _terms_block(table: page.Table) -> Block:
+    """What the words of a table mean."""
+    rows = [row(name, {"text": name, "tone": "strong"}, {"text": f"{meaning}.", "wrap": True}) for name, meaning in table.terms]
+    return block("What the causes mean", (Column("cause"), Column("what happens")), rows)
+
+
+def _page_cell(cell: page.Cell, paint: Paint) -> Cell:
+    match cell.kind:
+        case "axes":
+            return paint.axes(cell.value)
+        case "path":
+            return {"path": cell.value or "–", "count": f"×{cell.count}" if cell.count > 1 else ""}
+        case "bytes" | "seconds" | "FLOP":
+            return _amount_cell(cell)
+    toned = {name: value for name, value in (("title", cell.title), ("tone", cell.tone)) if value}
+    return {"text": str(cell.value), **toned} if toned else str(cell.value)
+
+
+def _amount_cell(cell: page.Cell) -> Cell:
+    if cell.value is None or not (cell.value or cell.is_figure):
+        return {"text": "–", "tone": "muted"}
+    exact = f"{cell.value:.3e} s" if cell.kind == "seconds" else f"{cell.value:,.0f} {cell.kind}"
+    return {"text": format_figure(cell.value, cell.kind), "title": cell.title or exact, "tone": cell.tone}

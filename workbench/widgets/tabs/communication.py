@@ -3,8 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from workbench.analysis.compared_figures import CollectiveRow
-from workbench.analysis.tier_comparison import Comparison
 from workbench.core.sharding import base_axis
 from workbench.reports.collective import KINDS, Collective
 from workbench.reports.report import Report
@@ -120,34 +118,3 @@ def exposed_seconds(report: Report) -> _Exposed:
     for event in report.timeline.events if report.timeline else ():
         found[event.stream, event.kind, event.path, event.seconds] += event.exposed * event.count
     return found
-
-
-def collectives_block(comparison: Comparison, paint: Paint) -> Block:
-    """Predicted against compiled payload bytes, by mesh axes and class."""
-    columns = (
-        Column("mesh axes"),
-        Column("class", title="all-reduce and reduce-scatter are one class"),
-        Column("predicted", number=True),
-        Column("compiled", number=True),
-        Column("", number=True),
-    )
-    rows = [
-        row(
-            f"{each.axes} {each.kind}",
-            paint.axes(each.axes),
-            each.kind,
-            byte_cell(each.predicted),
-            byte_cell(each.compiled),
-            _verdict(each),
-        )
-        for each in comparison.collectives
-    ]
-    return block("Collectives, payload per device and step", columns, rows, "" if rows else "Nothing is sent, by either.")
-
-
-def _verdict(each: CollectiveRow) -> Cell:
-    if each.agrees:
-        return {"text": "equal", "tone": "good"}
-    if each.is_close:
-        return {"text": "close", "tone": "good", "title": "within 2 %"}
-    return {"text": f"{each.compiled / each.predicted:.2f}×" if each.predicted else "not predicted", "tone": "warn"}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from workbench.analysis.tier_comparison import Comparison
+from workbench.analysis.tier_comparison import Comparison, collectives_table, figures_table
 from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
@@ -20,9 +20,22 @@ from workbench.visualize.stage_graph import shown_graph
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.key_figures import ROLES, memory_parts
 from workbench.widgets.gestures.view_changes import ExpandGesture, MomentGesture
-from workbench.widgets.tabs.blocks import Block, Column, Opens, Paint, Row, block, note_block, picture_block, rest_text, row, seconds_cell
-from workbench.widgets.tabs.communication import collectives_block, collectives_source_text, communication_blocks
-from workbench.widgets.tabs.comparison_tab import figures_block
+from workbench.widgets.tabs.blocks import (
+    Block,
+    Column,
+    Opens,
+    Paint,
+    Row,
+    block,
+    note_block,
+    picture_block,
+    rest_text,
+    row,
+    seconds_cell,
+    table_block,
+)
+from workbench.widgets.tabs.communication import collectives_source_text, communication_blocks
+from workbench.widgets.tabs.comparison_tab import MOST_DIFFERENCES
 from workbench.widgets.tabs.shown_stage import (
     comparison_of,
     picture_of_stages,
@@ -105,7 +118,7 @@ def traffic_blocks(report: Report, comparison_state: ComparisonState | None, pai
     if not report.collectives:
         return tables
     comparison = _current_comparison(comparison_of(comparison_state, report))
-    beside = [collectives_block(comparison, paint)] if comparison and comparison.collectives else []
+    beside = [table_block(collectives_table(comparison), paint, MOST_DIFFERENCES)] if comparison and comparison.collectives else []
     return [picture_block(communication(report), collectives_source_text(report), name="communication"), *beside, *tables]
 
 
@@ -262,5 +275,5 @@ def _current_comparison(comparison_state: ComparisonState | None) -> Comparison 
 
 def _figure_blocks(comparison: Comparison | None, units: tuple[str, ...]) -> list[Block]:
     """The figures of these units as predicted, compiled and measured."""
-    found = figures_block(comparison, units) if comparison else None
-    return [found] if found and found["rows"] else []
+    found = figures_table(comparison, units) if comparison else None
+    return [table_block(found, Paint({}), MOST_DIFFERENCES)] if found and found.rows else []
