@@ -3,23 +3,24 @@
 The history, the command line (`workbench diff`) and the tests read the same `PlanDiff`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from workbench.core.offload import Offload
+from workbench.core.page import BOARD_ONLY, Cell, Page, Row, Table, figure, page_text
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding, base_axis
-from workbench.core.text_tables import axes_text, table_text, tail_text, wrap_text
+from workbench.core.text_tables import tail_text, wrap_text
 from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.units import format_bytes, format_figure
+from workbench.units import format_figure
 
 PlanSetting = tuple[str, ...] | Sharding | Hardware | AxisAssignment | Remat | Precision | Offload | PipelineSpec | int | str | None
 """A setting of a plan: mesh axes of a dimension, a sharding, the size of an axis, ...; `None` if the plan has none."""
@@ -119,8 +120,16 @@ class PlanDiff:
         """Arguments that are sharded differently, equal ones together; the greatest change of memory first."""
         return tuple(sorted(_compare_placements(self.before, self.after), key=lambda each: -abs(each.delta)))
 
+    def page(self, *, with_zeros: bool = True) -> Page:
+        """Changes, figures, traffic, placements; figures that are 0 in both plans on request. Equal plans are one sentence."""
+        head = "\n".join(wrap_text(f"{mark} {report.plan}") for mark, report in (("A", self.before), ("B", self.after)))
+        if not self.changes:
+            return Page(head, ["The two plans decide everything alike."])
+        tables = _changes_table(self.changes), figures_table(self, with_zeros=with_zeros), _traffic_table(self), _placements_table(self)
+        return Page(head, tables)
+
     def __str__(self) -> str:
-        return plan_diff_text(self)
+        return page_text(self.page(), MOST_ROWS)
 
 
 def list_changes(before: Plan, after: Plan) -> Iterator[Change]:
@@ -249,15 +258,6 @@ UNSET_TEXTS = {
 """What a plan that says nothing of something means."""
 
 
-def plan_diff_text(diff: PlanDiff) -> str:
-    """Empty tables are left out; equal plans are one sentence."""
-    head = [wrap_text(f"{mark} {report.plan}") for mark, report in (("A", diff.before), ("B", diff.after))]
-    if not diff.changes:
-        return "\n".join([*head, "", "The two plans decide everything alike."])
-    sections = ["\n".join(head), _changes(diff), _figures(diff), _traffic(diff), _placements(diff)]
-    return "\n\n".join(section for section in sections if section)
-
-
 def decided_text(kind: str, decided: PlanSetting) -> str:
     """`data+model`, `[data, -]`, `8`, `TPU v5e 4x4`; `whole`, `none` and their like where a plan says nothing."""
     if decided is None:
@@ -273,11 +273,6 @@ def change_text(change: Change) -> str:
     return f"{change.kind}{subject}: {decided_text(change.kind, change.before)} → {decided_text(change.kind, change.after)}"
 
 
-def figure_text(unit: str, value: float | None) -> str:
-    """A figure in its unit; `-` where there is none."""
-    return "-" if value is None else format_figure(value, unit)
-
-
 def delta_text(change: FigureChange) -> str:
     """`−3.0 MiB (−50%)`, `+2.0 ms`, `same`; empty where a plan has no such figure."""
     if change.before is None or change.after is None:
@@ -285,7 +280,7 @@ def delta_text(change: FigureChange) -> str:
     if not change.delta:
         return "same"
     share = "" if change.ratio is None else f" ({share_text(change.ratio)})"
-    return f"{'+' if change.delta > 0 else '−'}{figure_text(change.unit, abs(change.delta))}{share}"
+    return f"{'+' if change.delta > 0 else '−'}{format_figure(abs(change.delta), change.unit)}{share}"
 
 
 def share_text(ratio: float) -> str:
@@ -296,48 +291,63 @@ def share_text(ratio: float) -> str:
     return f"{'+' if percent > 0 else '−'}{abs(percent):.{0 if abs(percent) >= 1 else 2}f}%"
 
 
-def _changes(diff: PlanDiff) -> str:
-    rows = [(each.kind, each.subject, decided_text(each.kind, each.before), decided_text(each.kind, each.after)) for each in diff.changes]
-    return table_text(["decided otherwise", "", "A~", "B~"], rows[:MOST_ROWS]) + _more_text(len(rows))
+def _changes_table(changes: Sequence[Change]) -> Table:
+    rows = []
+    for change in changes:
+        is_axis = change.kind == "mesh axis"
+        subject = Cell((change.subject,), "axes") if is_axis else Cell(change.subject, tone="strong")
+        before, after = _decision_cell(change.kind, change.before), _decision_cell(change.kind, change.after)
+        cells = Cell(change.kind, tone="muted"), subject, before, Cell("→", tone="muted"), after
+        rows.append(Row(cells, f"{change.kind} {change.subject}"))
+    return Table(["decided otherwise", "", "A~", BOARD_ONLY, "B~"], rows)
 
 
-def _figures(diff: PlanDiff) -> str:
-    rows = [(each.name, figure_text(each.unit, each.before), figure_text(each.unit, each.after), delta_text(each)) for each in diff.figures]
-    return table_text(["per device and step", "A>", "B>", "B is>"], rows)
+def _decision_cell(kind: str, decided: PlanSetting) -> Cell:
+    text = decided_text(kind, decided)
+    if isinstance(decided, tuple | Sharding):
+        return Cell(decided, "axes" if isinstance(decided, tuple) else "sharding", brief=text)
+    return Cell(text, tone="muted" if decided is None else "")
 
 
-def _traffic(diff: PlanDiff) -> str:
-    changed = [each for each in diff.traffic if each.delta]
-    if not changed:
-        return ""
+def figures_table(diff: PlanDiff, *, with_zeros: bool) -> Table:
+    """A row per figure, as numbers and as a pair of bars."""
     rows = [
-        (
-            axes_text(each.axes),
-            each.kind,
-            format_bytes(each.before),
-            format_bytes(each.after),
-            delta_text(FigureChange("", "bytes", each.before, each.after)),
+        Row(
+            [
+                Cell(row.name, tone="strong" if row.name in ("peak memory", "sent", "step") else ""),
+                *(figure(value, row.unit) for value in (row.before, row.after)),
+                *_delta_cells(row),
+            ]
         )
-        for each in changed[:MOST_ROWS]
+        for row in diff.figures
+        if with_zeros or row.before or row.after
     ]
-    return table_text(["mesh axis", "collective", "payload of A>", "of B>", "B is>"], rows) + _more_text(len(changed))
+    return Table(["per device and step", "A>", "B>", "B is>", BOARD_ONLY], rows)
 
 
-def _placements(diff: PlanDiff) -> str:
-    rows = [
-        (
-            tail_text(each.path) + (f" ×{each.tensors}" if each.tensors > 1 else ""),
-            str(each.before or "not there"),
-            str(each.after or "not there"),
-            format_bytes(each.bytes_before),
-            format_bytes(each.bytes_after),
-        )
-        for each in diff.placements[:MOST_ROWS]
-    ]
-    if not rows:
-        return ""
-    return table_text(["sharded otherwise", "A", "B", "bytes of A>", "of B>"], rows) + _more_text(len(diff.placements))
+def _delta_cells(row: FigureChange) -> tuple[Cell, Cell]:
+    """The change in words and as bars; less is better for everything counted here."""
+    before, after = row.before or 0, row.after or 0
+    tone = "good" if after < before else "bad" if after > before else "muted"
+    return Cell(delta_text(row), tone=tone), Cell((before, after), "pair", tone=tone)
 
 
-def _more_text(count: int) -> str:
-    return f"\n  and {count - MOST_ROWS} more" if count > MOST_ROWS else ""
+def _traffic_table(diff: PlanDiff) -> Table:
+    rows = []
+    for row in diff.traffic:
+        if row.delta:
+            delta = _delta_cells(FigureChange("", "bytes", row.before, row.after))
+            cells = Cell(row.axes, "axes"), Cell(row.kind), Cell(row.before, "bytes"), Cell(row.after, "bytes"), *delta
+            rows.append(Row(cells, f"{row.axes} {row.kind}"))
+    columns = ["mesh axis", "collective", "payload of A>", "of B>", "B is>", BOARD_ONLY]
+    return Table(columns, rows, heading="Payload per device and step that changed")
+
+
+def _placements_table(diff: PlanDiff) -> Table:
+    rows = []
+    for row in diff.placements:
+        path = tail_text(row.path) + (f" ×{row.tensors}" if row.tensors > 1 else "")
+        sides = (Cell(side, "sharding", names=row.dims) if side else Cell("not there", tone="muted") for side in (row.before, row.after))
+        sizes = Cell(row.bytes_before, "bytes"), Cell(row.bytes_after, "bytes")
+        rows.append(Row([Cell(row.path, "path", count=row.tensors, brief=path), *sides, *sizes], f"{row.path} {row.before} {row.after}"))
+    return Table(["sharded otherwise", "A", "B", "bytes of A>", "of B>"], rows)

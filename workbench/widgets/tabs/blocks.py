@@ -86,9 +86,12 @@ class Paint:
 
     colours: dict[str, int]
 
-    def sharding_cell(self, sharding: Sharding, names: tuple[str, ...] = ()) -> Cell:
-        """A value's sharding, one tag per dimension: `batch:data`, `seq`, `64:x+y`; without names as in a layout: `data`, `-`, `?`."""
+    def sharding_cell(self, sharding: Sharding, names: tuple[str, ...] = (), *, with_axes: bool = True) -> Cell:
+        """A value's sharding, one tag per dimension: `batch:data`, `seq`, `64:x+y`; without names as in a layout: `data`, `-`, `?`. Without
+        axes only the colours say over which a named dimension is split."""
         tags = [_dim_tag(names[place] if place < len(names) else "", axes) for place, axes in enumerate(sharding.dims)]
+        if not with_axes:
+            tags = [(name, title) for name, (_, title) in zip(names, tags, strict=False)]
         colours = [[self.colours.get(base_axis(axis)) for axis in axes or ()] for axes in sharding.dims]
         shown = [{"name": text, "title": title, "colours": each} for (text, title), each in zip(tags, colours, strict=True)]
         return {"dims": shown} if shown else "scalar"
@@ -173,6 +176,11 @@ def _page_cell(cell: page.Cell, paint: Paint) -> Cell:
             return {"path": cell.value or "–", "count": f"×{cell.count}" if cell.count > 1 else ""}
         case "bytes" | "seconds" | "FLOP":
             return _amount_cell(cell)
+        case "sharding":
+            return paint.sharding_cell(cell.value, cell.names, with_axes=not cell.names)
+        case "pair":
+            most = max(cell.value) or 1
+            return {"pair": [round(amount / most, 4) for amount in cell.value], "tone": cell.tone}
     toned = {name: value for name, value in (("title", cell.title), ("tone", cell.tone)) if value}
     return {"text": str(cell.value), **toned} if toned else str(cell.value)
 
