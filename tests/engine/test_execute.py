@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.run_programs import LAYOUT, MESH, batch_of, mlp, plan, weights
 from workbench.core.mesh import Mesh
-from workbench.documents.records.measurement import measurement_record
+from workbench.documents import measurement_record
 from workbench.engine import execute
 from workbench.engine.spmd import against_unsharded
 from workbench.engine.spmd.compiled_step import compile_step

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import pipelines
 from workbench.analysis.tier_comparison import Comparison
-from workbench.documents.records.compiled import compiled_record
+from workbench.documents import compiled_record
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
 from workbench.engine.mpmd.mpmd_step import compile_mpmd

@@ -10,7 +10,7 @@ from tests.support import pipelines
 from tests.support.details import with_details
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.stage_cost import StageCost, equal_stages
-from workbench.documents.records.report import report_record
+from workbench.documents import report_record
 from workbench.errors import PipelineError
 from workbench.models import build
 from workbench.pipeline.simulate_pipeline import simulate

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.room_sessions import first_plan
-from workbench.documents.records.measurement import measurement_record
+from workbench.documents import measurement_record
 from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, StepDone, Waiting
 from workbench.team.planning.describe_plan import describe_plan

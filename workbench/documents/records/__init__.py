@@ -1,1 +1,0 @@
-"""Records as plain JSON values, for `--json` and for scripts."""
