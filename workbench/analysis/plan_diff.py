@@ -349,5 +349,5 @@ def _placements_table(diff: PlanDiff) -> Table:
         path = tail_text(row.path) + (f" ×{row.tensors}" if row.tensors > 1 else "")
         sides = (Cell(side, "sharding", names=row.dims) if side else Cell("not there", tone="muted") for side in (row.before, row.after))
         sizes = Cell(row.bytes_before, "bytes"), Cell(row.bytes_after, "bytes")
-        rows.append(Row([Cell(row.path, "path", count=row.tensors, brief=path), *sides, *sizes], f"{row.path} {row.before} {row.after}"))
+        rows.append(Row([Cell(row.path, "path", times=row.tensors, brief=path), *sides, *sizes], f"{row.path} {row.before} {row.after}"))
     return Table(["sharded otherwise", "A", "B", "bytes of A>", "of B>"], rows)

@@ -294,7 +294,7 @@ def _difference_row(group: list[Difference]) -> Row:
         Cell(first.kind),
         Cell(predicted, "bytes"),
         Cell(compiled, "bytes"),
-        Cell(first.path, "path", count=len(group), brief=tail_text(first.path, 40)),
+        Cell(first.path, "path", times=len(group), brief=tail_text(first.path, 40)),
         Cell(first.source, tone="muted", brief=tail_text(first.source, 20)),
         tone="" if predicted == compiled else "warn",
     )

@@ -16,7 +16,7 @@ class Cell(NamedTuple):
 
     - `kind`: `text`, `path`, `axes` (mesh axes), `sharding`, `pair` (two amounts as bars), or a unit: `bytes`, `seconds`, `FLOP`; a board
       writes an amount of 0 as nothing, except as a `figure`;
-    - `title`: the tooltip; `tone`: `good`, `warn`, `bad`, `muted` or `strong`; `count`: how many alike the row stands for;
+    - `title`: the tooltip; `tone`: `good`, `warn`, `bad`, `muted` or `strong`; `times`: how many alike the row stands for;
     - `brief`: what a text has in place of it, where there is less room; `names`: of the dimensions of a sharding.
     """
 
@@ -24,7 +24,7 @@ class Cell(NamedTuple):
     kind: str = "text"
     title: str = ""
     tone: str = ""
-    count: int = 1
+    times: int = 1
     brief: str | None = None
     names: tuple[str, ...] = ()
     is_figure: bool = False

@@ -173,7 +173,7 @@ def _page_cell(cell: page.Cell, paint: Paint) -> Cell:
         case "axes":
             return paint.axes(cell.value)
         case "path":
-            return {"path": cell.value or "–", "count": f"×{cell.count}" if cell.count > 1 else ""}
+            return {"path": cell.value or "–", "count": f"×{cell.times}" if cell.times > 1 else ""}
         case "bytes" | "seconds" | "FLOP":
             return _amount_cell(cell)
         case "sharding":
