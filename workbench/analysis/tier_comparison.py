@@ -16,7 +16,7 @@ from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifferenc
 from workbench.analysis.time_causes import TIME_CAUSES, TimeCause, explain_time
 from workbench.core.page import Cell, Page, Row, Table, figure, page_text, terms_among
 from workbench.core.sharding import base_axis
-from workbench.core.text_tables import group_items, html_text, tail_text, wrap_text
+from workbench.core.text_tables import Printed, group_items, tail_text, wrap_text
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
@@ -26,7 +26,7 @@ from workbench.units import format_seconds
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Printed):
     """A report beside what the compiler made of the plan, and what a run measured; either of these may be missing."""
 
     report: Report
@@ -145,9 +145,6 @@ class Comparison:
 
     def __str__(self) -> str:
         return page_text(self.page(), _MOST_ROWS)
-
-    def _repr_html_(self) -> str:
-        return html_text(lambda: str(self))
 
 
 def _count_tiers(figure: ComparedFigure) -> int:

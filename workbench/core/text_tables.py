@@ -79,6 +79,15 @@ def html_text(write: Callable[[], str]) -> str:
     return f'<div style="font:13px/1.5 system-ui,sans-serif;max-width:1100px;overflow-x:auto">{"".join(shown)}</div>'
 
 
+class Printed:
+    """A record whose text a notebook shows with its tables as HTML."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return html_text(lambda: str(self))
+
+
 def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
     """Plain tags, and numbers to the right: readable also where styles are stripped."""
     sides = ["right" if each else "left" for each in right]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from workbench.core.text_tables import axes_text, group_items, html_text, pairs_text, table_text, tail_text, wrap_text
+from workbench.core.text_tables import Printed, axes_text, group_items, pairs_text, table_text, tail_text, wrap_text
 from workbench.units import format_bytes, format_count, format_seconds
 
 
@@ -107,7 +107,7 @@ class Rematerialised:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class Compiled(Printed):
     """A plan compiled for a target, attached or not.
 
     - `target`: the hardware as a person writes it, `TPU v5e 4x4`; `devices` of it;
@@ -156,9 +156,6 @@ class Compiled:
 
     def __str__(self) -> str:
         return compiled_text(self)
-
-    def _repr_html_(self) -> str:
-        return html_text(lambda: str(self))
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,7 @@ from math import inf, isfinite, isnan
 from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
-from workbench.core.text_tables import (
-    alert_text,
-    axes_text,
-    group_items,
-    html_text,
-    pairs_text,
-    shape_text,
-    table_text,
-    tail_text,
-    wrap_text,
-)
+from workbench.core.text_tables import Printed, alert_text, axes_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.hardware.hardware import Hardware
 from workbench.reports.device_trace import Trace, TracedOperation
 from workbench.units import format_bytes, format_seconds
@@ -64,7 +54,7 @@ def bubble_share(tasks: Iterable[TaskTime]) -> float:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Printed):
     """A run of a plan.
 
     - `step_seconds`: wall time of each step after warm-up; `losses` one a step (empty without a loss);
@@ -145,9 +135,6 @@ class Measurement:
 
     def __str__(self) -> str:
         return measurement_text(self)
-
-    def _repr_html_(self) -> str:
-        return html_text(lambda: str(self))
 
 
 _MOST_ROWS = 12  # rows of one table

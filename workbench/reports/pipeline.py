@@ -11,7 +11,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, schedule_named
 from workbench.core.schedules.stage_cost import Payload, StageCost, sum_payloads
 from workbench.core.sharding import axis_size
-from workbench.core.text_tables import html_text, pairs_text, table_text, tail_text
+from workbench.core.text_tables import Printed, pairs_text, table_text, tail_text
 from workbench.reports.collective import sent_bytes
 from workbench.reports.gantt_text import gantt_text
 from workbench.reports.simulated_pipeline import SimulatedPipeline
@@ -56,7 +56,7 @@ class VirtualStage:
 
 
 @dataclass(frozen=True)
-class PipelineReport:
+class PipelineReport(Printed):
     """A pipeline planned for hardware. `capacity` is the memory of one device in bytes; `blocks` are all that a boundary may separate.
 
     `partition_at(starts)`: the same with virtual stages that begin at these blocks; `costs_at(starts)`: the costs of any virtual stages, as
@@ -189,9 +189,6 @@ class PipelineReport:
 
     def __str__(self) -> str:
         return pipeline_text(self)
-
-    def _repr_html_(self) -> str:
-        return html_text(lambda: str(self))
 
 
 def pipeline_text(report: PipelineReport) -> str:

@@ -6,7 +6,7 @@ from functools import cached_property, partial
 
 from workbench.core.mesh import Mesh
 from workbench.core.source_annotations import SourceAnnotations
-from workbench.core.text_tables import html_text, pairs_text
+from workbench.core.text_tables import Printed, pairs_text
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
@@ -44,7 +44,7 @@ from workbench.units import format_bytes, format_count
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Printed):
     """All the planner's facts about a plan. The same plan gives the same report.
 
     What one device holds, sends and computes is in its `stages`: for a plan without a pipeline this report alone, for one with a pipeline a
@@ -342,9 +342,6 @@ class Report:
             yield from time_figures(time, ranges.get(STEP))
         if self.plan.hardware is not None:
             yield from hardware_figures(self.plan, self.plan.hardware, self.seconds)
-
-    def _repr_html_(self) -> str:
-        return html_text(lambda: str(self))
 
     def __repr__(self) -> str:
         return f"Report({self.plan!r})"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
-from workbench.core.text_tables import html_text, table_text, wrap_text
+from workbench.core.text_tables import Printed, table_text, wrap_text
 from workbench.plan.plan import Plan
 from workbench.units import format_figure
 
@@ -65,7 +65,7 @@ class VerifiedPlan:
 
 
 @dataclass(frozen=True, repr=False)
-class VerifiedPlans:
+class VerifiedPlans(Printed):
     """Several plans, each in three tiers; `print` them."""
 
     plans: tuple[VerifiedPlan, ...]
@@ -90,9 +90,6 @@ class VerifiedPlans:
 
     def __str__(self) -> str:
         return verified_text(self.plans)
-
-    def _repr_html_(self) -> str:
-        return html_text(lambda: str(self))
 
 
 FIGURES: tuple[tuple[FigureName, str, str], ...] = (("seconds", "step", "seconds"), ("memory", "memory", "bytes"))

@@ -8,7 +8,7 @@ the next one. A counterfactual changes one decision of a candidate and plans wha
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.core.text_tables import html_text, table_text
+from workbench.core.text_tables import Printed, table_text
 from workbench.errors import WorkbenchError
 from workbench.search.candidates import DECISIONS, PlanCandidate
 from workbench.search.evaluator import Evaluator
@@ -32,7 +32,7 @@ class LedgerLine:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Ledger(Printed):
     """The way from one candidate to another; `print` it. **Invariants**: the lines add up to the difference of the figures."""
 
     start: PlanCandidate
@@ -43,9 +43,6 @@ class Ledger:
 
     def __str__(self) -> str:
         return ledger_text(self)
-
-    def _repr_html_(self) -> str:
-        return html_text(lambda: str(self))
 
 
 @dataclass(frozen=True, slots=True)

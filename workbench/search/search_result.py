@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from workbench.analysis.verify_plan import Compilers, verify_plan
-from workbench.core.text_tables import html_text, pairs_text, table_text, wrap_text
+from workbench.core.text_tables import Printed, pairs_text, table_text, wrap_text
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
@@ -25,7 +25,7 @@ _MARGIN = 1.006
 
 
 @dataclass(frozen=True, repr=False)
-class SearchResult:
+class SearchResult(Printed):
     """The last state of a search, and what can be asked of it. Plans are numbered as on the front, the fastest is 0.
 
     - `present`: the plan that it started from, `None` where that is refused;
@@ -136,9 +136,6 @@ class SearchResult:
 
     def __str__(self) -> str:
         return search_text(self)
-
-    def _repr_html_(self) -> str:
-        return html_text(lambda: str(self))
 
 
 def verify_candidate(plan: Plan, candidate: PlanCandidate, figures: Figures, compilers: Compilers) -> VerifiedPlan:
