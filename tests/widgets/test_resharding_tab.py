@@ -20,8 +20,7 @@ from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.glossary.glossary import GROUPS
 from workbench.widgets.tabs.blocks import Paint
-from workbench.widgets.tabs.padding import padding_blocks
-from workbench.widgets.tabs.resharding import resharding_blocks, try_edits
+from workbench.widgets.tabs.resharding import padding_blocks, resharding_blocks, try_edits
 from workbench.widgets.tabs.source_annotations import source_annotation_blocks
 
 PAINT = Paint({"r": 0, "c": 1})
@@ -123,11 +122,12 @@ def test_padding_is_told_with_its_waste_the_sizes_that_divide_and_edits():
     program = trace(lambda x: jnp.sin(x).sum(), jax.ShapeDtypeStruct((9, 4), jnp.float32), dims={"x": "rows width"}, name="nine")
     (block,) = padding_blocks(Plan(program, "data:8", "@sin=[data, -]").report(), Paint({"data": 0}))
     (row,) = block["rows"]
-    assert row["cells"][0]["dims"][0]["name"] == "rows=9:data"
-    assert [row["cells"][1]["stack"][0], row["cells"][1]["stack"][1]["text"]] == ["8 parts of 2", "16 slots for 9, 3 empty"]
-    assert row["cells"][2] == "44%"
-    assert row["cells"][6]["text"] == "8 or 16"
-    assert row["cells"][7]["edits"]
+    cells = dict(zip((column["label"] for column in block["columns"]), row["cells"], strict=True))
+    assert (cells["dimension"], cells["mesh axis"]["axes"][0]) == ("rows=9", {"name": "data", "colour": 0})
+    assert cells["parts"] == {"text": "8 × 2", "title": "9 over `data` (8): 8 parts of 2, 16 slots for 9, 3 of them empty"}
+    assert cells["waste"] == "44%"
+    assert cells["sizes"] == "8 or 16 divide by 8"
+    assert cells["what avoids it"]["edits"]
 
 
 def test_what_the_function_lays_out_itself_is_drawn_in_the_colours_of_its_axes():

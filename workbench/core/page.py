@@ -14,8 +14,8 @@ BOARD_ONLY = "+"
 class Cell(NamedTuple):
     """A value in a table, and its kind, from which each view makes what it shows.
 
-    - `kind`: `text`, `path`, `axes` (mesh axes), `sharding`, `pair` (two amounts as bars), or a unit: `bytes`, `seconds`, `FLOP`; a board
-      writes an amount of 0 as nothing, except as a `figure`;
+    - `kind`: `text`, `path`, `axes` (mesh axes), `sharding`, `pair` (two amounts as bars), `edits` (buttons), or a unit: `bytes`,
+      `seconds`, `FLOP`; a board writes an amount of 0 as nothing, except as a `figure`;
     - `title`: the tooltip; `tone`: `good`, `warn`, `bad`, `muted` or `strong`; `times`: how many alike the row stands for;
     - `brief`: what a text has in place of it, where there is less room; `names`: of the dimensions of a sharding.
     """
@@ -48,10 +48,12 @@ def figure(value: float | None, unit: str, tone: str = "") -> Cell:
 
 
 class Row(NamedTuple):
-    """Cells, and a name for the row that no other of its table has: the text of the first cell unless given."""
+    """Cells, and a name for the row that no other of its table has: the text of the first cell unless given. `subject`: the path of the
+    argument, value or collective it is about, which a board can select."""
 
     cells: Sequence[Cell]
     key: str = ""
+    subject: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,16 @@ A shard is `ceil(size / parts)` (GSPMD section 3.4): 9 rows on 8 devices are 8 s
 none. Reductions mask the padding, so results are right; memory and arithmetic are spent all the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from workbench.core.page import Cell, Row, Table
 from workbench.core.sharding import Sharding
-from workbench.core.text_tables import axes_text, group_items, table_text, tail_text
+from workbench.core.text_tables import group_items, tail_text
 from workbench.plan.edits import Edit
-from workbench.units import format_bytes, format_count
 
-_LARGEST = 8  # rows of the table
+LARGEST = 8  # rows of the table in a text
+_MASKED = "What is padded is masked: results are right, and memory and arithmetic are spent all the same."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +82,32 @@ class Padding:
         return f"{f'{down} or ' if down else ''}{up} divide{'' if down else 's'} by {self.parts}"
 
 
-def padding_text(paddings: Sequence[Padding]) -> str:
-    """Dimensions that do not divide, one row for each of a kind; empty where all do."""
-    if not paddings:
-        return ""
+def padding_table(paddings: Sequence[Padding], edits_of: Callable[[Padding], Sequence[str]] = lambda _: ()) -> Table:
+    """A row for each dimension of one size on the same axes, and the edits that avoid it."""
     groups = group_items(paddings, lambda each: (each.dim, each.size, each.axes))
-    rows = []
-    for group in groups[:_LARGEST]:
-        first = group[0]
-        wasted = sum(each.wasted_bytes * each.count for each in group)
-        flops = sum(each.wasted_flops * each.count for each in group)
-        rows.append(
-            (
-                f"{first.dim}={first.size}",
-                axes_text(first.axes),
-                f"{first.parts} × {first.part}",
-                f"{first.share:.0%}",
-                format_bytes(wasted),
-                format_count(flops, "FLOP") if flops else "-",
-                tail_text(first.path, 28),
-                first.way_out,
-            )
-        )
-    head = ["dimension", "mesh axis", "parts>", "waste>", "wasted bytes>", "wasted work>", "largest value~", "sizes~"]
-    return f"Padded, as the parts do not divide\n\n{table_text(head, rows)}"
+    columns = ["dimension", "mesh axis", "parts>", "waste>", "wasted bytes>", "wasted work>", "largest value~", "sizes~"]
+    titles = [
+        ("waste", "share of the bytes of the largest value that is padding, over all devices"),
+        ("wasted bytes", "on one device, of all values of a step"),
+        ("wasted work", "of products, on one device and step"),
+    ]
+    rows = [_row(group, edits_of(group[0])) for group in groups]
+    return Table([*columns, "line+", "what avoids it+"], rows, "Padded, as the parts do not divide", titles=titles, note=_MASKED)
+
+
+def _row(group: list[Padding], edits: Sequence[str]) -> Row:
+    first = group[0]
+    named = f"{first.dim}={first.size}"
+    cells = (
+        Cell(named if first.dim not in ("", "_") else f"{first.size}", brief=named),
+        Cell(first.axes, "axes"),
+        Cell(f"{first.parts} × {first.part}", title=first.arithmetic),
+        Cell(f"{first.share:.0%}"),
+        Cell(sum(each.wasted_bytes * each.count for each in group), "bytes"),
+        Cell(sum(each.wasted_flops * each.count for each in group) or None, "FLOP"),
+        Cell(first.path, "path", times=len(group), brief=tail_text(first.path, 28)),
+        Cell(first.way_out),
+        Cell(first.source, tone="muted"),
+        Cell(edits, "edits") if edits else Cell("another size", tone="muted"),
+    )
+    return Row(cells, f"{first.dim} {first.size} {first.axes}", subject=first.path)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from workbench.core.mesh import Mesh
+from workbench.core.page import rows_text
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.core.text_tables import Printed, pairs_text
 from workbench.errors import PipelineError, WorkbenchError
@@ -17,7 +18,7 @@ from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.duplication import ONCE, Duplication, explain_duplication
 from workbench.reports.kernel import Kernel
 from workbench.reports.memory import Alive, Memory, MemoryCurve
-from workbench.reports.padding import Padding, padding_text
+from workbench.reports.padding import LARGEST, Padding, padding_table
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.pipeline import PipelineReport, headline_figures
 from workbench.reports.placement import Placement, Value
@@ -296,7 +297,7 @@ class Report(Printed):
             str(self.source_annotations) if is_whole else "",
             collectives_text(shown.collectives, shown.partitioned),
             reshards_text(shown.reshards),
-            padding_text(shown.padding),
+            rows_text(padding_table(shown.padding), LARGEST),
             diagnostics_text(self.notes) if is_whole else "",
         ]
         return "\n\n".join(section for section in sections if section)

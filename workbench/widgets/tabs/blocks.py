@@ -158,8 +158,11 @@ def table_block(table: page.Table, paint: Paint, most: int) -> Block:
     titles = dict(table.titles)
     labels = [(name.rstrip(">~+"), name) for name in table.columns]
     columns = tuple(Column(label, number=name.endswith(">"), title=titles.get(label, "")) for label, name in labels)
-    rows = [row(each.key or each.cells[0].text, *(_page_cell(cell, paint) for cell in each.cells)) for each in table.rows[:most]]
-    return block(table.heading or table.title, columns, rows, rest_text(len(table.rows), most) or table.note)
+    rows = [
+        row(each.key or each.cells[0].text, *(_page_cell(cell, paint) for cell in each.cells), subject=each.subject)
+        for each in table.rows[:most]
+    ]
+    return block(table.heading or table.title, columns, rows, f"{table.note} {rest_text(len(table.rows), most)}".strip())
 
 
 def _terms_block(table: page.Table) -> Block:
@@ -178,6 +181,8 @@ def _page_cell(cell: page.Cell, paint: Paint) -> Cell:
             return _amount_cell(cell)
         case "sharding":
             return paint.sharding_cell(cell.value, cell.names, with_axes=not cell.names)
+        case "edits":
+            return {"edits": list(cell.value)}
         case "pair":
             most = max(cell.value) or 1
             return {"pair": [round(amount / most, 4) for amount in cell.value], "tone": cell.tone}

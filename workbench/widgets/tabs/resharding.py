@@ -9,16 +9,30 @@ from workbench.core.path_patterns import template
 from workbench.core.text_tables import group_items
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
+from workbench.reports.padding import Padding, padding_table
 from workbench.reports.report import Report
 from workbench.reports.reshard import CLASS_TEXTS, REMATERIALISATION, Remedy, Reshard, ReshardCollective
 from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
-from workbench.widgets.tabs.padding import padding_blocks
+from workbench.widgets.tabs.blocks import (
+    Block,
+    Cell,
+    Column,
+    Paint,
+    Row,
+    block,
+    byte_cell,
+    note_block,
+    rest_text,
+    row,
+    seconds_cell,
+    table_block,
+)
 
 MOST_ROWS = 40
 MOST_FREE = 8
+MOST_PADDED = 24
 
 
 def resharding_blocks(report: Report, comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
@@ -172,6 +186,17 @@ def _warning_blocks(report: Report, comparison_state: ComparisonState | None) ->
         for place, each in enumerate(compiled.rematerialised)
     ]
     yield block("Full rematerialisations, as the compiler warned", columns, rows[:MOST_ROWS], rest_text(len(rows), MOST_ROWS))
+
+
+def padding_blocks(report: Report, paint: Paint) -> Iterator[Block]:
+    """The dimensions that do not divide, with the edits of their diagnostics; nothing where every dimension divides."""
+    if report.padding:
+        yield table_block(padding_table(report.padding, lambda padding: _padding_edits(report, padding)), paint, MOST_PADDED)
+
+
+def _padding_edits(report: Report, padding: Padding) -> list[str]:
+    notes = (note for note in report.diagnostics if note.kind == "padding" and note.message.startswith(padding.arithmetic))
+    return [str(edit) for note in notes for edit in note.edits]
 
 
 def _free(free: list[Reshard], paint: Paint) -> Iterator[Block]:
