@@ -97,7 +97,7 @@ def test_a_wrong_result_is_said_in_red_in_the_facts_and_at_the_end(session):
 
 def test_disagreements_are_listed_first(session):
     first = run_state(ended(session, wrong=2), session.plan)["blocks"][0]
-    assert first["title"] == "Shard shapes that disagree"
+    assert first["title"] == "Shards that are not as planned"
     assert [row["key"] for row in first["rows"]] == ["x", "w"]
 
 

@@ -6,6 +6,7 @@ from math import inf, isfinite, isnan
 from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
+from workbench.core.page import Cell, Row, Table, rows_text
 from workbench.core.text_tables import Printed, alert_text, axes_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.hardware.hardware import Hardware
 from workbench.reports.device_trace import Trace, TracedOperation
@@ -158,7 +159,7 @@ def measurement_text(measurement: Measurement, report: "Report | None" = None) -
         alert_text(measurement.wrong_text),
         pairs_text(_figures(measurement, report)),
         _compiled_text(measurement, report),
-        _wrong_shards_text(measurement),
+        rows_text(wrong_shards_table(measurement), _MOST_ROWS),
         trace_text(measurement.trace, report) if measurement.trace else "",
         wrap_text(_SHARED_CORES_NOTE) if measurement.trace and measurement.device_kind == "cpu" else "",
         wrap_text(f"Not profiled: {measurement.why_untraced}.") if measurement.why_untraced else "",
@@ -246,13 +247,13 @@ def _planned_payload(report: "Report") -> Mapping[tuple[tuple[str, ...], str], i
     return max((dict(planned.payload(device)) for device in range(spec.stages)), key=lambda each: sum(each.values()))
 
 
-def _wrong_shards_text(measurement: Measurement) -> str:
-    wrong = [check for check in measurement.shards if not check.agrees]
-    if not wrong:
-        return ""
-    rows = [(tail_text(check.path), shape_text(check.predicted), shape_text(check.actual)) for check in wrong[:_MOST_ROWS]]
-    more = f"\n  and {len(wrong) - _MOST_ROWS} more" if len(wrong) > _MOST_ROWS else ""
-    return "Shards that are not as planned\n\n" + table_text(["path", "planned>", "held>"], rows) + more
+def wrong_shards_table(measurement: Measurement) -> Table:
+    """The arrays of which devices held another shape than planned."""
+    rows = []
+    for check in filter(lambda check: not check.agrees, measurement.shards):
+        path = Cell(check.path, "path", brief=tail_text(check.path))
+        rows.append(Row([path, Cell(shape_text(check.predicted)), Cell(shape_text(check.actual), tone="bad")], check.path))
+    return Table(["path", "planned>", "held>"], rows, "Shards that are not as planned")
 
 
 def _trace_figures(trace: Trace) -> Iterator[tuple[str, str, str]]:

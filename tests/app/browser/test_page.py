@@ -280,7 +280,7 @@ def test_a_run_that_fails_says_why(board, stage):
 def test_disagreements_are_listed(board, stage):
     stage.runner = ScriptedRunner(wrong=1)
     board.get_by_role("button", name="Run", exact=True).click()
-    expect(board.locator(".results")).to_contain_text("Shard shapes that disagree")
+    expect(board.locator(".results")).to_contain_text("Shards that are not as planned")
     expect(board.locator(".run .facts .bad")).to_have_text("2 of 3")
 
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from workbench.analysis.tier_comparison import Comparison, collectives_table
 from workbench.plan.plan import Plan
-from workbench.reports.measurement import Measurement
+from workbench.reports.measurement import Measurement, wrong_shards_table
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.tier_marks import mark_of
 from workbench.widgets.run.curves import curve
 from workbench.widgets.run.job_log import log_state, stage_text
 from workbench.widgets.run.run_progress import RunProgress, same_step
-from workbench.widgets.tabs.blocks import Column, Paint, block, row, table_block
+from workbench.widgets.tabs.blocks import Paint, table_block
 
 MOST_ROWS = 100
 INVITATION = (
@@ -112,9 +112,7 @@ def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> l
     comparison = Comparison(report, None, measured)
     sent = collectives_table(comparison)
     blocks = [{**table_block(sent, Paint(colours), MOST_ROWS), "in_tab": "compared"}] if sent.rows else []
-    wrong = [check for check in measured.shards if not check.agrees]
-    if wrong:
-        columns = (Column("array"), Column("predicted"), Column("on the device"))
-        rows = [row(check.path, check.path, str(check.predicted), {"text": str(check.actual), "tone": "bad"}) for check in wrong]
-        blocks.insert(0, block("Shard shapes that disagree", columns, rows[:MOST_ROWS]))
+    wrong = wrong_shards_table(measured)
+    if wrong.rows:
+        blocks.insert(0, table_block(wrong, Paint(colours), MOST_ROWS))
     return blocks
