@@ -105,7 +105,7 @@ COST = (
         "What a collective works on: the larger of what goes in and comes out on one device. The bytes that leave a device for it "
         "are another number: what is sent.",
         f"{BOOK}sharding",
-        ("payload", "payload, once", "all kinds"),
+        ("payload", "predicted payload", "payload, once", "all kinds"),
         "What is sent, and why?",
     ),
     Term(
@@ -223,7 +223,7 @@ RESHARDING = (
         "Padding",
         "A dimension that does not divide evenly is split into equal parts of the next larger size; the excess elements hold no data.",
         f"{ARXIV}2105.04663",
-        ("padded", "wasted"),
+        ("waste", "wasted bytes", "wasted work"),
         "Sizes that do not divide",
         "03",
     ),

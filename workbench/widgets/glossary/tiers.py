@@ -20,7 +20,7 @@ _COMPILED = (
 TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("Planned", _PLANNED, SHARDY, ("planned",)),
     ("Partitioned", _PARTITIONED, GSPMD, ("partitioned",)),
-    ("Compiled", _COMPILED, AOT, ("compiled",)),
+    ("Compiled", _COMPILED, AOT, ("compiled", "compiled payload")),
     ("Measured", "Taken from a run of the plan on the attached devices.", PROFILING, ("measured", "step, measured")),
 )
 """Name, definition, further reading, and the labels it explains; each tier is more accurate than the one before, and costs more."""
