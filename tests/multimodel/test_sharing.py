@@ -24,7 +24,7 @@ from workbench.multimodel import (
 )
 from workbench.multimodel.fleet_progress import FleetProgress
 from workbench.multimodel.fleet_schedule_text import legend_text
-from workbench.multimodel.fleet_text import list_note, strategies_text
+from workbench.multimodel.fleet_text import list_bounds, strategies_text
 from workbench.multimodel.optimal_schedule import optimum, prepare_policy
 from workbench.multimodel.running_forecast import predict_rest
 
@@ -68,13 +68,13 @@ def test_a_shared_core_gives_nothing_for_a_second_device():
 
 def test_the_table_of_ways_has_seconds_over_the_bound_in_every_row():
     jobs = [sharing("a", 3, slowed=4.0), sharing("b", 3, slowed=4.0)]
-    ways = strategies_text(jobs, 2, lower_bound(jobs, 2))
+    ways = strategies_text(jobs, 2)
     found = {each[1]: (float(each[2]), float(each[3])) for each in re.finditer(r"^ (\w.*?) {2,}([\d.]+) s +([\d.]+) ", ways, re.MULTILINE)}
     assert found["list schedules"] == (22.5, 3.75)
     assert len(found) == 6
     assert all(ratio == pytest.approx(seconds / 6.0, rel=5e-3) for seconds, ratio in found.values())
-    assert list_note(jobs, 2).endswith(", of units as slow as they are while all devices share the machine's cores")
-    assert list_note([chain("a", (1.0,))], 4) == "(2 - 1/P) = 1.750 times the bound"
+    assert list_bounds(jobs, 2)[1].note.endswith(", of units as slow as they are while all devices share the machine's cores")
+    assert list_bounds([chain("a", (1.0,))], 4)[1].note.endswith(": (2 - 1/P) = 1.750 times the bound")
 
 
 def test_a_legend_says_whose_the_letters_are():

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from workbench.core.text_tables import pairs_text, table_text
-from workbench.multimodel import FleetSchedule, Job, list_bound, lower_bound, strategies
+from workbench.multimodel import FleetSchedule, Job, Strategy, list_bound, lower_bound, strategies
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
 from workbench.multimodel.fleet_schedule_text import legend_text, schedule_text
 from workbench.units import format_bytes, format_seconds
@@ -21,7 +21,7 @@ def measurement_text(measured: FleetMeasurement) -> str:
     sections = [
         title,
         pairs_text(measurement_figures(measured)),
-        f"predicted from {timing_note(measured.jobs)}\n\n{strategies_text(measured.jobs, devices, lower_bound(measured.jobs, devices))}",
+        f"predicted from {timing_note(measured.jobs)}\n\n{strategies_text(measured.jobs, devices)}",
         schedules_text({"predicted": measured.predicted, "measured": measured.schedule}, measured.names),
         losses_text(measured),
     ]
@@ -66,7 +66,7 @@ def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, Fle
     sections = [
         f"{_models_text(len(names))} on {_devices_text(devices)}, simulated from {_source_note(times)}",
         table_text(["policy", "makespan>", "over bound>", "devices busy>", "decisions>"], rows),
-        strategies_text(times.jobs, devices, bound),
+        strategies_text(times.jobs, devices),
         schedules_text({shown: schedules[shown]}, names),
         shards_text(times),
     ]
@@ -83,32 +83,26 @@ def timing_note(jobs: Sequence[Job]) -> str:
     return f"{sum(len(each.units) for each in jobs)} units timed alone and together"
 
 
-def strategies_text(jobs: Sequence[Job], devices: int, bound: float) -> str:
+def strategies_text(jobs: Sequence[Job], devices: int) -> str:
     """The lower bound and the other strategies, in seconds and as multiples of it."""
-    listed = list_bound(jobs, devices)
+    bounds = list_bounds(jobs, devices)
     rows = [
-        (
-            "lower bound",
-            format_seconds(bound),
-            "1.000",
-            "of shard units: all the work shared out, or the longest model, one unit at a time",
-        ),
-        (
-            "list schedules",
-            format_seconds(listed),
-            f"{listed / bound:.3f}",
-            f"at most, if no device idles (Graham): {list_note(jobs, devices)}",
-        ),
+        (each.name, format_seconds(each.seconds), f"{each.seconds / bounds[0].seconds:.3f}", each.note)
+        for each in (*bounds, *strategies(jobs, devices))
     ]
-    rows += [(each.name, format_seconds(each.seconds), f"{each.seconds / bound:.3f}", each.note) for each in strategies(jobs, devices)]
     return table_text(["to train the same", "seconds>", "over bound>", "what that is~"], rows)
 
 
-def list_note(jobs: Sequence[Job], devices: int) -> str:
-    """The bound of list schedules as a multiple of the lower bound."""
+def list_bounds(jobs: Sequence[Job], devices: int) -> tuple[Strategy, Strategy]:
+    """What no schedule of shard units beats, and what no list schedule exceeds, which is a multiple of it."""
     shared = devices > 1 and any(unit.slowed for each in jobs for unit in each.units)
     of = ", of units as slow as they are while all devices share the machine's cores" if shared else ""
-    return f"(2 - 1/P) = {2 - 1 / devices:.3f} times the bound{of}"
+    multiple = f"(2 - 1/P) = {2 - 1 / devices:.3f} times the bound{of}"
+    least = "of shard units: all the work shared out, or the longest model, one unit at a time"
+    return (
+        Strategy("lower bound", lower_bound(jobs, devices), least),
+        Strategy("list schedules", list_bound(jobs, devices), f"at most, if no device idles (Graham): {multiple}"),
+    )
 
 
 def schedules_text(schedules: Mapping[str, FleetSchedule], names: Sequence[str]) -> str:

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from workbench.errors import WorkbenchError
-from workbench.multimodel import MENU, list_bound
+from workbench.multimodel import MENU
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import MOST_PLANNED, FleetForecast, ModelForecast
 from workbench.multimodel.fleet_measurement import FleetMeasurement
-from workbench.multimodel.fleet_text import list_note
+from workbench.multimodel.fleet_text import list_bounds
 from workbench.multimodel.greedy_partition import Room
 from workbench.multimodel.unit_estimates import RATES
 from workbench.units import format_bytes, format_seconds
@@ -188,13 +188,9 @@ def ways_state(seen: FleetForecast, measured: FleetMeasurement | None) -> list[d
         shown.append(
             ("measured", "the same, measured", measured.schedule.makespan, f"on {measured.schedule.devices} × {measured.device_kind}")
         )
-    shown.append(
-        ("bound", "lower bound", seen.bound, "of shard units: all work divided by the devices, or the longest model, one unit at a time")
-    )
-    shown.append(
-        ("list", "at most, if no device idles", list_bound(seen.jobs, seen.devices), f"Graham 1966: {list_note(seen.jobs, seen.devices)}")
-    )
-    shown += [("way", each.name, each.seconds, each.note) for each in seen.ways]
+    ways = (*list_bounds(seen.jobs, seen.devices), *seen.ways)
+    kinds = ("bound", "list", *["way"] * len(seen.ways))
+    shown += [(kind, each.name, each.seconds, each.note) for kind, each in zip(kinds, ways, strict=True)]
     longest = max(seconds for _, _, seconds, _ in shown) or 1.0
     return [
         {
