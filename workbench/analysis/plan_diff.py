@@ -6,6 +6,7 @@ The history, the command line (`workbench diff`) and the tests read the same `Pl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 from workbench.core.offload import Offload
@@ -122,7 +123,7 @@ class PlanDiff:
 
     def page(self, *, with_zeros: bool = True) -> Page:
         """Changes, figures, traffic, placements; figures that are 0 in both plans on request. Equal plans are one sentence."""
-        head = "\n".join(wrap_text(f"{mark} {report.plan}") for mark, report in (("A", self.before), ("B", self.after)))
+        head = "\n".join(wrap_text(f"{mark} {side.plan}") for mark, side in (("A", self.before), ("B", self.after)))
         if not self.changes:
             return Page(head, ["The two plans decide everything alike."])
         tables = _changes_table(self.changes), figures_table(self, with_zeros=with_zeros), _traffic_table(self), _placements_table(self)
@@ -196,16 +197,7 @@ def _compare_figures(before: Report, after: Report) -> Iterator[FigureChange]:
         yield FigureChange(label, "seconds", *(getattr(each.step_time, name) if each.step_time else None for each in fullest))
 
 
-def _peak(report: Report) -> int:
-    return report.memory.peak
-
-
-def _sent(report: Report) -> int:
-    return report.sent
-
-
-def _local_flops(report: Report) -> int:
-    return report.flops.per_device
+_peak, _sent, _local_flops = attrgetter("memory.peak"), attrgetter("sent"), attrgetter("flops.per_device")
 
 
 def _compare_memory(before: Report, after: Report) -> Iterator[FigureChange]:
@@ -304,9 +296,8 @@ def _changes_table(changes: Sequence[Change]) -> Table:
 
 def _decision_cell(kind: str, decided: PlanSetting) -> Cell:
     text = decided_text(kind, decided)
-    if isinstance(decided, tuple | Sharding):
-        return Cell(decided, "axes" if isinstance(decided, tuple) else "sharding", brief=text)
-    return Cell(text, tone="muted" if decided is None else "")
+    kind = "axes" if isinstance(decided, tuple) else "sharding" if isinstance(decided, Sharding) else "text"
+    return Cell(text if kind == "text" else decided, kind, tone="muted" if decided is None else "", brief=text)
 
 
 def figures_table(diff: PlanDiff, *, with_zeros: bool) -> Table:
@@ -334,11 +325,10 @@ def _delta_cells(row: FigureChange) -> tuple[Cell, Cell]:
 
 def _traffic_table(diff: PlanDiff) -> Table:
     rows = []
-    for row in diff.traffic:
-        if row.delta:
-            delta = _delta_cells(FigureChange("", "bytes", row.before, row.after))
-            cells = Cell(row.axes, "axes"), Cell(row.kind), Cell(row.before, "bytes"), Cell(row.after, "bytes"), *delta
-            rows.append(Row(cells, f"{row.axes} {row.kind}"))
+    for row in (row for row in diff.traffic if row.delta):
+        delta = _delta_cells(FigureChange("", "bytes", row.before, row.after))
+        cells = Cell(row.axes, "axes"), Cell(row.kind), Cell(row.before, "bytes"), Cell(row.after, "bytes"), *delta
+        rows.append(Row(cells, f"{row.axes} {row.kind}"))
     columns = ["mesh axis", "collective", "payload of A>", "of B>", "B is>", BOARD_ONLY]
     return Table(columns, rows, heading="Payload per device and step that changed")
 
