@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from workbench.core.offload import Offload
-from workbench.core.page import BOARD_ONLY, Cell, Page, Row, Table, figure, page_text
+from workbench.core.page import BOARD_ONLY, Page, PageCell, Row, Table, figure, page_text
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
@@ -287,17 +287,17 @@ def _changes_table(changes: Sequence[Change]) -> Table:
     rows = []
     for change in changes:
         is_axis = change.kind == "mesh axis"
-        subject = Cell((change.subject,), "axes") if is_axis else Cell(change.subject, tone="strong")
+        subject = PageCell((change.subject,), "axes") if is_axis else PageCell(change.subject, tone="strong")
         before, after = _decision_cell(change.kind, change.before), _decision_cell(change.kind, change.after)
-        cells = Cell(change.kind, tone="muted"), subject, before, Cell("→", tone="muted"), after
+        cells = PageCell(change.kind, tone="muted"), subject, before, PageCell("→", tone="muted"), after
         rows.append(Row(cells, f"{change.kind} {change.subject}"))
     return Table(["decided otherwise", "", "A~", BOARD_ONLY, "B~"], rows)
 
 
-def _decision_cell(kind: str, decided: PlanSetting) -> Cell:
+def _decision_cell(kind: str, decided: PlanSetting) -> PageCell:
     text = decided_text(kind, decided)
     kind = "axes" if isinstance(decided, tuple) else "sharding" if isinstance(decided, Sharding) else "text"
-    return Cell(text if kind == "text" else decided, kind, tone="muted" if decided is None else "", brief=text)
+    return PageCell(text if kind == "text" else decided, kind, tone="muted" if decided is None else "", brief=text)
 
 
 def figures_table(diff: PlanDiff, *, with_zeros: bool) -> Table:
@@ -305,7 +305,7 @@ def figures_table(diff: PlanDiff, *, with_zeros: bool) -> Table:
     rows = [
         Row(
             [
-                Cell(row.name, tone="strong" if row.name in ("peak memory", "sent", "step") else ""),
+                PageCell(row.name, tone="strong" if row.name in ("peak memory", "sent", "step") else ""),
                 *(figure(value, row.unit) for value in (row.before, row.after)),
                 *_delta_cells(row),
             ]
@@ -316,18 +316,18 @@ def figures_table(diff: PlanDiff, *, with_zeros: bool) -> Table:
     return Table(["per device and step", "A>", "B>", "B is>", BOARD_ONLY], rows)
 
 
-def _delta_cells(row: FigureChange) -> tuple[Cell, Cell]:
+def _delta_cells(row: FigureChange) -> tuple[PageCell, PageCell]:
     """The change in words and as bars; less is better for everything counted here."""
     before, after = row.before or 0, row.after or 0
     tone = "good" if after < before else "bad" if after > before else "muted"
-    return Cell(delta_text(row), tone=tone), Cell((before, after), "pair", tone=tone)
+    return PageCell(delta_text(row), tone=tone), PageCell((before, after), "pair", tone=tone)
 
 
 def _traffic_table(diff: PlanDiff) -> Table:
     rows = []
     for row in (row for row in diff.traffic if row.delta):
         delta = _delta_cells(FigureChange("", "bytes", row.before, row.after))
-        cells = Cell(row.axes, "axes"), Cell(row.kind), Cell(row.before, "bytes"), Cell(row.after, "bytes"), *delta
+        cells = PageCell(row.axes, "axes"), PageCell(row.kind), PageCell(row.before, "bytes"), PageCell(row.after, "bytes"), *delta
         rows.append(Row(cells, f"{row.axes} {row.kind}"))
     columns = ["mesh axis", "collective", "payload of A>", "of B>", "B is>", BOARD_ONLY]
     return Table(columns, rows, heading="Payload per device and step that changed")
@@ -337,7 +337,11 @@ def _placements_table(diff: PlanDiff) -> Table:
     rows = []
     for row in diff.placements:
         path = tail_text(row.path) + (f" ×{row.tensors}" if row.tensors > 1 else "")
-        sides = (Cell(side, "sharding", names=row.dims) if side else Cell("not there", tone="muted") for side in (row.before, row.after))
-        sizes = Cell(row.bytes_before, "bytes"), Cell(row.bytes_after, "bytes")
-        rows.append(Row([Cell(row.path, "path", times=row.tensors, brief=path), *sides, *sizes], f"{row.path} {row.before} {row.after}"))
+        sides = (
+            PageCell(side, "sharding", names=row.dims) if side else PageCell("not there", tone="muted") for side in (row.before, row.after)
+        )
+        sizes = PageCell(row.bytes_before, "bytes"), PageCell(row.bytes_after, "bytes")
+        rows.append(
+            Row([PageCell(row.path, "path", times=row.tensors, brief=path), *sides, *sizes], f"{row.path} {row.before} {row.after}")
+        )
     return Table(["sharded otherwise", "A", "B", "bytes of A>", "of B>"], rows)

@@ -14,7 +14,7 @@ from workbench.analysis.compared_figures import CollectiveRow, ComparedFigure, S
 from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference, explain_kernels
 from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference, explain_memory
 from workbench.analysis.time_causes import TIME_CAUSES, TimeCause, explain_time
-from workbench.core.page import Cell, Page, Row, Table, figure, page_text, terms_among
+from workbench.core.page import Page, PageCell, Row, Table, figure, page_text, terms_among
 from workbench.core.sharding import base_axis
 from workbench.core.text_tables import Printed, group_items, tail_text, wrap_text
 from workbench.reports.collective import collective_class
@@ -202,7 +202,7 @@ def figures_table(comparison: Comparison, units: Collection[str] = ("bytes", "se
     compiler = comparison.compiled.compiler if comparison.compiled else ""
     heading = _tiers_text(comparison, f" by {compiler}" if compiler else "")
     rows = [
-        Row([Cell(row.name), *(figure(tier, row.unit) for tier in (row.predicted, row.compiled, row.measured)), _verdict_cell(row)])
+        Row([PageCell(row.name), *(figure(tier, row.unit) for tier in (row.predicted, row.compiled, row.measured)), _verdict_cell(row)])
         for row in comparison.figures
         if row.unit in units
     ]
@@ -210,8 +210,8 @@ def figures_table(comparison: Comparison, units: Collection[str] = ("bytes", "se
     return Table(columns, rows, heading=f"P{heading[1:]}")
 
 
-def _verdict_cell(row: ComparedFigure) -> Cell:
-    return Cell(row.verdict, tone="" if row.error is None else "good" if abs(row.error) < _CLOSE else "warn")
+def _verdict_cell(row: ComparedFigure) -> PageCell:
+    return PageCell(row.verdict, tone="" if row.error is None else "good" if abs(row.error) < _CLOSE else "warn")
 
 
 def _stages_table(stages: tuple[StageRow, ...]) -> Table:
@@ -222,36 +222,39 @@ def _stages_table(stages: tuple[StageRow, ...]) -> Table:
         memory = row.compiled.memory
         counts = row.peak, row.as_one, memory.peak, row.held, memory.arguments, row.payload, row.compiled_payload
         name = f"stage {row.stage}"
-        rows.append(Row([Cell(name, brief=str(row.stage)), *(Cell(count, "bytes") for count in counts)], name))
+        rows.append(Row([PageCell(name, brief=str(row.stage)), *(PageCell(count, "bytes") for count in counts)], name))
     return Table(["stage", *tiers], rows, heading="Stage by stage, on one device of each")
 
 
 def _cause_tables(comparison: Comparison) -> Iterator[Table]:
     """Where memory and kernels differ, and what the predicted step rests on."""
     memory, kernels, times = comparison.memory_differences, comparison.kernel_differences, comparison.time_causes
-    rows = [_cause_row(row.cause, Cell(row.scope, "path"), *_both_tiers(row, "bytes")) for row in memory]
+    rows = [_cause_row(row.cause, PageCell(row.scope, "path"), *_both_tiers(row, "bytes")) for row in memory]
     columns = ["cause", "scope", "predicted>", "compiled>"]
     yield Table(columns, rows, "Where the peaks differ, and why", terms=terms_among(MEMORY_CAUSES, memory))
-    rows = [_cause_row(row.cause, Cell(row.scope, "path"), Cell(row.work, tone="muted"), *_both_tiers(row, "seconds")) for row in kernels]
+    rows = [
+        _cause_row(row.cause, PageCell(row.scope, "path"), PageCell(row.work, tone="muted"), *_both_tiers(row, "seconds"))
+        for row in kernels
+    ]
     columns = ["cause", "scope", "work", "predicted>", "compiled>"]
     yield Table(columns, rows, "Where the kernels differ, and why", terms=terms_among(KERNEL_CAUSES, kernels))
-    rows = [_cause_row(row.cause, Cell(row.seconds, "seconds")) for row in times]
+    rows = [_cause_row(row.cause, PageCell(row.seconds, "seconds")) for row in times]
     yield Table(["cause", "of the predicted step>"], rows, "What the predicted step rests on", terms=terms_among(TIME_CAUSES, times))
 
 
-def _both_tiers(row: MemoryDifference | KernelDifference | CollectiveRow, unit: str) -> tuple[Cell, Cell]:
-    return Cell(row.predicted, unit), Cell(row.compiled, unit)
+def _both_tiers(row: MemoryDifference | KernelDifference | CollectiveRow, unit: str) -> tuple[PageCell, PageCell]:
+    return PageCell(row.predicted, unit), PageCell(row.compiled, unit)
 
 
-def _cause_row(cause: Cause, *cells: Cell, tone: str = "warn") -> Row:
+def _cause_row(cause: Cause, *cells: PageCell, tone: str = "warn") -> Row:
     key = " ".join(str(cell.value) for cell in cells if cell.kind in ("path", "text", "axes"))
-    return Row([Cell(cause.name, title=cause.text, tone=tone), *cells], f"{cause.name} {key}")
+    return Row([PageCell(cause.name, title=cause.text, tone=tone), *cells], f"{cause.name} {key}")
 
 
 def collectives_table(comparison: Comparison) -> Table:
     """Predicted against compiled payload bytes, a row per set of mesh axes and class of collective."""
     rows = [
-        Row([Cell(row.axes, "axes"), Cell(row.kind), *_both_tiers(row, "bytes"), _agreement_cell(row)], f"{row.axes} {row.kind}")
+        Row([PageCell(row.axes, "axes"), PageCell(row.kind), *_both_tiers(row, "bytes"), _agreement_cell(row)], f"{row.axes} {row.kind}")
         for row in comparison.collectives
     ]
     columns = ["mesh axis", "class", "predicted payload>", "compiled payload>", ">"]
@@ -260,12 +263,12 @@ def collectives_table(comparison: Comparison) -> Table:
     return Table(columns, rows, heading="Collectives, payload per device and step", titles=titles, note=note)
 
 
-def _agreement_cell(row: CollectiveRow) -> Cell:
+def _agreement_cell(row: CollectiveRow) -> PageCell:
     if row.agrees:
-        return Cell("equal", tone="good", brief="same")
+        return PageCell("equal", tone="good", brief="same")
     if row.is_close:
-        return Cell("close", tone="good", title="within 2 %")
-    return Cell(f"{row.compiled / row.predicted:.2f}×" if row.predicted else "not predicted", tone="warn", brief="differs")
+        return PageCell("close", tone="good", title="within 2 %")
+    return PageCell(f"{row.compiled / row.predicted:.2f}×" if row.predicted else "not predicted", tone="warn", brief="differs")
 
 
 def _differences(comparison: Comparison) -> Iterator[Table | str]:
@@ -287,11 +290,11 @@ def _difference_row(group: list[Difference]) -> Row:
     predicted, compiled = sum(one.predicted for one in group), sum(one.compiled for one in group)
     return _cause_row(
         first.cause,
-        Cell(first.axes, "axes"),
-        Cell(first.kind),
-        Cell(predicted, "bytes"),
-        Cell(compiled, "bytes"),
-        Cell(first.path, "path", times=len(group), brief=tail_text(first.path, 40)),
-        Cell(first.source, tone="muted", brief=tail_text(first.source, 20)),
+        PageCell(first.axes, "axes"),
+        PageCell(first.kind),
+        PageCell(predicted, "bytes"),
+        PageCell(compiled, "bytes"),
+        PageCell(first.path, "path", times=len(group), brief=tail_text(first.path, 40)),
+        PageCell(first.source, tone="muted", brief=tail_text(first.source, 20)),
         tone="" if predicted == compiled else "warn",
     )

@@ -11,7 +11,7 @@ BOARD_ONLY = "+"
 """The end of the name of a column that only a board has, such as one of bars."""
 
 
-class Cell(NamedTuple):
+class PageCell(NamedTuple):
     """A value in a table, and its kind, from which each view makes what it shows.
 
     - `kind`: `text`, `path`, `axes` (mesh axes), `sharding`, `pair` (two amounts as bars), `edits` (buttons), or a unit: `bytes`,
@@ -42,16 +42,16 @@ class Cell(NamedTuple):
         return format_figure(self.value, self.kind) if self.kind in ("bytes", "FLOP") else str(self.value)
 
 
-def figure(value: float | None, unit: str, tone: str = "") -> Cell:
+def figure(value: float | None, unit: str, tone: str = "") -> PageCell:
     """A key figure, which is shown also where it is 0."""
-    return Cell(value, unit, tone=tone, is_figure=True)
+    return PageCell(value, unit, tone=tone, is_figure=True)
 
 
 class Row(NamedTuple):
     """Cells, and a name for the row that no other of its table has: the text of the first cell unless given. `subject`: the path of the
     argument, value or collective it is about, which a board can select."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[PageCell]
     key: str = ""
     subject: str = ""
 

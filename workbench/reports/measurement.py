@@ -6,7 +6,7 @@ from math import inf, isfinite, isnan
 from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
-from workbench.core.page import Cell, Row, Table, rows_text
+from workbench.core.page import PageCell, Row, Table, rows_text
 from workbench.core.text_tables import Printed, alert_text, axes_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.hardware.hardware import Hardware
 from workbench.reports.device_trace import Trace, TracedOperation
@@ -251,8 +251,8 @@ def wrong_shards_table(measurement: Measurement) -> Table:
     """The arrays of which devices held another shape than planned."""
     rows = []
     for check in filter(lambda check: not check.agrees, measurement.shards):
-        path = Cell(check.path, "path", brief=tail_text(check.path))
-        rows.append(Row([path, Cell(shape_text(check.predicted)), Cell(shape_text(check.actual), tone="bad")], check.path))
+        path = PageCell(check.path, "path", brief=tail_text(check.path))
+        rows.append(Row([path, PageCell(shape_text(check.predicted)), PageCell(shape_text(check.actual), tone="bad")], check.path))
     return Table(["path", "planned>", "held>"], rows, "Shards that are not as planned")
 
 

@@ -7,7 +7,7 @@ none. Reductions mask the padding, so results are right; memory and arithmetic a
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from workbench.core.page import Cell, Row, Table
+from workbench.core.page import PageCell, Row, Table
 from workbench.core.sharding import Sharding
 from workbench.core.text_tables import group_items, tail_text
 from workbench.plan.edits import Edit
@@ -99,15 +99,15 @@ def _row(group: list[Padding], edits: Sequence[str]) -> Row:
     first = group[0]
     named = f"{first.dim}={first.size}"
     cells = (
-        Cell(named if first.dim not in ("", "_") else f"{first.size}", brief=named),
-        Cell(first.axes, "axes"),
-        Cell(f"{first.parts} × {first.part}", title=first.arithmetic),
-        Cell(f"{first.share:.0%}"),
-        Cell(sum(each.wasted_bytes * each.count for each in group), "bytes"),
-        Cell(sum(each.wasted_flops * each.count for each in group) or None, "FLOP"),
-        Cell(first.path, "path", times=len(group), brief=tail_text(first.path, 28)),
-        Cell(first.way_out),
-        Cell(first.source, tone="muted"),
-        Cell(edits, "edits") if edits else Cell("another size", tone="muted"),
+        PageCell(named if first.dim not in ("", "_") else f"{first.size}", brief=named),
+        PageCell(first.axes, "axes"),
+        PageCell(f"{first.parts} × {first.part}", title=first.arithmetic),
+        PageCell(f"{first.share:.0%}"),
+        PageCell(sum(each.wasted_bytes * each.count for each in group), "bytes"),
+        PageCell(sum(each.wasted_flops * each.count for each in group) or None, "FLOP"),
+        PageCell(first.path, "path", times=len(group), brief=tail_text(first.path, 28)),
+        PageCell(first.way_out),
+        PageCell(first.source, tone="muted"),
+        PageCell(edits, "edits") if edits else PageCell("another size", tone="muted"),
     )
     return Row(cells, f"{first.dim} {first.size} {first.axes}", subject=first.path)

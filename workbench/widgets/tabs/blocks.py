@@ -171,7 +171,7 @@ def _terms_block(table: page.Table) -> Block:
     return block("What the causes mean", (Column("cause"), Column("what happens")), rows)
 
 
-def _page_cell(cell: page.Cell, paint: Paint) -> Cell:
+def _page_cell(cell: page.PageCell, paint: Paint) -> Cell:
     match cell.kind:
         case "axes":
             return paint.axes(cell.value)
@@ -190,7 +190,7 @@ def _page_cell(cell: page.Cell, paint: Paint) -> Cell:
     return {"text": str(cell.value), **toned} if toned else str(cell.value)
 
 
-def _amount_cell(cell: page.Cell) -> Cell:
+def _amount_cell(cell: page.PageCell) -> Cell:
     if cell.value is None or not (cell.value or cell.is_figure):
         return {"text": "–", "tone": "muted"}
     exact = f"{cell.value:.3e} s" if cell.kind == "seconds" else f"{cell.value:,.0f} {cell.kind}"
