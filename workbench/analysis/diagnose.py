@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from workbench.analysis.diagnose_feature_groups import diagnose_feature_groups
+from workbench.analysis.diagnose_feature_groups import diagnose_feature_groups, diagnose_overlapping_pools
 from workbench.analysis.diagnose_operators import operator_notes, subject_of
 from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, diagnose_resharding, source_text
 from workbench.analysis.memory_remedies import largest_dims, memory_remedies
@@ -50,6 +50,7 @@ def diagnose(report: Report, partitioned: Propagated, edges: Sequence[Edge]) -> 
         *_diagnose_branches(report, partitioned),
         *operator_notes(report, partitioned),
         *diagnose_feature_groups(report, partitioned),
+        *diagnose_overlapping_pools(report, partitioned),
         *_diagnose_manual_regions(report, partitioned),
         *_diagnose_constraint_ranks(report),
         *_diagnose_override_ranks(report),

@@ -15,6 +15,9 @@ TESTED_JAX = ("0.10.2", "0.11.0", "0.11.1")
 MISPLACES_GROUPS = ("0.10.2",)
 """The versions that are known to misplace the shards of feature groups (`analysis/diagnose_feature_groups.py`)."""
 
+LOSES_POOLED = ("0.10.2", "0.11.1")
+"""The versions that are known to lose gradients of overlapping max pooling at the edges of shards (likewise)."""
+
 
 def installed_jax() -> str:
     """The version of JAX in this process."""

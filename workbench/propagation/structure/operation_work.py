@@ -31,6 +31,9 @@ class OperationWork(NamedTuple):
     Of a convolution, `passes` are the dots that a systolic array makes of it, each summing over the longest of the kernel's dimensions;
     1 for the gradient of a kernel, whose windows are longer than its result. `zeros` is how many elements it multiplies for one that is
     not a zero which `lhs_dilation` inserts.
+
+    Of the gradient of a max pooling, `overlapping` are the dimensions along which a window covers two strides or more, each with the size
+    of the window.
     """
 
     flops: int = 0
@@ -40,6 +43,7 @@ class OperationWork(NamedTuple):
     passes: int = 1
     zeros: int = 1
     convolution: Convolution | None = None
+    overlapping: tuple[tuple[int, int], ...] = ()
 
 
 _MOVES = ("window_strides", "lhs_dilation", "rhs_dilation")
@@ -48,7 +52,7 @@ _NOTHING = OperationWork()  # of most operations: one for all of them
 
 
 def work_of(op: ir.Operation) -> OperationWork:
-    """The work of a dot or a convolution; nothing for the others."""
+    """The work of a dot, a convolution or the gradient of a max pooling; nothing for the others."""
     if op.name == "stablehlo.dot_general":
         text = str(op.attributes["dot_dimension_numbers"])
         contracted = _read_dims(text, "lhs_contracting_dimensions")
@@ -57,6 +61,10 @@ def work_of(op: ir.Operation) -> OperationWork:
         return OperationWork(flops, contracted, contracted_right=_read_dims(text, "rhs_contracting_dimensions"))
     if op.name == "stablehlo.convolution":
         return _convolution_work(op)
+    if op.name == "stablehlo.select_and_scatter" and "window_dimensions" in op.attributes:
+        sizes = tuple(ir.DenseI64ArrayAttr(op.attributes["window_dimensions"]))
+        strides = ir.DenseI64ArrayAttr(op.attributes["window_strides"]) if "window_strides" in op.attributes else (1,) * len(sizes)
+        return OperationWork(overlapping=tuple((dim, size) for dim, size in enumerate(sizes) if size > 1 and size >= 2 * strides[dim]))
     return _NOTHING
 
 
