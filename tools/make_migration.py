@@ -1,7 +1,6 @@
-"""Make the one migration of the team's store anew from `workbench/team/store/tables.py`: `python tools/make_migration.py`.
+"""Draft a migration of the team's store: `python tools/make_migration.py "what it changes"`.
 
-Once a version has been released, a change of the tables is a further migration: `python tools/make_migration.py "what it changes"` writes
-its draft, from the migrations so far to `tables.py`; read it before you commit it.
+The draft leads from the migrations so far to `workbench/team/store/tables.py`; read it before you commit it.
 """
 
 import re
@@ -10,7 +9,7 @@ import sys
 
 from alembic.autogenerate import produce_migrations, render_python_code
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 
 from workbench.team.store import migrate
 from workbench.team.store.store import Store
@@ -22,31 +21,30 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "{revision}"
-down_revision = {down}
+down_revision = "{down}"
 branch_labels = None
 depends_on = None
 
 
-def upgrade() -> None:{remark}
+def upgrade() -> None:
     """To this version."""
 {upgrade}
 
 
-def downgrade() -> None:{remark}
+def downgrade() -> None:
     """Back to the one before."""
 {downgrade}
 '''
 
 
-def render(message: str, revision: str, before: str | None, connection: Connection) -> str:
+def render(message: str, revision: str, before: str, connection: Connection) -> str:
     """The text of a migration from the tables of a connection to `tables.py`."""
     context = MigrationContext.configure(connection, opts={"target_metadata": Base.metadata, "render_as_batch": True})
     found = produce_migrations(context, Base.metadata)
     steps = {
         name: _without_remarks(render_python_code(getattr(found, f"{name}_ops"), render_as_batch=True)) for name in ("upgrade", "downgrade")
     }
-    remark = "  # noqa: PLR0915 - as many as there are tables" if before is None else ""
-    return FILE.format(message=message, revision=revision, down=f'"{before}"' if before else None, remark=remark, **steps)
+    return FILE.format(message=message, revision=revision, down=before, **steps)
 
 
 def _without_remarks(code: str) -> str:
@@ -55,13 +53,12 @@ def _without_remarks(code: str) -> str:
 
 
 def main() -> None:
-    if len(sys.argv) == 1:
-        name, text = "initial", render("The tables as they were first made", "initial", None, create_engine("sqlite://").connect())
-    else:
-        store = Store.open("sqlite://")
-        migrate.upgrade(store)
-        name = re.sub(r"[^a-z0-9]+", "_", sys.argv[1].lower()).strip("_")[:40]
-        text = render(sys.argv[1], name, migrate.newest(), store.engine.connect())
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    store = Store.open("sqlite://")
+    migrate.upgrade(store)
+    name = re.sub(r"[^a-z0-9]+", "_", sys.argv[1].lower()).strip("_")[:40]
+    text = render(sys.argv[1], name, migrate.newest(), store.engine.connect())
     path = migrate.FOLDER / "versions" / f"{name}.py"
     path.write_text(text, encoding="utf-8")
     subprocess.run([sys.executable, "-m", "ruff", "format", "-q", str(path)], check=True)

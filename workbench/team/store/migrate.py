@@ -5,7 +5,7 @@
 - A change is carried out whole or not at all, and by one process of several that start at once.
 - A store of a newer program is left alone.
 
-Until the first release there is one migration, which is made anew from `tables.py` by `python tools/make_migration.py`.
+The first migration is frozen; each change of `tables.py` after it takes a further one, drafted by `python tools/make_migration.py`.
 """
 
 from collections.abc import Iterator
