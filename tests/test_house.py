@@ -96,7 +96,7 @@ DOORS = {
     "anywidget": {"app"},
     "traitlets": {"app"},
     "psutil": {"widgets"},
-    "msgspec": {"widgets"},
+    "msgspec": {"widgets", "team"},
     "httpx": {"team", "team_client"},
     **{each: {"team"} for each in ("sqlalchemy", "alembic", "argon2", "authlib", "joserfc", "jinja2", "markupsafe", "jupyterhub")},
     **{each: {"team"} for each in ("prometheus_client", "submitit", "yaml")},

@@ -118,7 +118,7 @@ def test_both_databases_count(store):
         session.flush()
         session.add(LogEntry(room_id="room", seq=1, author_id=person, kind="edit", body={"a": "x" * 100}, digest="d", created=now()))
     with store.read() as session:
-        used = {each["name"]: each["used"] for each in quota_records(session, person)}
+        used = {each.name: each.used for each in quota_records(session, person)}
     assert used | {"storage": 0} == {**dict.fromkeys(NAMES, 0), "rooms": 1}
     assert 100 < used["storage"] < 120
 

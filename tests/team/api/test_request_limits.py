@@ -5,9 +5,11 @@ import json
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec import UNSET, Meta, UnsetType
 
 from tests.support.action_examples import allowed_person, body_of, path_of
 from tests.support.team_jobs import wait_until
@@ -15,7 +17,7 @@ from tests.support.team_world import document
 from workbench.app.page.request_policy import SMALL_BODY
 from workbench.team.actions.action import Action
 from workbench.team.actions.all_actions import ALL_ACTIONS, action_of
-from workbench.team.actions.schemas import DOCUMENT, largest_json, list_of, one_of, or_none, record, table, text, whole
+from workbench.team.actions.schemas import DOCUMENT, Record, largest_json, one_of, schema_of
 from workbench.team.store.tables import Setting
 from workbench.team.web.request_bodies import MOST_AT_ONCE
 
@@ -129,10 +131,15 @@ def test_the_largest_body_follows_from_the_schema():
     assert sizes["me.update"] == sizes["me.get"] == SMALL_BODY
 
 
-SCHEMA = record(
-    {"name": text(30), "kind": one_of("short", "longer")},
-    {"sizes": list_of(whole(0, 10**12), 50), "note": or_none(text(200)), "options": table(text(20), 9)},
-)
+class Largest(Record, frozen=True):
+    name: Annotated[str, Meta(max_length=30)]
+    kind: Annotated[str, one_of("short", "longer")]
+    sizes: Annotated[list[Annotated[int, Meta(ge=0, le=10**12)]], Meta(max_length=50)] | None = None
+    note: Annotated[str, Meta(max_length=200)] | UnsetType | None = UNSET
+    options: Annotated[dict[str, Annotated[str, Meta(max_length=20)]], Meta(max_length=9)] | None = None
+
+
+SCHEMA = schema_of(Largest)
 
 
 def test_what_a_schema_allows_fits():

@@ -1,21 +1,26 @@
 """What a form sent, as an action takes it."""
 
-import pytest
+from typing import Annotated
 
-from workbench.team.actions.schemas import list_of, number, one_of, or_none, record, table, text, whole
+import pytest
+from msgspec import UNSET, Meta, UnsetType
+
+from workbench.team.actions.schemas import Record, one_of, schema_of
 from workbench.team.pages.form_bodies import body_of_form
 
-SCHEMA = record(
-    {"name": text(80, 1), "note": text(80)},
-    {
-        "days": whole(1, 366),
-        "price": or_none(number()),
-        "admin": {"type": "boolean"},
-        "scopes": list_of(one_of("read", "edit")),
-        "limits": table(whole(0, 9)),
-        "options": table(text(80)),
-    },
-)
+
+class Sent(Record, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=80)]
+    note: Annotated[str, Meta(max_length=80)]
+    days: Annotated[int, Meta(ge=1, le=366)] | None = None
+    price: Annotated[float, Meta(ge=0, le=1e18)] | UnsetType | None = UNSET
+    admin: bool = False
+    scopes: list[Annotated[str, one_of("read", "edit")]] | None = None
+    limits: Annotated[dict[str, Annotated[int, Meta(ge=0, le=9)]], Meta(max_length=100)] | None = None
+    options: Annotated[dict[str, Annotated[str, Meta(max_length=80)]], Meta(max_length=100)] | None = None
+
+
+SCHEMA = schema_of(Sent)
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,28 @@
 
 **Invariants**
 
-- It says itself who may do it (`gate`, `scope`), what it takes (`body`, `query`) and what it answers (`answer`): routes, authorisation, the
-  OpenAPI document and the tests over all of them read this one record.
+- It is a function whose decorator says who may do it (`gate`, `scope`). What it takes and answers are the types of the function: schemas,
+  checks, routes, authorisation, the OpenAPI document and the tests over all of them follow from that.
 - `do` runs inside one transaction, in which the person has just been authorised, and which also holds the entry of the audit.
 - `prepare`, which may ask a planner or an engine, runs before that transaction and after a first authorisation; `afterwards` says what
   has changed to those who have it open.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from inspect import getdoc
+from types import ModuleType
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.app.page.request_policy import SMALL_BODY
 from workbench.team.access import NotSignedInError, Principal, ProjectRole
-from workbench.team.actions.schemas import Schema, largest_json
+from workbench.team.actions.schemas import Schema, answer_schema, arguments_of, as_json, inputs_schema, is_record, largest_json
 from workbench.team.store.tables import Project
 
-Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,14 @@ class Call:
     def query(self) -> Mapping[str, Any]:
         return self.inputs.query
 
+    def arguments(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """What a function takes besides the call, from the path and from what was sent; what was not sent has its default."""
+        sent = {**self.query, **self.body}
+        given = sent | dict(self.inputs.path)
+        single = {name: given[name] for name, kind, _ in arguments_of(function) if name in given and not is_record(kind)}
+        records = {name: kind for name, kind, _ in arguments_of(function) if is_record(kind)}
+        return single | {name: kind(**_only(sent, kind.__struct_fields__)) for name, kind in records.items()}
+
     def may(self, role: ProjectRole) -> bool:
         """Whether the person's role in the project is at least this one."""
         return self.found.role is not None and self.found.role >= role
@@ -117,29 +127,51 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Action:
-    """See the module. `subject` says which path parameter, or which key of the answer, names what was changed."""
+    """See the module. `subject` says which path parameter, or which key of the answer, names what was changed; `etag` which key of the
+    answer names its contents."""
 
     name: str
-    method: Method
+    method: str
     path: str
     summary: str
     gate: Gate
     scope: str
-    answer: Schema
-    do: Callable[[Call], Any]
-    body: Schema | None = None
-    query: Mapping[str, Schema] = field(default_factory=dict)
-    required: tuple[str, ...] = ()  # of the query
-    prepare: Callable[[Call], Awaitable[Any]] | None = None
+    do: Callable[..., Any]
+    prepare: Callable[..., Awaitable[Any]] | None = None
     afterwards: Callable[[Call, Any], Awaitable[None]] | None = None
     status: int = 200
     subject: str = ""
-    etag: Callable[[Any], str] | None = None
+    etag: str = ""
 
     @property
     def changes(self) -> bool:
         """Whether something may be different afterwards."""
         return self.method != "GET"
+
+    @cached_property
+    def inputs(self) -> Schema:
+        """The object of what it takes besides the path."""
+        return inputs_schema([each for each in (self.prepare, self.do) if each is not None], without=self.parameters)
+
+    @cached_property
+    def body(self) -> Schema | None:
+        """The body that it takes, if any."""
+        return self.inputs if self.changes and self.inputs["properties"] else None
+
+    @property
+    def query(self) -> Mapping[str, Schema]:
+        """The values that it takes in the address."""
+        return {} if self.changes else self.inputs["properties"]
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Those of the query that are not left out."""
+        return () if self.changes else tuple(self.inputs["required"])
+
+    @cached_property
+    def answer(self) -> Schema:
+        """What it answers."""
+        return answer_schema(self.do)
 
     @cached_property
     def largest_body(self) -> int:
@@ -150,3 +182,34 @@ class Action:
     def parameters(self) -> tuple[str, ...]:
         """Those of the path, in their order."""
         return tuple(part[1:-1] for part in self.path.split("/") if part.startswith("{"))
+
+    def carry_out(self, call: Call) -> Any:
+        """Its answer, JSON values."""
+        return as_json(self.do(call, **call.arguments(self.do)))
+
+
+def action(name: str, address: str, gate: Gate, scope: str, summary: str = "", **more: Any) -> Callable[[Function], Function]:
+    """Makes an action of a function, `@action("me.get", "GET /me", PERSON, "read")`: its summary is the first sentence of the function's
+    docstring, unless another one is given. A function may be several actions."""
+
+    def decorate(do: Function) -> Function:
+        method, _, path = address.partition(" ")
+        says = summary or " ".join((getdoc(do) or "").partition("\n\n")[0].split()).removesuffix(".")
+        found = Action(name, method, path, says, gate, scope, do, **more)
+        vars(do)[_ACTIONS] = (found, *vars(do).get(_ACTIONS, ()))
+        return do
+
+    return decorate
+
+
+def actions_of(*modules: ModuleType) -> tuple[Action, ...]:
+    """The actions of modules, in the order in which their functions stand there."""
+    functions = (each for module in modules for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__)
+    return tuple(found for function in functions for found in getattr(function, _ACTIONS, ()))
+
+
+def _only(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in names}
+
+
+_ACTIONS = "team_actions"

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.errors import unknown_name
 from workbench.team.actions.action import Action, Inputs
 from workbench.team.actions.input_errors import InputError
-from workbench.team.actions.schemas import Schema, record
+from workbench.team.actions.schemas import NOTHING, Schema
 
 _GRAMMARS = "rfc3987_syntax"
 _QUERY = 2_000  # characters of one value
@@ -20,7 +20,7 @@ _QUERY = 2_000  # characters of one value
 def check_inputs(action: Action, inputs: Inputs) -> Inputs:
     """The inputs, with the values of the query as the schema has them. Raises `InputError`."""
     query = {key: _query_value(action, key, value) for key, value in inputs.query.items()}
-    _check("query", query_schema(action), query)
+    _check("query", action.inputs if not action.changes else NOTHING, query)
     if action.body is None and inputs.body not in (None, {}):
         raise InputError("This takes no body.", ["send none"])
     if action.body is not None:
@@ -28,12 +28,6 @@ def check_inputs(action: Action, inputs: Inputs) -> Inputs:
         _check("body", action.body, body)
         return Inputs(inputs.path, query, body)
     return Inputs(inputs.path, query, None)
-
-
-@lru_cache(maxsize=1024)
-def query_schema(action: Action) -> Schema:
-    """The query of an action as one object."""
-    return {**record({}, action.query), "required": list(action.required)}
 
 
 def schema_flaw(schema: Schema, value: Any) -> tuple[str, str] | None:

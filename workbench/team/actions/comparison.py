@@ -3,56 +3,121 @@ memory and time. A list of values has one value a plan, in the order that was as
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from workbench.team.access import ProjectRole
-from workbench.team.actions.action import Action, Call, member
-from workbench.team.actions.entry_records import TIERS, entry_records
-from workbench.team.actions.schemas import DIGEST, FLAG, ID, NUMBER, PERSON, PLAN, TEXT, Schema, list_of, one_of, or_none, record
+from workbench.team.actions.action import Call, action, member
+from workbench.team.actions.entry_records import TIERS, EntryRecord, entry_records
+from workbench.team.actions.schemas import Digest, Id, PersonRecord, PlanName, Record, one_of
 from workbench.team.actions.visible_plans import plan_of_project
 from workbench.team.store.tables import GalleryEntry, StoredPlan
 
 LEAST, MOST = 2, 10
 _FIGURES = ("peak_bytes", "sent_bytes", "step_seconds", "dollars", "fits")
 _STATEMENTS = ("rules", "overrides", "constraints", "barriers")
-_TEXTS = list_of(or_none(TEXT), MOST)
-_FIGURE: Schema = {"anyOf": [NUMBER, FLAG, {"type": "null"}]}
-_COMPARISON = record(
-    {
-        "plans": list_of(record({"digest": DIGEST, "entry": or_none(ID), "name": TEXT, "author": or_none(PERSON)}), MOST),
-        "differences": list_of(record({"name": TEXT, "values": _TEXTS})),
-        "alike": list_of(record({"name": TEXT, "value": TEXT})),
-        "statements": list_of(record({"kind": TEXT, "subject": TEXT, "values": _TEXTS, "differs": FLAG}), 100_000),
-        "figures": list_of(record({"name": one_of(*_FIGURES), "tier": one_of(*TIERS), "values": list_of(_FIGURE, MOST)})),
-        "front": list_of(
-            record({"digest": DIGEST, "peak_bytes": NUMBER, "step_seconds": NUMBER, "tiers": list_of(one_of(*TIERS)), "is_best": FLAG}),
-            MOST,
-        ),
-        "measured": list_of(record({"digest": DIGEST, "predicted_seconds": NUMBER, "measured_seconds": NUMBER}), MOST),
-    }
-)
+Texts = Annotated[list[str | None], Meta(max_length=MOST)]
+FigureName = Annotated[str, one_of(*_FIGURES)]
+Tier = Annotated[str, one_of(*TIERS)]
+
+
+class ComparedRecord(Record, frozen=True):
+    """One of the plans; a plan of no gallery has no entry and no author."""
+
+    digest: Digest
+    entry: Id | None
+    name: str
+    author: PersonRecord | None
+
+
+class FactRow(Record, frozen=True):
+    """What the plans say of one thing, where they differ."""
+
+    name: str
+    values: Texts
+
+
+class SharedFact(Record, frozen=True):
+    """What all of them say of one thing."""
+
+    name: str
+    value: str
+
+
+class StatementRow(Record, frozen=True):
+    """A statement of the layouts."""
+
+    kind: str
+    subject: str
+    values: Texts
+    differs: bool
+
+
+class FigureRow(Record, frozen=True):
+    """A figure, as one tier has it."""
+
+    name: FigureName
+    tier: Tier
+    values: Annotated[list[float | bool | None], Meta(max_length=MOST)]
+
+
+class FrontPoint(Record, frozen=True):
+    """The memory and time of a plan; the best are those that no other beats in one without losing in the other."""
+
+    digest: Digest
+    peak_bytes: float
+    step_seconds: float
+    tiers: list[Tier]
+    is_best: bool
+
+
+class MeasuredPoint(Record, frozen=True):
+    """A plan that ran: what was predicted, and what was measured."""
+
+    digest: Digest
+    predicted_seconds: float
+    measured_seconds: float
+
+
+class ComparisonRecord(Record, frozen=True):
+    """Plans side by side."""
+
+    plans: Annotated[list[ComparedRecord], Meta(max_length=MOST)]
+    differences: list[FactRow]
+    alike: list[SharedFact]
+    statements: Annotated[list[StatementRow], Meta(max_length=100_000)]
+    figures: list[FigureRow]
+    front: Annotated[list[FrontPoint], Meta(max_length=MOST)]
+    measured: Annotated[list[MeasuredPoint], Meta(max_length=MOST)]
+
 
 TierFigures = Mapping[str, Mapping[str, Any]]
 
 
-def _compare(call: Call) -> dict[str, Any]:
-    found = [plan_of_project(call.session, call.project.id, each) for each in call.query["plans"]]
+ComparedNames = Annotated[list[PlanName], Meta(min_length=LEAST, max_length=MOST, description="digests or ids of entries, with commas")]
+
+
+@action("plans.compare", "GET /projects/{project}/comparison", member(ProjectRole.VIEWER), "read")
+def _compare(call: Call, plans: ComparedNames) -> ComparisonRecord:
+    """Set plans side by side."""
+    found = [plan_of_project(call.session, call.project.id, each) for each in plans]
     shown = [_shown(call, plan, entry) for plan, entry in found]
     documents = [json.loads(plan.document) for plan, _ in found]
-    digests, figures = [plan.digest for plan, _ in found], [each["figures"] for each in shown]
+    digests, figures = [plan.digest for plan, _ in found], [each.figures for _, each in shown]
     facts = list(_rows([dict(_facts(each)) for each in documents]))
-    return {
-        "plans": [{key: each[key] for key in ("digest", "entry", "name", "author")} for each in shown],
-        "differences": [{"name": name, "values": values} for name, values in facts if len(set(values)) > 1],
-        "alike": [{"name": name, "value": values[0]} for name, values in facts if len(set(values)) == 1],
-        "statements": list(_statements(documents)),
-        "figures": list(_figure_rows(figures)),
-        "front": _front(digests, figures),
-        "measured": list(_measured(digests, figures)),
-    }
+    return ComparisonRecord(
+        plans=[each for each, _ in shown],
+        differences=[FactRow(name=name, values=values) for name, values in facts if len(set(values)) > 1],
+        alike=[SharedFact(name=name, value=str(values[0])) for name, values in facts if len(set(values)) == 1],
+        statements=list(_statements(documents)),
+        figures=list(_figure_rows(figures)),
+        front=_front(digests, figures),
+        measured=list(_measured(digests, figures)),
+    )
 
 
-def _shown(call: Call, plan: StoredPlan, entry: GalleryEntry | None) -> dict[str, Any]:
+def _shown(call: Call, plan: StoredPlan, entry: GalleryEntry | None) -> tuple[ComparedRecord, EntryRecord]:
     """A plan by the entry that it is in; one of a room or a job alone has its digest for a name."""
     stands_for = entry or GalleryEntry(
         id="none",
@@ -64,7 +129,7 @@ def _shown(call: Call, plan: StoredPlan, entry: GalleryEntry | None) -> dict[str
         created=0.0,
     )
     found = entry_records(call.services, call.session, [stands_for], set())[0]
-    return {**found, "entry": entry and entry.id, "author": found["author"] if entry else None}
+    return ComparedRecord.of(found, entry=entry and entry.id, author=found.author if entry else None), found
 
 
 def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -85,22 +150,22 @@ def _rows(tables: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, list[str |
         yield name, [table.get(name) for table in tables]
 
 
-def _statements(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _statements(documents: Sequence[Mapping[str, Any]]) -> Iterator[StatementRow]:
     for kind in _STATEMENTS:
         tables = [{subject: str(says) for subject, says in each["layout"].get(kind, {}).items()} for each in documents]
         for subject, values in _rows(tables):
-            yield {"kind": kind, "subject": subject, "values": values, "differs": len(set(values)) > 1}
+            yield StatementRow(kind=kind, subject=subject, values=values, differs=len(set(values)) > 1)
     groups = [{", ".join(places): "together" for places in each["layout"].get("groups", ())} for each in documents]
     for subject, values in _rows(groups):
-        yield {"kind": "groups", "subject": subject, "values": values, "differs": len(set(values)) > 1}
+        yield StatementRow(kind="groups", subject=subject, values=values, differs=len(set(values)) > 1)
 
 
-def _figure_rows(figures: Sequence[TierFigures]) -> Iterator[dict[str, Any]]:
+def _figure_rows(figures: Sequence[TierFigures]) -> Iterator[FigureRow]:
     for name in _FIGURES:
         for tier in TIERS:
             values = [each.get(tier, {}).get(name) for each in figures]
             if any(value is not None for value in values):
-                yield {"name": name, "tier": tier, "values": values}
+                yield FigureRow(name=name, tier=tier, values=values)
 
 
 def _surest(figures: TierFigures, name: str, tiers: Sequence[str] = TIERS) -> tuple[float, str] | None:
@@ -109,18 +174,18 @@ def _surest(figures: TierFigures, name: str, tiers: Sequence[str] = TIERS) -> tu
     return next(((value, tier) for value, tier in found if value is not None), None)
 
 
-def _front(digests: Sequence[str], figures: Sequence[TierFigures]) -> list[dict[str, Any]]:
-    """The plans whose memory and time are known; the best are those that no other beats in one without losing in the other."""
+def _front(digests: Sequence[str], figures: Sequence[TierFigures]) -> list[FrontPoint]:
+    """The plans whose memory and time are known."""
     known = [(digest, _surest(each, "peak_bytes"), _surest(each, "step_seconds")) for digest, each in zip(digests, figures, strict=True)]
     points = [(digest, peak, step) for digest, peak, step in known if peak is not None and step is not None]
     return [
-        {
-            "digest": digest,
-            "peak_bytes": peak[0],
-            "step_seconds": step[0],
-            "tiers": [peak[1], step[1]],
-            "is_best": not any(_beats((one[0], two[0]), (peak[0], step[0])) for _, one, two in points),
-        }
+        FrontPoint(
+            digest=digest,
+            peak_bytes=peak[0],
+            step_seconds=step[0],
+            tiers=[peak[1], step[1]],
+            is_best=not any(_beats((one[0], two[0]), (peak[0], step[0])) for _, one, two in points),
+        )
         for digest, peak, step in points
     ]
 
@@ -129,26 +194,10 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] <= other[0] and one[1] <= other[1] and one != other
 
 
-def _measured(digests: Sequence[str], figures: Sequence[TierFigures]) -> Iterator[dict[str, Any]]:
+def _measured(digests: Sequence[str], figures: Sequence[TierFigures]) -> Iterator[MeasuredPoint]:
     for digest, each in zip(digests, figures, strict=True):
         predicted, measured = _surest(each, "step_seconds", TIERS[:-1]), _surest(each, "step_seconds", TIERS[-1:])
         if isinstance(own := each.get(TIERS[-1], {}).get("predicted_seconds"), int | float):
             predicted = own, TIERS[-1]  # of the devices that it ran on, whatever the plan is for
         if predicted is not None and measured is not None:
-            yield {"digest": digest, "predicted_seconds": predicted[0], "measured_seconds": measured[0]}
-
-
-ACTIONS = (
-    Action(
-        "plans.compare",
-        "GET",
-        "/projects/{project}/comparison",
-        "Set plans side by side",
-        member(ProjectRole.VIEWER),
-        "read",
-        _COMPARISON,
-        _compare,
-        query={"plans": {**list_of(PLAN, MOST, LEAST), "description": "digests or ids of entries, with commas"}},
-        required=("plans",),
-    ),
-)
+            yield MeasuredPoint(digest=digest, predicted_seconds=predicted[0], measured_seconds=measured[0])

@@ -2,73 +2,86 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.prices import dollars_of_steps, team_prices
-from workbench.team.actions.schemas import (
-    ANYTHING,
-    COUNT,
-    DIGEST,
-    FLAG,
-    ID,
-    NUMBER,
-    PERSON,
-    SLUG,
-    TEXT,
-    TIME,
-    list_of,
-    one_of,
-    or_none,
-    record,
-)
+from workbench.team.actions.schemas import Count, Digest, Figures, Id, JobKind, PersonRecord, Record, Slug, Time
 from workbench.team.store.tables import GalleryEntry, Project, StoredFigures, StoredJob, StoredPlan
 
 TIERS = ("planned", "partitioned", "compiled", "measured")
 """How well figures are known, from the quickest to the surest."""
-SHARED_FIGURES = {"peak_bytes": or_none(NUMBER), "sent_bytes": or_none(NUMBER), "step_seconds": or_none(NUMBER), "fits": or_none(FLAG)}
-
-_FIGURES = {
+_SHARED = {
+    name: {"anyOf": [{"type": kind}, {"type": "null"}]}
+    for name, kind in (
+        ("peak_bytes", "number"),
+        ("sent_bytes", "number"),
+        ("step_seconds", "number"),
+        ("dollars", "number"),
+        ("fits", "boolean"),
+    )
+}
+_TIER = {
     "type": "object",
-    "properties": {**SHARED_FIGURES, "dollars": or_none(NUMBER), "version": TEXT},
+    "properties": {**_SHARED, "version": {"type": "string"}},
     "required": ["version"],
-    "additionalProperties": ANYTHING,
+    "additionalProperties": {},
     "description": "what a tier says: bytes per device, seconds of a step, US dollars of 1,000 steps, and the workbench's version",
 }
-_TIERS = {"type": "object", "properties": dict.fromkeys(TIERS, _FIGURES), "additionalProperties": False}
-_TRIED = record({"person": PERSON, "kind": one_of("run", "compile", "search"), "state": TEXT, "job": ID})
-ENTRY = record(
-    {
-        "id": ID,
-        "project": SLUG,
-        "digest": DIGEST,
-        "name": TEXT,
-        "note": TEXT,
-        "target": TEXT,
-        "mesh": TEXT,
-        "devices": COUNT,
-        "hardware": TEXT,
-        "layout": TEXT,
-        "dims": list_of(TEXT),
-        "author": PERSON,
-        "room": or_none(ID),
-        "forked_from": or_none(record({"id": ID, "name": TEXT, "project": SLUG})),
-        "forks": COUNT,
-        "tried": list_of(_TRIED),
-        "figures": _TIERS,
-        "has_thumbnail": FLAG,
-        "created": TIME,
-        "withdrawn": or_none(TIME),
-        "page": TEXT,
-    }
-)
+_TIERS = Meta(extra_json_schema={"properties": dict.fromkeys(TIERS, _TIER), "additionalProperties": False})
+
+
+class TriedRecord(Record, frozen=True):
+    """A job that ran a plan."""
+
+    person: PersonRecord
+    kind: JobKind
+    state: str
+    job: Id
+
+
+class OriginRecord(Record, frozen=True):
+    """The entry that another one began as."""
+
+    id: Id
+    name: str
+    project: Slug
+
+
+class EntryRecord(Record, frozen=True):
+    """A plan in a gallery."""
+
+    id: Id
+    project: Slug
+    digest: Digest
+    name: str
+    note: str
+    target: str
+    mesh: str
+    devices: Count
+    hardware: str
+    layout: str
+    dims: list[str]
+    author: PersonRecord
+    room: Id | None
+    forked_from: OriginRecord | None
+    forks: Count
+    tried: list[TriedRecord]
+    figures: Annotated[dict[str, Figures], _TIERS]
+    has_thumbnail: bool
+    created: Time
+    withdrawn: Time | None
+    page: str
+
+
 _MOST_TRIED = 5
 
 
-def entry_records(services: Any, session: DatabaseSession, entries: Sequence[GalleryEntry], readable: set[str]) -> list[dict[str, Any]]:
+def entry_records(services: Any, session: DatabaseSession, entries: Sequence[GalleryEntry], readable: set[str]) -> list[EntryRecord]:
     """The records of entries; that one began as another is said where the other's project is one of the `readable` ones."""
     digests = {each.digest for each in entries}
     plans = {each.digest: each for each in session.scalars(select(StoredPlan).where(StoredPlan.digest.in_(digests)))}
@@ -80,38 +93,28 @@ def entry_records(services: Any, session: DatabaseSession, entries: Sequence[Gal
     tried = _tried(session, entries)
     prices = {each: team_prices(session, each) for each in {entry.project_id for entry in entries}}
     return [
-        {
-            "id": each.id,
-            "project": projects[each.project_id],
-            "digest": each.digest,
-            "name": each.name,
-            "note": each.note,
-            **_plan_fields(plans[each.digest]),
-            "author": people[each.author_id],
-            "room": each.room_id,
-            "forked_from": origins.get(each.forked_from or ""),
-            "forks": forks.get(each.id, 0),
-            "tried": tried.get((each.project_id, each.digest), []),
-            "figures": _priced(figures.get(each.digest, {}), plans[each.digest].hardware, prices[each.project_id]),
-            "has_thumbnail": any(row.thumbnail for row in figures.get(each.digest, {}).values()),
-            "created": each.created,
-            "withdrawn": each.withdrawn,
-            "page": services.url(f"/p/{projects[each.project_id]}/?plan={each.id}"),
-        }
+        EntryRecord.of(
+            each,
+            project=projects[each.project_id],
+            **{name: getattr(plans[each.digest], name) for name in ("target", "mesh", "devices", "hardware", "layout", "dims")},
+            author=people[each.author_id],
+            room=each.room_id,
+            forked_from=origins.get(each.forked_from or ""),
+            forks=forks.get(each.id, 0),
+            tried=tried.get((each.project_id, each.digest), []),
+            figures=_priced(figures.get(each.digest, {}), plans[each.digest].hardware, prices[each.project_id]),
+            has_thumbnail=any(row.thumbnail for row in figures.get(each.digest, {}).values()),
+            page=services.url(f"/p/{projects[each.project_id]}/?plan={each.id}"),
+        )
         for each in entries
     ]
 
 
-def _plan_fields(plan: StoredPlan) -> dict[str, Any]:
-    facts = {"target": plan.target, "mesh": plan.mesh, "devices": plan.devices, "hardware": plan.hardware}
-    return {**facts, "layout": plan.layout, "dims": plan.dims}
-
-
-def _origins(session: DatabaseSession, entries: Iterable[GalleryEntry], readable: set[str]) -> dict[str, dict[str, Any]]:
+def _origins(session: DatabaseSession, entries: Iterable[GalleryEntry], readable: set[str]) -> dict[str, OriginRecord]:
     wanted = {each.forked_from for each in entries if each.forked_from}
     columns = select(GalleryEntry.id, GalleryEntry.name, Project.slug).join(Project, Project.id == GalleryEntry.project_id)
     found = session.execute(columns.where(GalleryEntry.id.in_(wanted), Project.id.in_(readable))) if wanted else ()
-    return {entry_id: {"id": entry_id, "name": name, "project": slug} for entry_id, name, slug in found}
+    return {entry_id: OriginRecord(id=entry_id, name=name, project=slug) for entry_id, name, slug in found}
 
 
 def _fork_counts(session: DatabaseSession, entries: Iterable[GalleryEntry]) -> dict[str | None, int]:
@@ -142,7 +145,7 @@ def _dollars(values: dict[str, Any], hardware: str, prices: dict[str, float]) ->
     return {"dollars": dollars_of_steps(hardware, seconds, prices)}
 
 
-def _tried(session: DatabaseSession, entries: Iterable[GalleryEntry]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def _tried(session: DatabaseSession, entries: Iterable[GalleryEntry]) -> dict[tuple[str, str], list[TriedRecord]]:
     """The last jobs of each plan in each of the projects."""
     keys = {(each.project_id, each.digest) for each in entries}
     jobs = session.scalars(
@@ -152,9 +155,9 @@ def _tried(session: DatabaseSession, entries: Iterable[GalleryEntry]) -> dict[tu
         .limit(20 * _MOST_TRIED)
     ).all()
     people = people_by_id(session, (each.author_id for each in jobs))
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str], list[TriedRecord]] = {}
     for each in jobs:
         of_plan = found.setdefault((each.project_id, each.digest), [])
         if len(of_plan) < _MOST_TRIED:
-            of_plan.append({"person": people[each.author_id], "kind": each.kind, "state": each.state, "job": each.id})
+            of_plan.append(TriedRecord.of(each, person=people[each.author_id], job=each.id))
     return found

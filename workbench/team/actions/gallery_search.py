@@ -1,42 +1,52 @@
 """What the plans of a gallery can be searched by."""
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+from msgspec import Meta
 from sqlalchemy import Select, String, case, cast, func, or_, select
 
 from workbench.team.actions.action import Call
-from workbench.team.actions.entry_records import TIERS, entry_records
+from workbench.team.actions.entry_records import TIERS, EntryRecord, entry_records
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.persons.people import escape_like
-from workbench.team.actions.schemas import FLAG, NAME, PAGE, Schema, one_of, text
+from workbench.team.actions.schemas import Page, PageQuery, Sha256, Word, described, one_of
 from workbench.team.store.tables import GalleryEntry, StoredFigures, StoredPlan, User
 
-QUERY: dict[str, Schema] = {
-    **PAGE,
-    "q": text(NAME, 1, description="words in the name, note, program, mesh or layout"),
-    "model": text(400, 1, description="the program: a model of the zoo, or module:function"),
-    "mesh": text(200, 1, description="a part of the mesh, `data:4`"),
-    "hardware": text(200, 1, description="a part of the hardware's name"),
-    "dimension": text(200, 1, description="a dimension of the program"),
-    "author": text(NAME, 1, description="the name of a person"),
-    "tier": one_of(*TIERS, description="has figures of this tier"),
-    "fits": {**FLAG, "description": "whether the surest tier that says so says that it fits"},
-    "digest": text(64, 64, pattern="^[0-9a-f]{64}$"),
-    "withdrawn": {**FLAG, "description": "also those that were withdrawn"},
-}
+Part = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-def search(call: Call, projects: set[str], readable: set[str]) -> dict[str, Any]:
+class GalleryQuery(PageQuery, frozen=True):
+    """What plans can be searched by."""
+
+    q: Annotated[Word, described("words in the name, note, program, mesh or layout")] | None = None
+    model: Annotated[str, Meta(min_length=1, max_length=400, description="the program: a model of the zoo, or module:function")] | None = (
+        None
+    )
+    mesh: Annotated[Part, described("a part of the mesh, `data:4`")] | None = None
+    hardware: Annotated[Part, described("a part of the hardware's name")] | None = None
+    dimension: Annotated[Part, described("a dimension of the program")] | None = None
+    author: Annotated[Word, described("the name of a person")] | None = None
+    tier: Annotated[str, one_of(*TIERS), described("has figures of this tier")] | None = None
+    fits: Annotated[bool, described("whether the surest tier that says so says that it fits")] | None = None
+    digest: Sha256 | None = None
+    withdrawn: Annotated[bool, described("also those that were withdrawn")] = False
+
+
+def search(call: Call, query: GalleryQuery, projects: set[str], readable: set[str]) -> Page[EntryRecord]:
     """One part of the entries of these projects that the query asks for."""
     found = select(GalleryEntry).join(StoredPlan, StoredPlan.digest == GalleryEntry.digest).where(GalleryEntry.project_id.in_(projects))
-    if not call.query.get("withdrawn", False):
+    if not query.withdrawn:
         found = found.where(GalleryEntry.withdrawn.is_(None))
     for key, condition in _CONDITIONS.items():
-        if key in call.query:
-            found = condition(found, call.query[key])
-    page = list_page(call.session, found, GalleryEntry.created, GalleryEntry.id, call.query, lambda entry: entry)
-    return {**page, "items": entry_records(call.services, call.session, page["items"], readable)}
+        if (value := getattr(query, key)) is not None:
+            found = condition(found, value)
+
+    def records(entries: Sequence[GalleryEntry]) -> list[EntryRecord]:
+        return entry_records(call.services, call.session, entries, readable)
+
+    return list_page(call.session, found, GalleryEntry.created, GalleryEntry.id, query, records)
 
 
 def _contains(column: Any, words: str) -> Any:

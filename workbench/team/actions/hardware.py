@@ -1,112 +1,82 @@
 """The hardware of a project: how many devices of which kind it has, at which price, run by which engine."""
 
-from typing import Any
+from typing import Annotated
 
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from sqlalchemy import select
 
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.team.access import MissingError, ProjectRole
-from workbench.team.actions.action import Action, Call, member
+from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.input_errors import InputError
-from workbench.team.actions.jobs import ENGINES
+from workbench.team.actions.jobs import Engine, Options
 from workbench.team.actions.prices import known_hardware
-from workbench.team.actions.schemas import COUNT, NOTE, NOTHING, NUMBER, TEXT, list_of, number, one_of, or_none, record, table, text
+from workbench.team.actions.schemas import Count, Note, Record
 from workbench.team.store.tables import TeamHardware
 
-_HARDWARE = record(
-    {
-        "name": TEXT,
-        "hardware": TEXT,
-        "chip": TEXT,
-        "devices": COUNT,
-        "dollars_per_device_hour": or_none(NUMBER),
-        "engine": one_of(*ENGINES),
-        "options": table(TEXT),
-        "note": TEXT,
-    }
-)
-_NEW = record(
-    {"hardware": text(200, 1, description='as in a plan: "TPU v5e 4x4", "2 nodes of 8 H100"')},
-    {
-        "dollars_per_device_hour": or_none(number(0.0, 1e6)),
-        "engine": one_of(*ENGINES),
-        "options": table(text(400), 50),
-        "note": text(NOTE),
-    },
-)
+_OWNER = member(ProjectRole.OWNER)
 
 
-def _list(call: Call) -> dict[str, Any]:
+class HardwareRecord(Record, frozen=True):
+    """Hardware of a project."""
+
+    name: str
+    hardware: str
+    chip: str
+    devices: Count
+    dollars_per_device_hour: float | None
+    engine: Engine
+    options: Annotated[dict[str, str], Meta(max_length=100)]
+    note: str
+
+
+class NewHardware(Record, frozen=True):
+    """Hardware to add."""
+
+    hardware: Annotated[str, Meta(min_length=1, max_length=200, description='as in a plan: "TPU v5e 4x4", "2 nodes of 8 H100"')]
+    dollars_per_device_hour: Annotated[float, Meta(ge=0.0, le=1e6)] | UnsetType | None = UNSET
+    engine: Engine = "here"
+    options: Options = msgspec.field(default_factory=dict)
+    note: Note = ""
+
+
+@action("hardware.list", "GET /projects/{project}/hardware", member(ProjectRole.VIEWER), "read")
+def _list(call: Call) -> list[HardwareRecord]:
+    """List the hardware of a project."""
     wanted = select(TeamHardware).where(TeamHardware.project_id == call.project.id).order_by(TeamHardware.name)
-    return {"items": [_record(each) for each in call.session.scalars(wanted)]}
+    return [_record(each) for each in call.session.scalars(wanted)]
 
 
-def _set(call: Call) -> dict[str, Any]:
-    body = call.body
+@action("hardware.set", "PUT /projects/{project}/hardware/{hardware}", _OWNER, "manage")
+def _set(call: Call, new: NewHardware) -> HardwareRecord:
+    """Add or change hardware of a project."""
     try:
-        hardware = parse_hardware(body["hardware"])
+        hardware = parse_hardware(new.hardware)
     except HardwareError as error:
         raise InputError(error.message, error.ways_out) from None
     row = TeamHardware(
         project_id=call.project.id,
         name=call.inputs.path["hardware"],
         hardware=hardware.name,
-        dollars_per_device_hour=body.get("dollars_per_device_hour"),
-        engine=body.get("engine", "here"),
-        options=dict(body.get("options", {})),
-        note=body.get("note", ""),
+        dollars_per_device_hour=None if new.dollars_per_device_hour is UNSET else new.dollars_per_device_hour,
+        engine=new.engine,
+        options=dict(new.options),
+        note=new.note,
     )
     return _record(call.session.merge(row))
 
 
-def _remove(call: Call) -> dict[str, Any]:
-    found = call.session.get(TeamHardware, (call.project.id, call.inputs.path["hardware"]))
+@action("hardware.remove", "DELETE /projects/{project}/hardware/{hardware}", _OWNER, "manage")
+def _remove(call: Call, hardware: str) -> None:
+    """Take hardware out of a project."""
+    found = call.session.get(TeamHardware, (call.project.id, hardware))
     if found is None:
-        raise MissingError("hardware", call.inputs.path["hardware"])
+        raise MissingError("hardware", hardware)
     call.session.delete(found)
-    return {}
 
 
-def _record(row: TeamHardware) -> dict[str, Any]:
+def _record(row: TeamHardware) -> HardwareRecord:
     known = known_hardware(row.hardware)
-    size = {"chip": known.chip.name if known else "", "devices": known.size if known else 0}
-    price = {"dollars_per_device_hour": row.dollars_per_device_hour, "engine": row.engine}
-    return {"name": row.name, "hardware": row.hardware, **size, **price, "options": row.options, "note": row.note}
-
-
-_OWNER = member(ProjectRole.OWNER)
-
-ACTIONS = (
-    Action(
-        "hardware.list",
-        "GET",
-        "/projects/{project}/hardware",
-        "List the hardware of a project",
-        member(ProjectRole.VIEWER),
-        "read",
-        record({"items": list_of(_HARDWARE)}),
-        _list,
-    ),
-    Action(
-        "hardware.set",
-        "PUT",
-        "/projects/{project}/hardware/{hardware}",
-        "Add or change hardware of a project",
-        _OWNER,
-        "manage",
-        _HARDWARE,
-        _set,
-        body=_NEW,
-    ),
-    Action(
-        "hardware.remove",
-        "DELETE",
-        "/projects/{project}/hardware/{hardware}",
-        "Take hardware out of a project",
-        _OWNER,
-        "manage",
-        NOTHING,
-        _remove,
-    ),
-)
+    return HardwareRecord.of(row, chip=known.chip.name if known else "", devices=known.size if known else 0)

@@ -1,114 +1,136 @@
 """Jobs: a plan run, or compiled, where the team's devices are. A job is cancelled by who submitted it, and by owners."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ForbiddenError, ProjectRole
-from workbench.team.actions.action import Action, Call, member
+from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.named_programs import approved_program
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import (
-    ANYTHING,
-    COUNT,
-    DIGEST,
-    FLAG,
-    ID,
-    NAME,
-    PAGE,
-    PERSON,
-    PLAN,
-    SLUG,
-    TEXT,
-    TIME,
-    list_of,
-    listing,
+    After,
+    Count,
+    Digest,
+    Id,
+    JobKind,
+    Page,
+    PageQuery,
+    PersonRecord,
+    PlanName,
+    Record,
+    Sha256,
+    Slug,
+    Time,
+    Word,
+    described,
     one_of,
-    or_none,
-    record,
-    table,
-    text,
-    whole,
+    schema_of,
 )
 from workbench.team.actions.server_parts import jobs_of
 from workbench.team.actions.server_settings import read_setting
-from workbench.team.actions.visible_plans import newest_entries, plan_of_project
+from workbench.team.actions.visible_plans import NamedEntry, newest_entries, plan_of_project
 from workbench.team.store.tables import StoredJob, User
 from workbench.team.web.services import JobRequest
 
 STATES = ("queued", "starting", "running", "done", "failed", "cancelled")
 ENDED = STATES[3:]
 ENGINES = ("here", "slurm", "ray", "kubernetes")
-_DETAILS = {"type": "object", "additionalProperties": ANYTHING}
-_JOB = record(
-    {
-        "id": ID,
-        "project": SLUG,
-        "author": PERSON,
-        "digest": DIGEST,
-        "plan": or_none(record({"id": ID, "name": TEXT})),
-        "kind": one_of("run", "compile", "search"),
-        "engine": TEXT,
-        "spec": _DETAILS,
-        "state": one_of(*STATES),
-        "summary": _DETAILS,
-        "problem": TEXT,
-        "created": TIME,
-        "started": or_none(TIME),
-        "ended": or_none(TIME),
-        "cancel_asked": or_none(TIME),
-        "page": TEXT,
-    }
-)
-_EVENT = {
-    "type": "object",
-    "properties": {"seq": COUNT, "time": TIME, "kind": TEXT},
-    "required": ["seq", "time", "kind"],
-    "additionalProperties": ANYTHING,
-}
-_NEW = record(
-    {"plan": PLAN},
-    {
-        "kind": one_of("run", "compile"),
-        "engine": one_of(*ENGINES),
-        "steps": whole(1, 1_000_000),
-        "check": {**FLAG, "description": "also check the result against the unsharded step"},
-        "hosts": whole(1, 4096),
-        "processes": whole(1, 64, "processes of each host"),
-        "minutes": whole(1, 43_200, "minutes after which it is ended"),
-        "memory": whole(1 << 20, 1 << 50, "bytes of each process"),
-        "environment": table(text(1000), 50),
-        "options": table(text(400), 50),
-    },
-)
 _MINUTES = 30
 _MOST_EVENTS = 1000
+State = Annotated[str, one_of(*STATES)]
+Engine = Annotated[str, one_of(*ENGINES)]
+Options = Annotated[dict[str, Annotated[str, Meta(max_length=400)]], Meta(max_length=50)]
 
 
-async def _submit(call: Call) -> str:
+class JobRecord(Record, frozen=True):
+    """A job, and how far it is."""
+
+    id: Id
+    project: Slug
+    author: PersonRecord
+    digest: Digest
+    plan: NamedEntry | None
+    kind: JobKind
+    engine: str
+    spec: dict[str, Any]
+    state: State
+    summary: dict[str, Any]
+    problem: str
+    created: Time
+    started: Time | None
+    ended: Time | None
+    cancel_asked: Time | None
+    page: str
+
+
+Event = Annotated[
+    dict[str, Any],
+    Meta(
+        extra_json_schema={
+            "properties": {"seq": schema_of(Count), "time": schema_of(Time), "kind": {"type": "string"}},
+            "required": ["seq", "time", "kind"],
+        }
+    ),
+]
+
+
+class EventsRecord(Record, frozen=True):
+    """Events of a job, the number of the last one, and whether more will come."""
+
+    items: list[Event]
+    after: Count
+    state: State
+    ended: bool
+
+
+class NewJob(Record, frozen=True):
+    """What somebody asks for."""
+
+    plan: PlanName
+    kind: Annotated[str, one_of("run", "compile")] | UnsetType = UNSET
+    engine: Engine | UnsetType = UNSET
+    steps: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
+    check: Annotated[bool, described("also check the result against the unsharded step")] | UnsetType = UNSET
+    hosts: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET
+    processes: Annotated[int, Meta(ge=1, le=64, description="processes of each host")] | UnsetType = UNSET
+    minutes: Annotated[int, Meta(ge=1, le=43_200, description="minutes after which it is ended")] | None = None
+    memory: Annotated[int, Meta(ge=1 << 20, le=1 << 50, description="bytes of each process")] | UnsetType = UNSET
+    environment: Annotated[dict[str, Annotated[str, Meta(max_length=1000)]], Meta(max_length=50)] | UnsetType = UNSET
+    options: Options | UnsetType = UNSET
+
+
+class JobQuery(PageQuery, frozen=True):
+    """Which jobs are listed."""
+
+    state: State | None = None
+    author: Word | None = None
+    digest: Sha256 | None = None
+
+
+async def _submit(call: Call, new: NewJob) -> str:
     service = jobs_of(call)
     with call.services.store.read() as session:
-        request = _request(call, session)
+        request = _request(call, session, new)
     return await service.submit(request)
 
 
-def _request(call: Call, session: DatabaseSession) -> JobRequest:
+def _request(call: Call, session: DatabaseSession, new: NewJob) -> JobRequest:
     """What the person asks for, within the limits of the server."""
-    body, limits = call.body, read_setting(session, "jobs")
-    plan, _ = plan_of_project(session, call.project.id, body["plan"])
-    minutes = body.get("minutes", min(_MINUTES, limits["minutes"]))
+    limits = read_setting(session, "jobs")
+    plan, _ = plan_of_project(session, call.project.id, new.plan)
+    minutes = min(_MINUTES, limits["minutes"]) if new.minutes is None else new.minutes
     if minutes > limits["minutes"]:
         ways_out = [f"ask for at most {limits['minutes']:,}", "ask an administrator"]
         raise InputError(f"A job may take {limits['minutes']:,} minutes here, and you ask for {minutes:,}.", ways_out)
     program = approved_program(session, call.project.id, plan.target) if ":" in plan.target else None
-    asked = {
-        key: body[key]
-        for key in ("kind", "engine", "steps", "check", "hosts", "processes", "memory", "environment", "options")
-        if key in body
-    }
+    asked = {name: value for name, value in asdict(new).items() if name not in ("plan", "minutes") and value is not UNSET}
     return JobRequest(
         project_id=call.project.id,
         author_id=call.person.user_id,
@@ -119,35 +141,43 @@ def _request(call: Call, session: DatabaseSession) -> JobRequest:
     )
 
 
-def _submitted(call: Call) -> dict[str, Any]:
+@action("jobs.submit", "POST /projects/{project}/jobs", member(ProjectRole.RUNNER), "run", prepare=_submit, status=201, subject="id")
+def _submitted(call: Call) -> JobRecord:
+    """Run or compile a plan where the team's devices are."""
     return _records(call, [call.session.get_one(StoredJob, call.prepared)])[0]
 
 
-def _list(call: Call) -> dict[str, Any]:
+@action("jobs.list", "GET /projects/{project}/jobs", member(ProjectRole.VIEWER), "read")
+def _list(call: Call, query: JobQuery) -> Page[JobRecord]:
+    """List the jobs of a project."""
     found = select(StoredJob).where(StoredJob.project_id == call.project.id)
-    if "state" in call.query:
-        found = found.where(StoredJob.state == call.query["state"])
-    if "author" in call.query:
-        found = found.where(StoredJob.author_id.in_(select(User.id).where(User.name == call.query["author"])))
-    if "digest" in call.query:
-        found = found.where(StoredJob.digest == call.query["digest"])
-    page = list_page(call.session, found, StoredJob.created, StoredJob.id, call.query, lambda job: job)
-    return {**page, "items": _records(call, page["items"])}
+    if query.state is not None:
+        found = found.where(StoredJob.state == query.state)
+    if query.author is not None:
+        found = found.where(StoredJob.author_id.in_(select(User.id).where(User.name == query.author)))
+    if query.digest is not None:
+        found = found.where(StoredJob.digest == query.digest)
+    return list_page(call.session, found, StoredJob.created, StoredJob.id, query, lambda jobs: _records(call, jobs))
 
 
-def _get(call: Call) -> dict[str, Any]:
+@action("jobs.get", "GET /jobs/{job}", member(ProjectRole.VIEWER, "job"), "read")
+def _get(call: Call) -> JobRecord:
+    """See a job."""
     return _records(call, [call.found.resource])[0]
 
 
-async def _read_events(call: Call) -> list[dict[str, Any]]:
-    after, most = call.query.get("after", 0), call.query.get("limit", _MOST_EVENTS)
-    return [dict(each) for each in await jobs_of(call).events(call.found.resource.id, after, most)]
+async def _read_events(
+    call: Call, after: After = 0, limit: Annotated[int, Meta(ge=1, le=_MOST_EVENTS)] = _MOST_EVENTS
+) -> list[dict[str, Any]]:
+    return [dict(each) for each in await jobs_of(call).events(call.found.resource.id, after, limit)]
 
 
-def _events(call: Call) -> dict[str, Any]:
-    job: StoredJob = call.found.resource
-    after = max((each["seq"] for each in call.prepared), default=call.query.get("after", 0))
-    return {"items": call.prepared, "after": after, "state": job.state, "ended": job.state in ENDED}
+@action("jobs.events", "GET /jobs/{job}/events", member(ProjectRole.VIEWER, "job"), "read", prepare=_read_events)
+def _events(call: Call, after: After = 0) -> EventsRecord:
+    """Read the events of a job, from a number on."""
+    state = call.found.resource.state
+    last = max((each["seq"] for each in call.prepared), default=after)
+    return EventsRecord(items=call.prepared, after=last, state=state, ended=state in ENDED)
 
 
 async def _ask_to_cancel(call: Call) -> None:
@@ -158,83 +188,23 @@ async def _ask_to_cancel(call: Call) -> None:
         await jobs_of(call).cancel(job.id)
 
 
-def _records(call: Call, jobs: list[StoredJob]) -> list[dict[str, Any]]:
+@action("jobs.cancel", "POST /jobs/{job}/cancellation", member(ProjectRole.RUNNER, "job"), "run", prepare=_ask_to_cancel)
+def _cancel(call: Call) -> JobRecord:
+    """Cancel a job."""
+    return _get(call)
+
+
+def _records(call: Call, jobs: Sequence[StoredJob]) -> list[JobRecord]:
     people = people_by_id(call.session, (each.author_id for each in jobs))
     slugs = project_slugs(call.session, (each.project_id for each in jobs))
     entries = newest_entries(call.session, {(each.project_id, each.digest) for each in jobs})
     return [
-        {
-            "id": each.id,
-            "project": slugs[each.project_id],
-            "author": people[each.author_id],
-            "digest": each.digest,
-            "plan": entries.get((each.project_id, each.digest)),
-            "kind": each.kind,
-            "engine": each.engine,
-            "spec": each.spec,
-            "state": each.state,
-            "summary": each.summary,
-            "problem": each.problem,
-            "created": each.created,
-            "started": each.started,
-            "ended": each.ended,
-            "cancel_asked": each.cancel_asked,
-            "page": call.services.url(f"/p/{slugs[each.project_id]}/jobs/{each.id}"),
-        }
+        JobRecord.of(
+            each,
+            project=slugs[each.project_id],
+            author=people[each.author_id],
+            plan=entries.get((each.project_id, each.digest)),
+            page=call.services.url(f"/p/{slugs[each.project_id]}/jobs/{each.id}"),
+        )
         for each in jobs
     ]
-
-
-_VIEWER = member(ProjectRole.VIEWER, "job")
-
-ACTIONS = (
-    Action(
-        "jobs.submit",
-        "POST",
-        "/projects/{project}/jobs",
-        "Run or compile a plan where the team's devices are",
-        member(ProjectRole.RUNNER),
-        "run",
-        _JOB,
-        _submitted,
-        body=_NEW,
-        prepare=_submit,
-        status=201,
-        subject="id",
-    ),
-    Action(
-        "jobs.list",
-        "GET",
-        "/projects/{project}/jobs",
-        "List the jobs of a project",
-        member(ProjectRole.VIEWER),
-        "read",
-        listing(_JOB),
-        _list,
-        query={**PAGE, "state": one_of(*STATES), "author": text(NAME, 1), "digest": text(64, 64, pattern="^[0-9a-f]{64}$")},
-    ),
-    Action("jobs.get", "GET", "/jobs/{job}", "See a job", _VIEWER, "read", _JOB, _get),
-    Action(
-        "jobs.events",
-        "GET",
-        "/jobs/{job}/events",
-        "Read the events of a job, from a number on",
-        _VIEWER,
-        "read",
-        record({"items": list_of(_EVENT), "after": COUNT, "state": one_of(*STATES), "ended": FLAG}),
-        _events,
-        query={"after": whole(0, 10**12), "limit": whole(1, _MOST_EVENTS)},
-        prepare=_read_events,
-    ),
-    Action(
-        "jobs.cancel",
-        "POST",
-        "/jobs/{job}/cancellation",
-        "Cancel a job",
-        member(ProjectRole.RUNNER, "job"),
-        "run",
-        _JOB,
-        _get,
-        prepare=_ask_to_cancel,
-    ),
-)

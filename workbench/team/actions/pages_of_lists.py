@@ -4,34 +4,37 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Select, and_, or_
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.actions.input_errors import InputError
+from workbench.team.actions.schemas import Item, Page, PageQuery
 
-MOST = 50
 _LATEST = 1e12
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
 def list_page(
-    session: DatabaseSession, statement: Select[Any], time: Any, key: Any, query: Mapping[str, Any], to_record: Callable[[Any], Any]
-) -> dict[str, Any]:
-    """One part of what a statement selects, ordered by the column `time` and then `key`; rows of one column are given as that. Raises
-    `InputError` for a cursor that is none."""
-    limit = query.get("limit", MOST)
-    if "cursor" in query:
-        before, last = parse_cursor(query["cursor"])
+    session: DatabaseSession,
+    statement: Select[Any],
+    time: Any,
+    key: Any,
+    query: PageQuery,
+    to_records: Callable[[Sequence[Any]], list[Item]],
+) -> Page[Item]:
+    """One part of what a statement selects, ordered by the column `time` and then `key`. Raises `InputError` for a cursor that is none."""
+    if query.cursor is not None:
+        before, last = parse_cursor(query.cursor)
         if not isinstance(last, key.type.python_type):
             raise _no_cursor()
         statement = statement.where(or_(time < before, and_(time == before, key < last)))
     columns = statement.add_columns(time.label("page_time"), key.label("page_key"))
-    rows = session.execute(columns.order_by(time.desc(), key.desc()).limit(limit + 1)).all()
-    items = [to_record(row[0] if len(row) == 3 else row[:-2]) for row in rows[:limit]]
-    return {"items": items, "next": make_cursor(*rows[limit - 1][-2:]) if len(rows) > limit else None}
+    rows = session.execute(columns.order_by(time.desc(), key.desc()).limit(query.limit + 1)).all()
+    shown = rows[: query.limit]
+    return Page(items=to_records([row[0] for row in shown]), next=make_cursor(*shown[-1][-2:]) if len(rows) > query.limit else None)
 
 
 def make_cursor(time: float, key: object) -> str:

@@ -1,20 +1,20 @@
 """How people and projects are named in answers."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import MissingError
+from workbench.team.actions.schemas import PersonRecord
 from workbench.team.store.tables import Project, User
 
 
-def people_by_id(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, dict[str, Any]]:
+def people_by_id(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, PersonRecord]:
     """Name and display name of each, by id."""
     wanted = {each for each in ids if each}
     found = session.execute(select(User.id, User.name, User.display).where(User.id.in_(wanted))) if wanted else ()
-    return {user_id: {"name": name, "display": display} for user_id, name, display in found}
+    return {user_id: PersonRecord(name=name, display=display) for user_id, name, display in found}
 
 
 def project_slugs(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, str]:

@@ -65,7 +65,7 @@ async def _perform(action: Action, context: Context, inputs: Inputs) -> Any:
     if not action.changes and action.prepare is None:
         return await asyncio.to_thread(_carry_out, action, context, inputs, None)
     first = await asyncio.to_thread(_authorise_first, action, context, inputs)
-    prepared = await action.prepare(first) if action.prepare is not None else None
+    prepared = await action.prepare(first, **first.arguments(action.prepare)) if action.prepare is not None else None
     answer = await asyncio.to_thread(_carry_out_again, action, context, inputs, prepared)
     if action.afterwards is not None:
         await action.afterwards(first, answer)
@@ -93,7 +93,7 @@ def _carry_out(action: Action, context: Context, inputs: Inputs, prepared: Any) 
     store = context.services.store
     with store.write() if action.changes else store.read() as session:
         call = _authorised(session, action, context, inputs, prepared)
-        answer = action.do(call)
+        answer = action.carry_out(call)
         if action.changes:
             session.add(_audit_entry(action, context, call, answer))
     return answer

@@ -9,49 +9,72 @@ into a gallery, with a name and a note.
 """
 
 import json
-from typing import Any
+from typing import Annotated
 
+from msgspec import Meta
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench import __version__
 from workbench.team.access import ForbiddenError, MissingError, ProjectRole, require
-from workbench.team.actions.action import PERSON, Action, Call, member
-from workbench.team.actions.entry_records import ENTRY, entry_records
-from workbench.team.actions.gallery_search import QUERY, search
+from workbench.team.actions.action import PERSON, Call, action, member
+from workbench.team.actions.entry_records import EntryRecord, entry_records
+from workbench.team.actions.gallery_search import GalleryQuery, search
 from workbench.team.actions.held_roles import project_of_slug, role_in_project
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.named_programs import program_of_document
-from workbench.team.actions.schemas import DIGEST, DOCUMENT, ID, NAME, NOTE, SLUG, TEXT, listing, or_none, record, text
+from workbench.team.actions.schemas import DOCUMENT, NAME, Digest, Id, Named, Note, Page, Record, Slug
 from workbench.team.actions.server_parts import planner_of
 from workbench.team.actions.visible_plans import project_ids_of, readable_plan
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import GalleryEntry, Member, StoredFigures, StoredPlan, User
 from workbench.team.web.services import DescribedPlan
 
-_DOCUMENT = record({"digest": DIGEST, "document": TEXT, "name": TEXT})
-_NAMED = text(NAME, 1, pattern=r"^.*\S.*$")
-_NEW = record(
-    {"document": text(DOCUMENT, 2, description="the text of a plan document")}, {"name": _NAMED, "note": text(NOTE), "forked_from": ID}
-)
+
+class DocumentRecord(Record, frozen=True):
+    """The canonical document of a plan."""
+
+    digest: Digest
+    document: str
+    name: str
 
 
-async def _describe(call: Call) -> DescribedPlan:
+class ThumbnailRecord(Record, frozen=True):
+    """The picture of a plan's layout."""
+
+    digest: Digest
+    svg: str | None
+
+
+class NewPlan(Record, frozen=True):
+    """What is put into a gallery."""
+
+    document: Annotated[str, Meta(min_length=2, max_length=DOCUMENT, description="the text of a plan document")]
+    name: Named | None = None
+    note: Note | None = None
+    forked_from: Id | None = None
+
+
+_VIEWER, _EDITOR = member(ProjectRole.VIEWER, "entry"), member(ProjectRole.EDITOR, "entry")
+
+
+async def _describe(call: Call, new: NewPlan) -> DescribedPlan:
     planner = planner_of(call)
     with call.services.store.read() as session:
-        program = program_of_document(session, call.project.id, call.body["document"])
-    return await planner.describe_document(call.body["document"], program)
+        program = program_of_document(session, call.project.id, new.document)
+    return await planner.describe_document(new.document, program)
 
 
-def _push(call: Call) -> dict[str, Any]:
+@action("plans.push", "POST /projects/{project}/plans", member(ProjectRole.EDITOR), "edit", prepare=_describe, status=201, subject="id")
+def _push(call: Call, new: NewPlan) -> EntryRecord:
+    """Put a plan document into the gallery."""
     described: DescribedPlan = call.prepared
     keep_plan(call.session, described)
-    origin = call.body.get("forked_from")
-    if origin is not None:
-        _verify_readable(call, origin)
-    name = call.body.get("name") or json.loads(described.document).get("name") or described.target
-    entry = _same_entry(call, described.digest) or _add_entry(call, described.digest, name, forked_from=origin)
-    entry.name, entry.note = call.body.get("name", entry.name), call.body.get("note", entry.note)
+    if new.forked_from is not None:
+        _verify_readable(call, new.forked_from)
+    name = new.name or json.loads(described.document).get("name") or described.target
+    entry = _same_entry(call, described.digest) or _add_entry(call, described.digest, name, forked_from=new.forked_from)
+    entry.name, entry.note = new.name or entry.name, entry.note if new.note is None else new.note
     call.session.flush()
     return _one(call, entry)
 
@@ -65,17 +88,8 @@ def _verify_readable(call: Call, entry_id: str) -> None:
 def keep_plan(session: DatabaseSession, described: DescribedPlan) -> None:
     """Store a plan, unless it is there, and what the planner says of it now."""
     if session.get(StoredPlan, described.digest) is None:
-        plan = StoredPlan(
-            digest=described.digest,
-            document=described.document,
-            target=described.target,
-            mesh=described.mesh,
-            devices=described.devices,
-            hardware=described.hardware,
-            layout=described.layout,
-            dims=list(described.dims),
-            created=now(),
-        )
+        names = ("digest", "document", "target", "mesh", "devices", "hardware", "layout")
+        plan = StoredPlan(**{name: getattr(described, name) for name in names}, dims=list(described.dims), created=now())
         session.add(plan)
         session.flush()
     for tier, values in described.figures.items():
@@ -90,13 +104,13 @@ def _same_entry(call: Call, digest: str) -> GalleryEntry | None:
     return call.session.scalars(select(GalleryEntry).where(*mine, GalleryEntry.withdrawn.is_(None)).limit(1)).first()
 
 
-def _add_entry(call: Call, digest: str, name: str, *, project_id: str = "", forked_from: str | None = None) -> GalleryEntry:
+def _add_entry(call: Call, digest: str, name: str, note: str = "", *, project_id: str = "", forked_from: str | None = None) -> GalleryEntry:
     entry = GalleryEntry(
         id=new_id(),
         project_id=project_id or call.project.id,
         digest=digest,
         name=name.strip()[:NAME],
-        note=call.body.get("note", ""),
+        note=note,
         author_id=call.person.user_id,
         room_id=None,
         forked_from=forked_from,
@@ -108,7 +122,7 @@ def _add_entry(call: Call, digest: str, name: str, *, project_id: str = "", fork
     return entry
 
 
-def _one(call: Call, entry: GalleryEntry) -> dict[str, Any]:
+def _one(call: Call, entry: GalleryEntry) -> EntryRecord:
     return entry_records(call.services, call.session, [entry], _readable(call))[0]
 
 
@@ -116,51 +130,65 @@ def _readable(call: Call) -> set[str]:
     return project_ids_of(call.session, call.session.get_one(User, call.person.user_id))
 
 
-def _list(call: Call) -> dict[str, Any]:
-    return search(call, {call.project.id}, _readable(call))
+@action("plans.list", "GET /projects/{project}/plans", member(ProjectRole.VIEWER), "read")
+def _list(call: Call, query: GalleryQuery) -> Page[EntryRecord]:
+    """Search the plans of a project."""
+    return search(call, query, {call.project.id}, _readable(call))
 
 
-def _list_mine(call: Call) -> dict[str, Any]:
-    """Of the projects that the person is in; an administrator sees others by their address."""
+@action("plans.mine", "GET /plans", PERSON, "read")
+def _list_mine(call: Call, query: GalleryQuery) -> Page[EntryRecord]:
+    """Search the plans of all my projects."""
+    # an administrator sees the plans of others by the address of their project
     mine = {each for each in _readable(call) if not call.person.admin or _is_member(call, each)}
-    return search(call, mine, _readable(call))
+    return search(call, query, mine, _readable(call))
 
 
 def _is_member(call: Call, project_id: str) -> bool:
     return call.session.get(Member, (project_id, call.person.user_id)) is not None
 
 
-def _get(call: Call) -> dict[str, Any]:
+@action("plans.get", "GET /entries/{entry}", _VIEWER, "read")
+def _get(call: Call) -> EntryRecord:
+    """See a plan of a gallery."""
     return _one(call, call.found.resource)
 
 
-def _document(call: Call) -> dict[str, Any]:
+@action("plans.document", "GET /entries/{entry}/document", _VIEWER, "read", etag="digest")
+def _document(call: Call) -> DocumentRecord:
+    """Get the document of a plan."""
     entry: GalleryEntry = call.found.resource
-    return {"digest": entry.digest, "document": call.session.get_one(StoredPlan, entry.digest).document, "name": entry.name}
+    return DocumentRecord.of(call.session.get_one(StoredPlan, entry.digest), name=entry.name)
 
 
-def _document_of_digest(call: Call) -> dict[str, Any]:
-    user = call.session.get_one(User, call.person.user_id)
-    plan = readable_plan(call.session, user, call.inputs.path["digest"])
-    return {"digest": plan.digest, "document": plan.document, "name": plan.target}
+@action("plans.by_digest", "GET /documents/{digest}", PERSON, "read", etag="digest")
+def _document_of_digest(call: Call, digest: str) -> DocumentRecord:
+    """Get the document of a digest, in any gallery, room or job that I may read."""
+    plan = readable_plan(call.session, call.session.get_one(User, call.person.user_id), digest)
+    return DocumentRecord.of(plan, name=plan.target)
 
 
-def _thumbnail(call: Call) -> dict[str, Any]:
-    of_plan = select(StoredFigures.thumbnail).where(StoredFigures.digest == call.found.resource.digest, StoredFigures.thumbnail != "")
-    return {
-        "digest": call.found.resource.digest,
-        "svg": call.session.scalars(of_plan.order_by(StoredFigures.created.desc()).limit(1)).first(),
-    }
+@action("plans.thumbnail", "GET /entries/{entry}/thumbnail", _VIEWER, "read")
+def _thumbnail(call: Call) -> ThumbnailRecord:
+    """Get the picture of a plan's layout."""
+    digest = call.found.resource.digest
+    of_plan = select(StoredFigures.thumbnail).where(StoredFigures.digest == digest, StoredFigures.thumbnail != "")
+    svg = call.session.scalars(of_plan.order_by(StoredFigures.created.desc()).limit(1)).first()
+    return ThumbnailRecord(digest=digest, svg=svg)
 
 
-def _update(call: Call) -> dict[str, Any]:
+@action("plans.update", "PATCH /entries/{entry}", _EDITOR, "edit")
+def _update(call: Call, name: Named | None = None, note: Note | None = None) -> EntryRecord:
+    """Change the name or the note of a plan."""
     entry = _own_entry(call)
-    entry.name, entry.note = call.body.get("name", entry.name).strip(), call.body.get("note", entry.note)
+    entry.name, entry.note = (name or entry.name).strip(), entry.note if note is None else note
     call.session.flush()
     return _one(call, entry)
 
 
-def _withdraw(call: Call) -> dict[str, Any]:
+@action("plans.withdraw", "DELETE /entries/{entry}", _EDITOR, "edit")
+def _withdraw(call: Call) -> EntryRecord:
+    """Take a plan out of the gallery."""
     entry = _own_entry(call)
     entry.withdrawn = entry.withdrawn or now()
     call.session.flush()
@@ -174,105 +202,17 @@ def _own_entry(call: Call) -> GalleryEntry:
     return entry
 
 
-def _fork(call: Call) -> dict[str, Any]:
+@action("plans.fork", "POST /entries/{entry}/forks", _VIEWER, "edit", status=201, subject="id")
+def _fork(call: Call, project: Slug, name: Named | None = None, note: Note = "") -> EntryRecord:
+    """Put a plan into another gallery, or again into this one."""
     origin, user = call.found.resource, call.session.get_one(User, call.person.user_id)
-    target = project_of_slug(call.session, call.body["project"])
+    target = project_of_slug(call.session, project)
     role = role_in_project(call.session, user, target.id) if target else None
     if target is None or role is None:
-        raise MissingError("project", call.body["project"])
+        raise MissingError("project", project)
     require(role, ProjectRole.EDITOR, "put a plan into it")
     if target.archived is not None:
         raise ConflictError(f"The project `{target.slug}` is archived: nothing in it changes.", ["ask an owner to open it again"])
-    entry = _add_entry(call, origin.digest, call.body.get("name", origin.name), project_id=target.id, forked_from=origin.id)
+    entry = _add_entry(call, origin.digest, name or origin.name, note, project_id=target.id, forked_from=origin.id)
     call.note(project=target, of=origin.id)
     return _one(call, entry)
-
-
-_VIEWER, _EDITOR = member(ProjectRole.VIEWER, "entry"), member(ProjectRole.EDITOR, "entry")
-
-ACTIONS = (
-    Action(
-        "plans.push",
-        "POST",
-        "/projects/{project}/plans",
-        "Put a plan document into the gallery",
-        member(ProjectRole.EDITOR),
-        "edit",
-        ENTRY,
-        _push,
-        body=_NEW,
-        prepare=_describe,
-        status=201,
-        subject="id",
-    ),
-    Action(
-        "plans.list",
-        "GET",
-        "/projects/{project}/plans",
-        "Search the plans of a project",
-        member(ProjectRole.VIEWER),
-        "read",
-        listing(ENTRY),
-        _list,
-        query=QUERY,
-    ),
-    Action("plans.mine", "GET", "/plans", "Search the plans of all my projects", PERSON, "read", listing(ENTRY), _list_mine, query=QUERY),
-    Action("plans.get", "GET", "/entries/{entry}", "See a plan of a gallery", _VIEWER, "read", ENTRY, _get),
-    Action(
-        "plans.document",
-        "GET",
-        "/entries/{entry}/document",
-        "Get the document of a plan",
-        _VIEWER,
-        "read",
-        _DOCUMENT,
-        _document,
-        etag=lambda answer: answer["digest"],
-    ),
-    Action(
-        "plans.by_digest",
-        "GET",
-        "/documents/{digest}",
-        "Get the document of a digest, in any gallery, room or job that I may read",
-        PERSON,
-        "read",
-        _DOCUMENT,
-        _document_of_digest,
-        etag=lambda answer: answer["digest"],
-    ),
-    Action(
-        "plans.thumbnail",
-        "GET",
-        "/entries/{entry}/thumbnail",
-        "Get the picture of a plan's layout",
-        _VIEWER,
-        "read",
-        record({"digest": DIGEST, "svg": or_none(TEXT)}),
-        _thumbnail,
-    ),
-    Action(
-        "plans.update",
-        "PATCH",
-        "/entries/{entry}",
-        "Change the name or the note of a plan",
-        _EDITOR,
-        "edit",
-        ENTRY,
-        _update,
-        body=record({}, {"name": _NAMED, "note": text(NOTE)}),
-    ),
-    Action("plans.withdraw", "DELETE", "/entries/{entry}", "Take a plan out of the gallery", _EDITOR, "edit", ENTRY, _withdraw),
-    Action(
-        "plans.fork",
-        "POST",
-        "/entries/{entry}/forks",
-        "Put a plan into another gallery, or again into this one",
-        _VIEWER,
-        "edit",
-        ENTRY,
-        _fork,
-        body=record({"project": SLUG}, {"name": _NAMED, "note": text(NOTE)}),
-        status=201,
-        subject="id",
-    ),
-)

@@ -3,63 +3,87 @@ that were fetched, by their digest."""
 
 import asyncio
 import binascii
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
+from msgspec import Meta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ForbiddenError, ProjectRole
-from workbench.team.actions.action import ADMIN, Action, Call, member
+from workbench.team.actions.action import ADMIN, Call, action, member
 from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.people_records import people_by_id, project_slugs
-from workbench.team.actions.schemas import DIGEST, FLAG, ID, NAME, PERSON, SLUG, TEXT, TIME, list_of, one_of, or_none, record, text
+from workbench.team.actions.schemas import Digest, Id, PersonRecord, Record, Slug, Time, Word, described
 from workbench.team.actions.server_parts import programs_of
 from workbench.team.store.tables import Member, Project, RegisteredProgram
 
 WHEEL = 12 << 20  # characters of a wheel in base64: 9 MiB
-_PROGRAM = record(
-    {
-        "id": ID,
-        "project": SLUG,
-        "name": TEXT,
-        "target": TEXT,
-        "kind": one_of("git", "wheel"),
-        "locator": TEXT,
-        "digest": or_none(TEXT),
-        "state": TEXT,
-        "problem": TEXT,
-        "by": PERSON,
-        "created": TIME,
-        "approved_by": or_none(PERSON),
-        "approved": or_none(TIME),
-    }
-)
+_OWNER = member(ProjectRole.OWNER, "program")
 _TARGET = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
-_NEW = record(
-    {
-        "name": text(NAME, 1, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$"),
-        "target": text(200, 3, pattern=_TARGET, description="module:function, which builds the program"),
-        "kind": one_of("git", "wheel"),
-        "locator": text(
-            500, 1, pattern=r"^[!-~]+( [!-~]+)*$", description="address and commit of the repository, or the wheel's file name"
-        ),
-    },
-    {"wheel": text(WHEEL, 1, description="the wheel itself, in base64", encoding="base64")},
-)
+Source = Literal["git", "wheel"]
 
 
-def _list(call: Call) -> dict[str, Any]:
+class ProgramRecord(Record, frozen=True):
+    """A program of a project."""
+
+    id: Id
+    project: Slug
+    name: str
+    target: str
+    kind: Source
+    locator: str
+    digest: str | None
+    state: str
+    problem: str
+    by: PersonRecord
+    created: Time
+    approved_by: PersonRecord | None
+    approved: Time | None
+
+
+class ProgramList(Record, frozen=True):
+    """The programs of a project, and whether its owners approve them."""
+
+    items: list[ProgramRecord]
+    owners_approve: bool
+
+
+class NewProgram(Record, frozen=True):
+    """A program to add."""
+
+    name: Annotated[Word, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
+    target: Annotated[str, Meta(min_length=3, max_length=200, pattern=_TARGET, description="module:function, which builds the program")]
+    kind: Source
+    locator: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[!-~]+( [!-~]+)*$")],
+        described("address and commit of the repository, or the wheel's file name"),
+    ]
+    wheel: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1, max_length=WHEEL, description="the wheel itself, in base64", extra_json_schema={"contentEncoding": "base64"}
+            ),
+        ]
+        | None
+    ) = None
+
+
+@action("programs.list", "GET /projects/{project}/programs", member(ProjectRole.VIEWER), "read")
+def _list(call: Call) -> ProgramList:
+    """List the programs of a project."""
     wanted = select(RegisteredProgram).where(RegisteredProgram.project_id == call.project.id)
     found = call.session.scalars(wanted.order_by(RegisteredProgram.created.desc(), RegisteredProgram.id)).all()
-    return {
-        "items": _records(call.session, list(found)),
-        "owners_approve": _owners_approve(call.session, call.project, call.services.owners_approve),
-    }
+    approve = _owners_approve(call.session, call.project, call.services.owners_approve)
+    return ProgramList(items=_records(call.session, found), owners_approve=approve)
 
 
-def _list_waiting(call: Call) -> dict[str, Any]:
+@action("programs.waiting", "GET /programs", ADMIN, "manage")
+def _list_waiting(call: Call) -> list[ProgramRecord]:
+    """List the programs of all projects that wait for approval."""
     wanted = select(RegisteredProgram).where(RegisteredProgram.state == "fetched").order_by(RegisteredProgram.created)
-    return {"items": _records(call.session, list(call.session.scalars(wanted)))}
+    return _records(call.session, call.session.scalars(wanted).all())
 
 
 def _owners_approve(session: DatabaseSession, project: Project, policy: str) -> bool:
@@ -71,12 +95,11 @@ def _owners_approve(session: DatabaseSession, project: Project, policy: str) -> 
     return project.personal_of is None and (session.scalar(members) or 0) > 1
 
 
-async def _ask_to_add(call: Call) -> str:
-    body = call.body
-    if (body["kind"] == "wheel") != ("wheel" in body):
+async def _ask_to_add(call: Call, new: NewProgram) -> str:
+    if (new.kind == "wheel") != (new.wheel is not None):
         raise InputError("A wheel is sent as `wheel`, in base64; a git repository has none.", ["see /api/v1/openapi.json"])
-    given = await asyncio.to_thread(_decoded, body["wheel"]) if "wheel" in body else None
-    to_add = (call.project.id, call.person.user_id, body["name"], body["target"], body["kind"], body["locator"], given)
+    given = await asyncio.to_thread(_decoded, new.wheel) if new.wheel is not None else None
+    to_add = (call.project.id, call.person.user_id, new.name, new.target, new.kind, new.locator, given)
     return await programs_of(call).add(*to_add)
 
 
@@ -87,9 +110,9 @@ def _decoded(text_of_wheel: str) -> bytes:
         raise InputError("`wheel` is not base64.", ["encode the file: base64 -w0 my.whl"]) from None
 
 
-async def _ask_to_approve(call: Call) -> None:
+async def _ask_to_approve(call: Call, digest: Digest) -> None:
     await asyncio.to_thread(_verify_may_approve, call)
-    await programs_of(call).approve(call.found.resource.id, call.person.user_id, call.body["digest"])
+    await programs_of(call).approve(call.found.resource.id, call.person.user_id, digest)
 
 
 def _verify_may_approve(call: Call) -> None:
@@ -109,96 +132,45 @@ async def _ask_to_withdraw(call: Call) -> None:
     await programs_of(call).withdraw(call.found.resource.id, call.person.user_id)
 
 
-def _added(call: Call) -> dict[str, Any]:
+@action(
+    "programs.add",
+    "POST /projects/{project}/programs",
+    member(ProjectRole.OWNER),
+    "manage",
+    prepare=_ask_to_add,
+    status=201,
+    subject="id",
+)
+def _added(call: Call) -> ProgramRecord:
+    """Add a program, from git or from a wheel."""
     return _records(call.session, [call.session.get_one(RegisteredProgram, call.prepared)])[0]
 
 
-def _get(call: Call) -> dict[str, Any]:
+@action("programs.get", "GET /programs/{program}", member(ProjectRole.VIEWER, "program"), "read", "See a program")
+@action(
+    "programs.approve",
+    "POST /programs/{program}/approval",
+    _OWNER,
+    "manage",
+    "Approve the files of a program, so that it runs",
+    prepare=_ask_to_approve,
+)
+@action(
+    "programs.withdraw",
+    "DELETE /programs/{program}",
+    _OWNER,
+    "manage",
+    "Withdraw a program, so that it runs no more",
+    prepare=_ask_to_withdraw,
+)
+def _get(call: Call) -> ProgramRecord:
     return _records(call.session, [call.found.resource])[0]
 
 
-def _records(session: DatabaseSession, programs: list[RegisteredProgram]) -> list[dict[str, Any]]:
+def _records(session: DatabaseSession, programs: Sequence[RegisteredProgram]) -> list[ProgramRecord]:
     people = people_by_id(session, (name for each in programs for name in (each.by, each.approved_by)))
     slugs = project_slugs(session, (each.project_id for each in programs))
     return [
-        {
-            "id": each.id,
-            "project": slugs[each.project_id],
-            "name": each.name,
-            "target": each.target,
-            "kind": each.kind,
-            "locator": each.locator,
-            "digest": each.digest,
-            "state": each.state,
-            "problem": each.problem,
-            "by": people[each.by],
-            "created": each.created,
-            "approved_by": people.get(each.approved_by or ""),
-            "approved": each.approved,
-        }
+        ProgramRecord.of(each, project=slugs[each.project_id], by=people[each.by], approved_by=people.get(each.approved_by or ""))
         for each in programs
     ]
-
-
-_OWNER = member(ProjectRole.OWNER, "program")
-
-ACTIONS = (
-    Action(
-        "programs.list",
-        "GET",
-        "/projects/{project}/programs",
-        "List the programs of a project",
-        member(ProjectRole.VIEWER),
-        "read",
-        record({"items": list_of(_PROGRAM), "owners_approve": FLAG}),
-        _list,
-    ),
-    Action(
-        "programs.waiting",
-        "GET",
-        "/programs",
-        "List the programs of all projects that wait for approval",
-        ADMIN,
-        "manage",
-        record({"items": list_of(_PROGRAM)}),
-        _list_waiting,
-    ),
-    Action(
-        "programs.add",
-        "POST",
-        "/projects/{project}/programs",
-        "Add a program, from git or from a wheel",
-        member(ProjectRole.OWNER),
-        "manage",
-        _PROGRAM,
-        _added,
-        body=_NEW,
-        prepare=_ask_to_add,
-        status=201,
-        subject="id",
-    ),
-    Action("programs.get", "GET", "/programs/{program}", "See a program", member(ProjectRole.VIEWER, "program"), "read", _PROGRAM, _get),
-    Action(
-        "programs.approve",
-        "POST",
-        "/programs/{program}/approval",
-        "Approve the files of a program, so that it runs",
-        _OWNER,
-        "manage",
-        _PROGRAM,
-        _get,
-        body=record({"digest": DIGEST}),
-        prepare=_ask_to_approve,
-    ),
-    Action(
-        "programs.withdraw",
-        "DELETE",
-        "/programs/{program}",
-        "Withdraw a program, so that it runs no more",
-        _OWNER,
-        "manage",
-        _PROGRAM,
-        _get,
-        prepare=_ask_to_withdraw,
-    ),
-)

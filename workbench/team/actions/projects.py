@@ -1,107 +1,79 @@
 """Projects: plans, rooms, programs and jobs that belong together."""
 
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from sqlalchemy import func, select
 
 from workbench.team.access import ProjectRole, parse_role
-from workbench.team.actions.action import PERSON, Action, Call, member
+from workbench.team.actions.action import PERSON, Call, action, member
 from workbench.team.actions.new_projects import add_project
-from workbench.team.actions.schemas import COUNT, FLAG, NAME, NOTE, ROLE, SLUG, TEXT, TIME, list_of, or_none, record, text
+from workbench.team.actions.schemas import Count, Named, Note, Record, RoleName, Slug, Time
 from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment, GalleryEntry, Member, Project, StoredRoom, StudentWork
 
-_PROJECT = record(
-    {
-        "slug": SLUG,
-        "name": TEXT,
-        "description": TEXT,
-        "personal": FLAG,
-        "role": ROLE,
-        "members": COUNT,
-        "plans": COUNT,
-        "rooms": COUNT,
-        "assignments": COUNT,
-        "created": TIME,
-        "archived": or_none(TIME),
-    }
-)
-_NAMED = text(NAME, 1, pattern=r"^.*\S.*$")
-_NEW = record({"slug": SLUG, "name": _NAMED}, {"description": text(NOTE)})
-_CHANGED = record({}, {"name": _NAMED, "description": text(NOTE), "archived": FLAG})
+
+class ProjectRecord(Record, frozen=True):
+    """A project, how much is in it, and the person's role there."""
+
+    slug: Slug
+    name: str
+    description: str
+    personal: bool
+    role: RoleName
+    members: Count
+    plans: Count
+    rooms: Count
+    assignments: Count
+    created: Time
+    archived: Time | None
 
 
-def _list(call: Call) -> dict[str, Any]:
+@action("projects.list", "GET /projects", PERSON, "read")
+def _list(call: Call, *, archived: bool = False) -> Annotated[list[ProjectRecord], Meta(max_length=10_000)]:
+    """List my projects."""
     joined = select(Project, Member.role).join(Member, Member.project_id == Project.id).where(Member.user_id == call.person.user_id)
-    if not call.query.get("archived", False):
+    if not archived:
         joined = joined.where(Project.archived.is_(None))
-    return {"items": [_record(call, each, parse_role(role)) for each, role in call.session.execute(joined.order_by(Project.slug))]}
+    return [_record(call, each, parse_role(role)) for each, role in call.session.execute(joined.order_by(Project.slug))]
 
 
-def _create(call: Call) -> dict[str, Any]:
-    found = add_project(call.session, call.body["slug"], call.body["name"], call.body.get("description", ""), owner=call.person.user_id)
+@action("projects.create", "POST /projects", PERSON, "manage", status=201, subject="slug")
+def _create(call: Call, slug: Slug, name: Named, description: Note = "") -> ProjectRecord:
+    """Make a project."""
+    found = add_project(call.session, slug, name, description, owner=call.person.user_id)
     call.note(project=found)
     return _record(call, found, ProjectRole.OWNER)
 
 
-def _get(call: Call) -> dict[str, Any]:
+@action("projects.get", "GET /projects/{project}", member(ProjectRole.STUDENT), "read")
+def _get(call: Call) -> ProjectRecord:
+    """See a project."""
     return _record(call, call.project, call.found.role)
 
 
-def _update(call: Call) -> dict[str, Any]:
-    project, body = call.project, call.body
-    project.name = body.get("name", project.name).strip()
-    project.description = body.get("description", project.description)
-    if "archived" in body:
-        project.archived = (project.archived or now()) if body["archived"] else None
-    call.note(changed=sorted(body))
+@action("projects.update", "PATCH /projects/{project}", member(ProjectRole.OWNER), "manage")
+def _update(call: Call, *, name: Named | None = None, description: Note | None = None, archived: bool | None = None) -> ProjectRecord:
+    """Rename, describe or archive a project."""
+    project = call.project
+    project.name = (name or project.name).strip()
+    project.description = project.description if description is None else description
+    if archived is not None:
+        project.archived = (project.archived or now()) if archived else None
+    call.note(changed=sorted(call.body))
     return _record(call, project, call.found.role)
 
 
-def _record(call: Call, project: Project, role: ProjectRole | None) -> dict[str, Any]:
+def _record(call: Call, project: Project, role: ProjectRole | None) -> ProjectRecord:
     def count(table: Any, *where: Any) -> int:
         return call.session.scalar(select(func.count()).select_from(table).where(table.project_id == project.id, *where)) or 0
 
-    return {
-        "slug": project.slug,
-        "name": project.name,
-        "description": project.description,
-        "personal": project.personal_of is not None,
-        "role": str(role),
-        "members": count(Member),
-        "plans": count(GalleryEntry, GalleryEntry.withdrawn.is_(None)),
-        "rooms": count(StoredRoom, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id))),
-        "assignments": count(Assignment, Assignment.withdrawn.is_(None)),
-        "created": project.created,
-        "archived": project.archived,
-    }
-
-
-ACTIONS = (
-    Action(
-        "projects.list",
-        "GET",
-        "/projects",
-        "List my projects",
-        PERSON,
-        "read",
-        record({"items": list_of(_PROJECT, 10_000)}),
-        _list,
-        query={"archived": FLAG},
-    ),
-    Action(
-        "projects.create", "POST", "/projects", "Make a project", PERSON, "manage", _PROJECT, _create, body=_NEW, status=201, subject="slug"
-    ),
-    Action("projects.get", "GET", "/projects/{project}", "See a project", member(ProjectRole.STUDENT), "read", _PROJECT, _get),
-    Action(
-        "projects.update",
-        "PATCH",
-        "/projects/{project}",
-        "Rename, describe or archive a project",
-        member(ProjectRole.OWNER),
-        "manage",
-        _PROJECT,
-        _update,
-        body=_CHANGED,
-    ),
-)
+    return ProjectRecord.of(
+        project,
+        personal=project.personal_of is not None,
+        role=str(role),
+        members=count(Member),
+        plans=count(GalleryEntry, GalleryEntry.withdrawn.is_(None)),
+        rooms=count(StoredRoom, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id))),
+        assignments=count(Assignment, Assignment.withdrawn.is_(None)),
+    )

@@ -6,7 +6,7 @@ starts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Text, cast, func, select, union
 from sqlalchemy.orm import Session as DatabaseSession
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.team.access import ProjectRole
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.jobs import ENDED
+from workbench.team.actions.schemas import Count, Record, one_of
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.store.tables import (
     Comment,
@@ -71,16 +72,20 @@ def verify_quotas(session: DatabaseSession, action: str, user_id: str) -> None:
             quota.verify(session, user_id)
 
 
-def quota_records(session: DatabaseSession, user_id: str) -> list[dict[str, Any]]:
+class QuotaRecord(Record, frozen=True):
+    """How much somebody has of a quota."""
+
+    name: str
+    about: str
+    used: Count
+    limit: Count
+    unit: Annotated[str, one_of("count", "bytes")]
+
+
+def quota_records(session: DatabaseSession, user_id: str) -> list[QuotaRecord]:
     """What somebody has of each quota."""
     return [
-        {
-            "name": each.name,
-            "about": each.about,
-            "used": each.used(session, user_id),
-            "limit": each.limit(session),
-            "unit": "bytes" if each.unit else "count",
-        }
+        QuotaRecord.of(each, used=each.used(session, user_id), limit=each.limit(session), unit="bytes" if each.unit else "count")
         for each in ALL_QUOTAS
     ]
 

@@ -1,74 +1,85 @@
 """Rooms: opened from a plan, listed, named, closed, and their logs. What people do in a room goes over a connection of its own."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+from msgspec import Meta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ForbiddenError, ProjectRole
-from workbench.team.actions.action import Action, Call, member
+from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.named_programs import approved_program
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import (
-    ANYTHING,
-    COUNT,
-    DIGEST,
-    FLAG,
-    ID,
     NAME,
-    PAGE,
-    PERSON,
-    PLAN,
-    ROLE,
-    SLUG,
-    TEXT,
-    TIME,
-    list_of,
-    listing,
-    or_none,
-    record,
-    text,
-    whole,
+    After,
+    Count,
+    Digest,
+    Id,
+    Named,
+    Page,
+    PageQuery,
+    PersonRecord,
+    PlanName,
+    Record,
+    RoleName,
+    Slug,
+    Time,
 )
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import plan_of_project
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import LogEntry, RegisteredProgram, StoredRoom, StudentWork
 
-_NAMED = text(NAME, 1, pattern=r"^.*\S.*$")
-_ROOM = record(
-    {
-        "id": ID,
-        "project": SLUG,
-        "name": TEXT,
-        "program": or_none(TEXT),
-        "first": DIGEST,
-        "present": DIGEST,
-        "edits": COUNT,
-        "by": PERSON,
-        "created": TIME,
-        "touched": TIME,
-        "closed": or_none(TIME),
-        "role": or_none(ROLE),
-        "people": list_of(PERSON),
-        "page": TEXT,
-    }
-)
-_LOG = record(
-    {
-        "seq": COUNT,
-        "author": PERSON,
-        "kind": TEXT,
-        "body": {"type": "object", "additionalProperties": ANYTHING},
-        "digest": DIGEST,
-        "created": TIME,
-    }
-)
+
+class RoomRecord(Record, frozen=True):
+    """A room, and who is in it now."""
+
+    id: Id
+    project: Slug
+    name: str
+    program: str | None
+    first: Digest
+    present: Digest
+    edits: Count
+    by: PersonRecord
+    created: Time
+    touched: Time
+    closed: Time | None
+    role: RoleName | None
+    people: list[PersonRecord]
+    page: str
 
 
-def room_records(call: Call, rooms: list[StoredRoom]) -> list[dict[str, Any]]:
+class LogRecord(Record, frozen=True):
+    """Something that was done in a room."""
+
+    seq: Count
+    author: PersonRecord
+    kind: str
+    body: dict[str, Any]
+    digest: Digest
+    created: Time
+
+
+class LogPart(Record, frozen=True):
+    """A part of a room's log, and whether there is more."""
+
+    items: list[LogRecord]
+    after: Count
+    more: bool
+
+
+class RoomQuery(PageQuery, frozen=True):
+    """Which rooms are listed."""
+
+    closed: bool = False
+
+
+def room_records(call: Call, rooms: Sequence[StoredRoom]) -> list[RoomRecord]:
     """Rooms as answers have them."""
     session, ids = call.session, [each.id for each in rooms]
     present = {each: call.services.rooms.people_in(each) if call.services.rooms is not None else () for each in ids}
@@ -78,22 +89,17 @@ def room_records(call: Call, rooms: list[StoredRoom]) -> list[dict[str, Any]]:
     wanted = {each.program_id for each in rooms if each.program_id}
     programs = {each.id: each.name for each in session.scalars(select(RegisteredProgram).where(RegisteredProgram.id.in_(wanted)))}
     return [
-        {
-            "id": each.id,
-            "project": slugs[each.project_id],
-            "name": each.name,
-            "program": programs.get(each.program_id or ""),
-            "first": each.first,
-            "present": last.get(each.id, (0, each.first))[1],
-            "edits": last.get(each.id, (0, each.first))[0],
-            "by": people[each.by],
-            "created": each.created,
-            "touched": each.touched,
-            "closed": each.closed,
-            "role": str(call.found.role) if call.found.role else None,
-            "people": [people[user] for user in present[each.id] if user in people],
-            "page": call.services.url(f"/room/{each.id}"),
-        }
+        RoomRecord.of(
+            each,
+            project=slugs[each.project_id],
+            program=programs.get(each.program_id or ""),
+            present=last.get(each.id, (0, each.first))[1],
+            edits=last.get(each.id, (0, each.first))[0],
+            by=people[each.by],
+            role=str(call.found.role) if call.found.role else None,
+            people=[people[user] for user in present[each.id] if user in people],
+            page=call.services.url(f"/room/{each.id}"),
+        )
         for each in rooms
     ]
 
@@ -109,23 +115,26 @@ def _last_of_logs(session: DatabaseSession, ids: list[str]) -> dict[str, tuple[i
     return {room_id: (seq, digest) for room_id, seq, digest in session.execute(rows)}
 
 
-def _list(call: Call) -> dict[str, Any]:
+@action("rooms.list", "GET /projects/{project}/rooms", member(ProjectRole.VIEWER), "read")
+def _list(call: Call, query: RoomQuery) -> Page[RoomRecord]:
+    """List the rooms of a project, but for those of assignments."""
     found = select(StoredRoom).where(StoredRoom.project_id == call.project.id, StoredRoom.id.not_in(select(StudentWork.room_id)))
-    if not call.query.get("closed", False):
+    if not query.closed:
         found = found.where(StoredRoom.closed.is_(None))
-    page = list_page(call.session, found, StoredRoom.touched, StoredRoom.id, call.query, lambda room: room)
-    return {**page, "items": room_records(call, page["items"])}
+    return list_page(call.session, found, StoredRoom.touched, StoredRoom.id, query, lambda rooms: room_records(call, rooms))
 
 
-def _open(call: Call) -> dict[str, Any]:
-    plan, entry = plan_of_project(call.session, call.project.id, call.body["plan"])
+@action("rooms.open", "POST /projects/{project}/rooms", member(ProjectRole.EDITOR), "edit", status=201, subject="id")
+def _open(call: Call, plan: PlanName, name: Named | None = None) -> RoomRecord:
+    """Open a room from a plan."""
+    stored, entry = plan_of_project(call.session, call.project.id, plan)
     most = read_setting(call.session, "rooms")["per_project"]
     is_open = (StoredRoom.project_id == call.project.id, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id)))
     if (call.session.scalar(select(func.count()).select_from(StoredRoom).where(*is_open)) or 0) >= most:
         raise ConflictError(f"{most:,} rooms of this project are open, as many as may be.", ["close one", "ask an administrator"])
-    program = approved_program(call.session, call.project.id, plan.target) if ":" in plan.target else None
-    name = call.body.get("name", entry.name if entry else plan.target)[:NAME].strip() or plan.target[:NAME]
-    return room_records(call, [add_room(call, name, plan.digest, program.id if program else None)])[0]
+    program = approved_program(call.session, call.project.id, stored.target) if ":" in stored.target else None
+    called = (name or (entry.name if entry else stored.target))[:NAME].strip() or stored.target[:NAME]
+    return room_records(call, [add_room(call, called, stored.digest, program.id if program else None)])[0]
 
 
 def add_room(call: Call, name: str, first: str, program_id: str | None = None) -> StoredRoom:
@@ -146,20 +155,10 @@ def add_room(call: Call, name: str, first: str, program_id: str | None = None) -
     return room
 
 
-def _get(call: Call) -> dict[str, Any]:
+@action("rooms.get", "GET /rooms/{room}", member(ProjectRole.VIEWER, "room", guests=True), "read")
+def _get(call: Call) -> RoomRecord:
+    """See a room."""
     return room_records(call, [call.found.resource])[0]
-
-
-def _update(call: Call) -> dict[str, Any]:
-    room: StoredRoom = call.found.resource
-    room.name = call.body.get("name", room.name).strip()
-    if "closed" in call.body and call.body["closed"] != (room.closed is not None):
-        if room.by != call.person.user_id and not call.may(ProjectRole.OWNER):
-            raise ForbiddenError("This room was opened by somebody else.", ["ask who opened it", "ask an owner of the project"])
-        room.closed = now() if call.body["closed"] else None
-    call.note(changed=sorted(call.body))
-    call.session.flush()
-    return room_records(call, [room])[0]
 
 
 async def _announce(call: Call, _answer: Any) -> None:
@@ -167,77 +166,25 @@ async def _announce(call: Call, _answer: Any) -> None:
         await call.services.rooms.access_changed(call.inputs.path["room"])
 
 
-def _log(call: Call) -> dict[str, Any]:
-    after, limit = call.query.get("after", 0), call.query.get("limit", 100)
-    wanted = (
-        select(LogEntry).where(LogEntry.room_id == call.found.resource.id, LogEntry.seq > after).order_by(LogEntry.seq).limit(limit + 1)
-    )
-    rows = call.session.scalars(wanted).all()
+@action("rooms.update", "PATCH /rooms/{room}", member(ProjectRole.EDITOR, "room"), "edit", afterwards=_announce)
+def _update(call: Call, *, name: Named | None = None, closed: bool | None = None) -> RoomRecord:
+    """Rename, close or open a room again."""
+    room: StoredRoom = call.found.resource
+    room.name = (name or room.name).strip()
+    if closed is not None and closed != (room.closed is not None):
+        if room.by != call.person.user_id and not call.may(ProjectRole.OWNER):
+            raise ForbiddenError("This room was opened by somebody else.", ["ask who opened it", "ask an owner of the project"])
+        room.closed = now() if closed else None
+    call.note(changed=sorted(call.body))
+    call.session.flush()
+    return room_records(call, [room])[0]
+
+
+@action("rooms.log", "GET /rooms/{room}/log", member(ProjectRole.VIEWER, "room", guests=True), "read")
+def _log(call: Call, after: After = 0, limit: Annotated[int, Meta(ge=1, le=1000)] = 100) -> LogPart:
+    """Read what happened in a room, from a number on."""
+    later = select(LogEntry).where(LogEntry.room_id == call.found.resource.id, LogEntry.seq > after)
+    rows = call.session.scalars(later.order_by(LogEntry.seq).limit(limit + 1)).all()
     people = people_by_id(call.session, (each.author_id for each in rows))
-    items = [
-        {
-            "seq": each.seq,
-            "author": people[each.author_id],
-            "kind": each.kind,
-            "body": each.body,
-            "digest": each.digest,
-            "created": each.created,
-        }
-        for each in rows[:limit]
-    ]
-    return {"items": items, "after": items[-1]["seq"] if items else after, "more": len(rows) > limit}
-
-
-_IN_PROJECT = member(ProjectRole.VIEWER)
-_IN_ROOM = member(ProjectRole.VIEWER, "room", guests=True)
-
-ACTIONS = (
-    Action(
-        "rooms.list",
-        "GET",
-        "/projects/{project}/rooms",
-        "List the rooms of a project, but for those of assignments",
-        _IN_PROJECT,
-        "read",
-        listing(_ROOM),
-        _list,
-        query={**PAGE, "closed": FLAG},
-    ),
-    Action(
-        "rooms.open",
-        "POST",
-        "/projects/{project}/rooms",
-        "Open a room from a plan",
-        member(ProjectRole.EDITOR),
-        "edit",
-        _ROOM,
-        _open,
-        body=record({"plan": PLAN}, {"name": _NAMED}),
-        status=201,
-        subject="id",
-    ),
-    Action("rooms.get", "GET", "/rooms/{room}", "See a room", _IN_ROOM, "read", _ROOM, _get),
-    Action(
-        "rooms.update",
-        "PATCH",
-        "/rooms/{room}",
-        "Rename, close or open a room again",
-        member(ProjectRole.EDITOR, "room"),
-        "edit",
-        _ROOM,
-        _update,
-        body=record({}, {"name": _NAMED, "closed": FLAG}),
-        afterwards=_announce,
-    ),
-    Action(
-        "rooms.log",
-        "GET",
-        "/rooms/{room}/log",
-        "Read what happened in a room, from a number on",
-        _IN_ROOM,
-        "read",
-        record({"items": list_of(_LOG), "after": COUNT, "more": FLAG}),
-        _log,
-        query={"after": whole(0, 10**12), "limit": whole(1, 1000)},
-    ),
-)
+    items = [LogRecord.of(each, author=people[each.author_id]) for each in rows[:limit]]
+    return LogPart(items=items, after=items[-1].seq if items else after, more=len(rows) > limit)

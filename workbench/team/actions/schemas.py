@@ -1,66 +1,164 @@
-"""JSON schemas of what people send and get, put together from small parts; they are printed in the OpenAPI document as they are.
+"""What people send and get, as types, and the JSON schemas that follow from them: they are checked, and printed in the OpenAPI document.
 
-Every object is closed (`additionalProperties: false`), every text and list has a greatest length, every number is finite.
+**Invariants**
+
+- Every object is closed (`additionalProperties: false`), every text and list that is sent has a greatest length, every number is finite.
+- What has a default may be left out. Null is sent only where the default is another one than `None`.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
+from inspect import Parameter, signature
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, UnsetType
+from msgspec.structs import fields
+
+from workbench.team.access import ProjectRole
 
 Schema = Mapping[str, Any]
+Item = TypeVar("Item")
 
-NAME = 80
-NOTE = 4_000
-SECRET = 100
+NAME, NOTE, SECRET = 80, 4_000, 100
 DOCUMENT = 1 << 20
 """Characters of a plan document, as `core.parse_untrusted` reads at most."""
 
 
-def text(most: int = NAME, least: int = 0, *, pattern: str | None = None, description: str = "", encoding: str = "") -> Schema:
-    """A text of a limited length; `encoding` is "base64" for bytes."""
-    found = {"pattern": pattern, "description": description, "contentEncoding": encoding}
-    return {"type": "string", "minLength": least, "maxLength": most, **{key: value for key, value in found.items() if value}}
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A closed object of a body or an answer."""
+
+    @classmethod
+    def of(cls, row: Any, **known: Any) -> Self:
+        """The record of a row of the store: a field that is not among the `known` ones is the row's attribute of that name."""
+        return cls(**{name: known[name] if name in known else getattr(row, name) for name in cls.__struct_fields__})
 
 
-def whole(least: int, most: int, description: str = "") -> Schema:
-    """A whole number within limits."""
-    return {"type": "integer", "minimum": least, "maximum": most, **({"description": description} if description else {})}
+def one_of(*words: str) -> Meta:
+    """Of a text that is one of these words."""
+    return Meta(extra_json_schema={"enum": list(words)})
 
 
-def number(least: float = 0.0, most: float = 1e18) -> Schema:
-    """A finite number within limits."""
-    return {"type": "number", "minimum": least, "maximum": most}
+def described(text: str) -> Meta:
+    """What the OpenAPI document says of a value besides its type."""
+    return Meta(description=text)
 
 
-def one_of(*words: str, description: str = "") -> Schema:
-    """One of these words."""
-    return {"type": "string", "enum": list(words), **({"description": description} if description else {})}
+Time = Annotated[float, described("seconds since 1970, UTC")]
+Count = Annotated[int, Meta(ge=0)]
+After = Annotated[int, Meta(ge=0, le=10**12)]
+Word = Annotated[str, Meta(min_length=1, max_length=NAME)]
+Named = Annotated[Word, Meta(pattern=r"^.*\S.*$")]
+Note = Annotated[str, Meta(max_length=NOTE)]
+Id = Annotated[str, Meta(min_length=4, max_length=40, pattern="^[a-z0-9]+$")]
+Sha256 = Annotated[str, Meta(min_length=64, max_length=64, pattern="^[0-9a-f]{64}$")]
+Digest = Annotated[Sha256, described("SHA-256 of the canonical document")]
+Slug = Annotated[
+    Annotated[str, Meta(min_length=2, max_length=40, pattern="^[a-z0-9][a-z0-9-]*$")],
+    described("a short name for addresses: letters, digits, hyphens"),
+]
+PlanName = Annotated[
+    Annotated[str, Meta(min_length=4, max_length=64, pattern="^[a-z0-9]+$")],
+    described("a plan: its digest, or the id of an entry of a gallery"),
+]
+RoleName = Annotated[str, one_of(*map(str, ProjectRole))]
+JobKind = Annotated[str, one_of("run", "compile", "search")]
+Days = Annotated[int, Meta(ge=1, le=366, description="days until it ends")]
+Figures = dict[str, Any]
+"""What a tier says of a plan, by the name of the figure."""
 
 
-def or_none(schema: Schema) -> Schema:
-    """What the schema says, or null."""
-    return {"anyOf": [schema, {"type": "null"}]}
+class PersonRecord(Record, frozen=True):
+    """A person as colleagues see them."""
+
+    name: str
+    display: str
 
 
-def list_of(schema: Schema, most: int = 1000, least: int = 0) -> Schema:
-    """A list of a limited length."""
-    return {"type": "array", "items": schema, "minItems": least, "maxItems": most}
-
-
-def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
-    """A closed object."""
-    properties = {**required, **(optional or {})}
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
-def table(values: Schema, most: int = 100) -> Schema:
-    """An object of any keys, whose values are alike."""
-    names = text(NAME, 1, pattern=r"^[A-Za-z_][A-Za-z0-9_. -]*$")
-    return {"type": "object", "additionalProperties": values, "maxProperties": most, "propertyNames": names}
-
-
-def listing(item: Schema) -> Schema:
+class Page(Record, Generic[Item], frozen=True):
     """A part of a long list, and the cursor of the next part."""
-    return record({"items": list_of(item), "next": or_none(text(200))})
+
+    items: list[Item]
+    next: Annotated[str, Meta(max_length=200)] | None
+
+
+class PageQuery(Record, frozen=True):
+    """What every long list may be asked for with."""
+
+    limit: Annotated[int, Meta(ge=1, le=100, description="items of one answer")] = 50
+    cursor: Annotated[str, Meta(min_length=1, max_length=200, description="`next` of the answer before")] | None = None
+
+
+class ErrorText(Record, frozen=True):
+    """What was wrong, and the ways out; `request` is the number under which the server's log has it."""
+
+    message: str
+    ways_out: list[str]
+    kind: str
+    request: str = ""
+
+
+class ErrorRecord(Record, frozen=True):
+    """The answer to what is refused."""
+
+    error: ErrorText
+
+
+@cache
+def arguments_of(function: Callable[..., Any]) -> tuple[tuple[str, Any, Any], ...]:
+    """Name, type and default of each argument after the first, which is the call; `Parameter.empty` for none."""
+    kinds = get_type_hints(function, include_extras=True)
+    return tuple((name, kinds[name], each.default) for name, each in list(signature(function).parameters.items())[1:])
+
+
+def inputs_schema(functions: Iterable[Callable[..., Any]], without: Collection[str] = ()) -> Schema:
+    """The closed object of what functions take, but for the arguments `without`. An argument that is a record stands for its fields."""
+    parts: dict[str, tuple[Any, Any]] = {}
+    for function in functions:
+        for name, kind, default in arguments_of(function):
+            if is_record(kind):
+                parts |= _fields_of(kind)
+            elif name not in without:
+                parts[name] = kind, default
+    return _object(parts)
+
+
+def answer_schema(function: Callable[..., Any]) -> Schema:
+    """The schema of what a function answers: a list is the `items` of an object, nothing is an empty one."""
+    kind = get_type_hints(function, include_extras=True)["return"]
+    if kind is NoneType:
+        return _object({})
+    found = schema_of(kind)
+    return found if found.get("type") != "array" else {**_object({}), "properties": {"items": found}, "required": ["items"]}
+
+
+def as_json(answer: Any) -> Any:
+    """An answer as JSON values, in the form that `answer_schema` describes."""
+    if answer is None:
+        return {}
+    return msgspec.to_builtins({"items": answer} if isinstance(answer, list) else answer)
+
+
+def is_record(kind: Any) -> bool:
+    """Whether a type is that of a record."""
+    return isinstance(kind, type) and issubclass(kind, Record)
+
+
+def schema_of(kind: Any) -> Schema:
+    """The JSON schema of a type."""
+    metas: tuple[Meta, ...] = ()
+    if get_origin(kind) is Annotated:
+        kind, *found = get_args(kind)
+        metas = tuple(found)
+    schema = {**_plain(kind)}
+    for meta in metas:
+        schema |= _keywords(schema.get("type", ""), meta)
+    if schema.get("type") == "string" and "maxLength" in schema:
+        schema.setdefault("minLength", 0)
+    if "maxProperties" in schema:
+        schema["propertyNames"] = _KEYS
+    return schema
 
 
 def largest_json(schema: Schema) -> int:
@@ -75,22 +173,63 @@ def largest_json(schema: Schema) -> int:
     return sum(inner) + schema.get("maxLength", _SCALAR) * (1 if "contentEncoding" in schema else 2)
 
 
-_MARKS, _SCALAR = 8, 40  # bytes of quotes, colons, commas and spaces; characters of a number or a word
-TEXT = {"type": "string"}
-NUMBER = {"type": "number"}
-TIME = {"type": "number", "description": "seconds since 1970, UTC"}
-FLAG = {"type": "boolean"}
-COUNT = {"type": "integer", "minimum": 0}
-ANYTHING: Schema = {}
-NOTHING = record({})
-ID = text(40, 4, pattern="^[a-z0-9]+$")
-DIGEST = text(64, 64, pattern="^[0-9a-f]{64}$", description="SHA-256 of the canonical document")
-SLUG = text(40, 2, pattern="^[a-z0-9][a-z0-9-]*$", description="a short name for addresses: letters, digits, hyphens")
-PLAN = text(64, 4, pattern="^[a-z0-9]+$", description="a plan: its digest, or the id of an entry of a gallery")
-ROLE = one_of("student", "viewer", "editor", "runner", "owner")
-DAYS = whole(1, 366, "days until it ends")
-PERSON = record({"name": TEXT, "display": TEXT})
-PAGE = {"limit": whole(1, 100, "items of one answer"), "cursor": text(200, 1, description="`next` of the answer before")}
-"""What every long list may be asked for with."""
+def _plain(kind: Any) -> Schema:
+    """The schema of a type without limits of its own; a list has a thousand items at most, unless its limits say something else."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if origin in (Union, UnionType):
+        choices = [schema_of(each) for each in inner if each is not UnsetType]
+        return choices[0] if len(choices) == 1 else {"anyOf": choices}
+    if origin is Literal:
+        return {"type": "string", "enum": list(inner)}
+    if origin is list:
+        return {"type": "array", "items": schema_of(inner[0]), "minItems": 0, "maxItems": 1000}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": schema_of(inner[1])}
+    assert is_record(origin or kind), kind
+    return _object(_fields_of(kind))
 
-ERROR = record({"error": record({"message": TEXT, "ways_out": list_of(TEXT), "kind": TEXT}, {"request": TEXT})})
+
+def _fields_of(kind: Any) -> dict[str, tuple[Any, Any]]:
+    """Type and default of each field of a record."""
+    return {each.name: (each.type, Parameter.empty if each.required else each.default) for each in fields(kind)}
+
+
+def _object(parts: Mapping[str, tuple[Any, Any]]) -> Schema:
+    properties = {name: _without_null(schema_of(kind)) if default is None else schema_of(kind) for name, (kind, default) in parts.items()}
+    required = [name for name, (_, default) in parts.items() if default is Parameter.empty]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _without_null(schema: Schema) -> Schema:
+    left = [each for each in schema.get("anyOf", ()) if each != _SCALARS[NoneType]]
+    return left[0] if len(left) == 1 else schema
+
+
+def _keywords(kind: str, meta: Meta) -> dict[str, Any]:
+    """What a limit is called in a schema of this type."""
+    things = {"string": "Length", "array": "Items", "object": "Properties"}.get(kind, "")
+    given = {
+        f"min{things}": meta.min_length,
+        f"max{things}": meta.max_length,
+        "minimum": meta.ge,
+        "maximum": meta.le,
+        "pattern": meta.pattern,
+        "description": meta.description,
+    }
+    return {key: value for key, value in given.items() if value is not None} | (meta.extra_json_schema or {})
+
+
+_MARKS, _SCALAR = 8, 40  # bytes of quotes, colons, commas and spaces; characters of a number or a word
+_SCALARS: Mapping[Any, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    NoneType: {"type": "null"},
+    Any: {},
+}
+_KEYS = schema_of(Annotated[Word, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_. -]*$")])
+ERROR = schema_of(ErrorRecord)
+NOTHING = _object({})

@@ -2,54 +2,102 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any
 
+from msgspec import Meta
+from msgspec.structs import asdict
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import MissingError
-from workbench.team.actions.action import ADMIN, Action, Call
+from workbench.team.actions.action import ADMIN, Call, action
 from workbench.team.actions.check_inputs import schema_flaw
 from workbench.team.actions.input_errors import InputError
-from workbench.team.actions.schemas import ANYTHING, FLAG, TEXT, Schema, list_of, record, table, whole
+from workbench.team.actions.schemas import Record, Schema, schema_of
 from workbench.team.store.tables import Setting
+
+Amount = Annotated[int, Meta(ge=0, le=10_000)]
+
+
+class ProjectLimits(Record, frozen=True):
+    """Projects that one person may own, besides the personal one."""
+
+    per_person: Amount = 50
+
+
+class AccountLimits(Record, frozen=True):
+    """What one person may have: programs, plans, open rooms, mebibytes of storage."""
+
+    programs: Amount = 20
+    plans: Annotated[int, Meta(ge=0, le=1_000_000)] = 5_000
+    rooms: Amount = 200
+    mebibytes: Annotated[int, Meta(ge=0, le=1 << 30)] = 1_024
+
+
+class RoomLimits(Record, frozen=True):
+    """Rooms of one project that are open at a time."""
+
+    per_project: Amount = 100
+
+
+class PersonalJobLimits(Record, frozen=True):
+    """Jobs of one person that wait or run, and the longest minutes of one."""
+
+    per_person: Annotated[int, Meta(ge=0, le=100_000)] = 50
+    minutes: Annotated[int, Meta(ge=1, le=100_000)] = 1_440
+
+
+class LinkLimits(Record, frozen=True):
+    """The most days that a link to a room or a plan may last."""
+
+    days: Annotated[int, Meta(ge=1, le=366)] = 90
 
 
 @dataclass(frozen=True)
 class SettingKind:
-    """A setting: what it is about, what it may be, and what it is until somebody sets it."""
+    """A setting: its fields have the values that hold until somebody sets others, and all of them are set together."""
 
     key: str
-    about: str
-    schema: Schema
-    default: Mapping[str, Any]
+    limits: Record
+
+    @property
+    def about(self) -> str:
+        """What it says, within a sentence."""
+        says = (type(self.limits).__doc__ or "").removesuffix(".")
+        return says[0].lower() + says[1:]
+
+    @cached_property
+    def schema(self) -> Schema:
+        """What it may be."""
+        return {**schema_of(type(self.limits)), "required": list(self.default)}
+
+    @property
+    def default(self) -> dict[str, int]:
+        """What it is until somebody sets it."""
+        return asdict(self.limits)
 
 
 ALL_SETTINGS = (
-    SettingKind(
-        "projects",
-        "projects that one person may own, besides the personal one",
-        record({"per_person": whole(0, 10_000)}),
-        {"per_person": 50},
-    ),
-    SettingKind(
-        "accounts",
-        "what one person may have: programs, plans, open rooms, mebibytes of storage",
-        record({"programs": whole(0, 10_000), "plans": whole(0, 1_000_000), "rooms": whole(0, 10_000), "mebibytes": whole(0, 1 << 30)}),
-        {"programs": 20, "plans": 5_000, "rooms": 200, "mebibytes": 1_024},
-    ),
-    SettingKind("rooms", "rooms of one project that are open at a time", record({"per_project": whole(0, 10_000)}), {"per_project": 100}),
-    SettingKind(
-        "jobs",
-        "jobs of one person that wait or run, and the longest minutes of one",
-        record({"per_person": whole(0, 100_000), "minutes": whole(1, 100_000)}),
-        {"per_person": 50, "minutes": 1_440},
-    ),
-    SettingKind("links", "the most days that a link to a room or a plan may last", record({"days": whole(1, 366)}), {"days": 90}),
+    SettingKind("projects", ProjectLimits()),
+    SettingKind("accounts", AccountLimits()),
+    SettingKind("rooms", RoomLimits()),
+    SettingKind("jobs", PersonalJobLimits()),
+    SettingKind("links", LinkLimits()),
 )
 _KINDS = {each.key: each for each in ALL_SETTINGS}
-_VALUE = table({"type": "integer"})
-_SETTING = record({"key": TEXT, "about": TEXT, "value": _VALUE, "default": _VALUE, "schema": ANYTHING, "is_default": FLAG})
+Values = Annotated[dict[str, int], Meta(max_length=100)]
+
+
+class SettingRecord(Record, frozen=True):
+    """A setting as it is now."""
+
+    key: str
+    about: str
+    value: Values
+    default: Values
+    schema: Any
+    is_default: bool
 
 
 def read_setting(session: DatabaseSession, key: str) -> Mapping[str, Any]:
@@ -58,48 +106,25 @@ def read_setting(session: DatabaseSession, key: str) -> Mapping[str, Any]:
     return {**_KINDS[key].default, **(row.value if row else {})}
 
 
-def _list(call: Call) -> dict[str, Any]:
+@action("settings.list", "GET /settings", ADMIN, "manage")
+def _list(call: Call) -> list[SettingRecord]:
+    """List the limits of the server."""
     is_set = set(call.session.scalars(select(Setting.key)))
-    return {"items": [_record(call, each, each.key in is_set) for each in ALL_SETTINGS]}
+    return [_record(call, each, each.key in is_set) for each in ALL_SETTINGS]
 
 
-def _set(call: Call) -> dict[str, Any]:
-    key, value = call.inputs.path["setting"], dict(call.body["value"])
-    if key not in _KINDS:
-        raise MissingError("setting", key)
-    if flaw := schema_flaw(_KINDS[key].schema, value):
-        raise InputError(f"`{key}` cannot be that, at `{flaw[0]}`: {flaw[1]}.", [f"it says {_KINDS[key].about}"])
-    call.session.merge(Setting(key=key, value=value))
+@action("settings.set", "PUT /settings/{setting}", ADMIN, "manage")
+def _set(call: Call, setting: str, value: Values) -> SettingRecord:
+    """Set a limit of the server."""
+    if setting not in _KINDS:
+        raise MissingError("setting", setting)
+    if flaw := schema_flaw(_KINDS[setting].schema, value):
+        raise InputError(f"`{setting}` cannot be that, at `{flaw[0]}`: {flaw[1]}.", [f"it says {_KINDS[setting].about}"])
+    call.session.merge(Setting(key=setting, value=value))
     call.session.flush()
     call.note(value=value)
-    return _record(call, _KINDS[key], is_set=True)
+    return _record(call, _KINDS[setting], is_set=True)
 
 
-def _record(call: Call, kind: SettingKind, is_set: bool) -> dict[str, Any]:
-    value = dict(read_setting(call.session, kind.key))
-    return {
-        "key": kind.key,
-        "about": kind.about,
-        "value": value,
-        "default": dict(kind.default),
-        "schema": dict(kind.schema),
-        "is_default": not is_set,
-    }
-
-
-ACTIONS = (
-    Action(
-        "settings.list", "GET", "/settings", "List the limits of the server", ADMIN, "manage", record({"items": list_of(_SETTING)}), _list
-    ),
-    Action(
-        "settings.set",
-        "PUT",
-        "/settings/{setting}",
-        "Set a limit of the server",
-        ADMIN,
-        "manage",
-        _SETTING,
-        _set,
-        body=record({"value": _VALUE}),
-    ),
-)
+def _record(call: Call, kind: SettingKind, is_set: bool) -> SettingRecord:
+    return SettingRecord.of(kind, value=dict(read_setting(call.session, kind.key)), is_default=not is_set)

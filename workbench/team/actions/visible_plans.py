@@ -6,6 +6,7 @@ from sqlalchemy import ColumnElement, exists, or_, select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import MissingError, ProjectRole
+from workbench.team.actions.schemas import Id, Record
 from workbench.team.store.store import now
 from workbench.team.store.tables import (
     GalleryEntry,
@@ -22,6 +23,13 @@ from workbench.team.store.tables import (
 )
 
 _DIGEST = 64  # characters
+
+
+class NamedEntry(Record, frozen=True):
+    """An entry of a gallery by its name."""
+
+    id: Id
+    name: str
 
 
 def project_ids_of(session: DatabaseSession, user: User) -> set[str]:
@@ -57,12 +65,12 @@ def readable_plan(session: DatabaseSession, user: User, digest: str) -> StoredPl
     return plan
 
 
-def newest_entries(session: DatabaseSession, plans: set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+def newest_entries(session: DatabaseSession, plans: set[tuple[str, str]]) -> dict[tuple[str, str], NamedEntry]:
     """Id and name of the newest entry that a plan is in, by project and digest; none for a plan that is in no gallery there."""
     projects, digests = {each[0] for each in plans}, {each[1] for each in plans}
     entries = select(GalleryEntry).where(GalleryEntry.project_id.in_(projects), GalleryEntry.digest.in_(digests))
     found = session.scalars(entries.where(GalleryEntry.withdrawn.is_(None)).order_by(GalleryEntry.created)) if plans else ()
-    return {(each.project_id, each.digest): {"id": each.id, "name": each.name} for each in found}
+    return {(each.project_id, each.digest): NamedEntry.of(each) for each in found}
 
 
 def _entries(project_id: str, name: str) -> Any:

@@ -43,8 +43,8 @@ class ActionHandler(TeamHandler):
             raise HTTPError(405)
         query = {key: self.get_query_arguments(key, strip=False) for key in self.request.query_arguments}
         answer = await perform(action, self.context, Inputs(path, query, await self.read_json()))
-        if action.etag is not None:
-            self._etag = f'"{action.etag(answer)}"'
+        if action.etag:
+            self._etag = f'"{answer[action.etag]}"'
             self.set_header("Cache-Control", "private, no-cache")  # it may be kept, and is asked for each time
         self.write_json(answer, action.status)
 

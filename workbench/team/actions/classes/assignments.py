@@ -3,44 +3,66 @@ and their own work."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
+from msgspec import Meta
 from sqlalchemy import select
 
 from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.access import MissingError, ProjectRole
-from workbench.team.actions.action import Action, Call, member
-from workbench.team.actions.classes.class_records import ASSIGNMENT, assignment_records, deadline_local
+from workbench.team.actions.action import Call, action, member
+from workbench.team.actions.classes.class_records import AssignmentRecord, assignment_records, deadline_local
 from workbench.team.actions.classes.kept_baselines import keep_baselines
 from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.plans import keep_plan
-from workbench.team.actions.schemas import DOCUMENT, FLAG, NAME, NOTHING, list_of, record, text, whole
+from workbench.team.actions.schemas import DOCUMENT, NAME, Named, Record, described
 from workbench.team.actions.server_parts import planner_of
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment
 from workbench.team.web.services import FoundBaseline, ReadExercise
 
 MOST_IN_A_GROUP = 6
-_NAMED = text(NAME, 1, pattern=r"^.*\S.*$")
-_CHOICES = {
-    "name": _NAMED,
-    "deadline": text(16, 0, pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2})?$", description="2026-12-01T23:59; empty: none"),
-    "zone": text(60, 1, pattern=r"^[A-Za-z0-9_+/-]+$", description="the time zone of the deadline, Europe/Berlin; if left out, UTC"),
-    "size": whole(1, MOST_IN_A_GROUP, "students who work together, at most"),
-    "ranked": text(NAME, description="the question whose plans are ranked; empty: none"),
-}
+STUDENT = member(ProjectRole.STUDENT, "assignment")
+WORKER = member(ProjectRole.STUDENT, "assignment", excluded=(ProjectRole.VIEWER,))
+"""Who works on it: students, and whoever could hand it out and tries it. A viewer reads, and changes nothing."""
+STAFF = member(ProjectRole.EDITOR, "assignment")
 
 
-async def _read(call: Call) -> tuple[ReadExercise, Sequence[FoundBaseline]]:
-    read = await planner_of(call).read_exercise(call.body["exercise"])
-    return read, await _baselines(call, call.body["exercise"], read.outline, call.body.get("ranked", ""))
+class AssignmentChoices(Record, frozen=True):
+    """What a teacher says about an assignment."""
+
+    name: Named | None = None
+    deadline: (
+        Annotated[
+            Annotated[str, Meta(max_length=16, pattern=r"^([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2})?$")],
+            described("2026-12-01T23:59; empty: none"),
+        ]
+        | None
+    ) = None
+    zone: (
+        Annotated[
+            Annotated[str, Meta(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9_+/-]+$")],
+            described("the time zone of the deadline, Europe/Berlin; if left out, UTC"),
+        ]
+        | None
+    ) = None
+    size: Annotated[int, Meta(ge=1, le=MOST_IN_A_GROUP, description="students who work together, at most")] | None = None
+    ranked: Annotated[str, Meta(max_length=NAME, description="the question whose plans are ranked; empty: none")] | None = None
 
 
-async def _read_baselines(call: Call) -> Sequence[FoundBaseline] | None:
+Exercise = Annotated[str, Meta(min_length=2, max_length=DOCUMENT, description="the text of an exercise's document")]
+
+
+async def _read(call: Call, exercise: Exercise, choices: AssignmentChoices) -> tuple[ReadExercise, Sequence[FoundBaseline]]:
+    read = await planner_of(call).read_exercise(exercise)
+    return read, await _baselines(call, exercise, read.outline, choices.ranked or "")
+
+
+async def _read_baselines(call: Call, choices: AssignmentChoices) -> Sequence[FoundBaseline] | None:
     """Of the question that is ranked from now on, if that is another one."""
     assignment = present(call)
-    ranked = call.body.get("ranked", assignment.ranked)
+    ranked = assignment.ranked if choices.ranked is None else choices.ranked
     return None if ranked == assignment.ranked else await _baselines(call, assignment.exercise, assignment.outline, ranked)
 
 
@@ -54,12 +76,24 @@ async def _baselines(call: Call, exercise: str, outline: Mapping[str, Any], rank
         return ()
 
 
-def _list(call: Call) -> dict[str, Any]:
+@action("assignments.list", "GET /projects/{project}/assignments", member(ProjectRole.STUDENT), "read")
+def _list(call: Call) -> list[AssignmentRecord]:
+    """List the assignments of a class."""
     found = select(Assignment).where(Assignment.project_id == call.project.id, Assignment.withdrawn.is_(None))
-    return {"items": assignment_records(call, call.session.scalars(found.order_by(Assignment.created.desc(), Assignment.id)).all())}
+    return assignment_records(call, call.session.scalars(found.order_by(Assignment.created.desc(), Assignment.id)).all())
 
 
-def _create(call: Call) -> dict[str, Any]:
+@action(
+    "assignments.create",
+    "POST /projects/{project}/assignments",
+    member(ProjectRole.EDITOR),
+    "edit",
+    prepare=_read,
+    status=201,
+    subject="id",
+)
+def _create(call: Call, exercise: Exercise, choices: AssignmentChoices) -> AssignmentRecord:
+    """Hand out an exercise."""
     read: ReadExercise
     read, baselines = call.prepared
     keep_plan(call.session, read.first)
@@ -67,7 +101,7 @@ def _create(call: Call) -> dict[str, Any]:
         id=new_id(),
         project_id=call.project.id,
         name=read.outline["title"][:NAME],
-        exercise=call.body["exercise"],
+        exercise=exercise,
         outline=dict(read.outline),
         first=read.first.digest,
         deadline=None,
@@ -79,27 +113,17 @@ def _create(call: Call) -> dict[str, Any]:
         released=None,
         withdrawn=None,
     )
-    _choose(assignment, call.body)
+    _choose(assignment, choices)
     call.session.add(assignment)
     call.session.flush()
     keep_baselines(call.session, assignment, baselines)
     return assignment_records(call, [assignment])[0]
 
 
-def _get(call: Call) -> dict[str, Any]:
+@action("assignments.get", "GET /assignments/{assignment}", STUDENT, "read")
+def _get(call: Call) -> AssignmentRecord:
+    """See an assignment."""
     return assignment_records(call, [present(call)])[0]
-
-
-def _update(call: Call) -> dict[str, Any]:
-    assignment = present(call)
-    _choose(assignment, call.body)
-    if "released" in call.body:
-        assignment.released = (assignment.released or now()) if call.body["released"] else None
-    call.note(changed=sorted(call.body))
-    call.session.flush()
-    if call.prepared is not None:
-        keep_baselines(call.session, assignment, call.prepared)
-    return assignment_records(call, [assignment])[0]
 
 
 async def _show_deadline(call: Call, answer: Any) -> None:
@@ -108,10 +132,24 @@ async def _show_deadline(call: Call, answer: Any) -> None:
         await call.services.rooms.deadline_changed(answer["id"], answer["deadline"], answer["deadline_text"])
 
 
-def _withdraw(call: Call) -> dict[str, Any]:
-    """Work and answers stay; they are shown nowhere."""
-    present(call).withdrawn = now()
-    return {}
+@action("assignments.update", "PATCH /assignments/{assignment}", STAFF, "edit", prepare=_read_baselines, afterwards=_show_deadline)
+def _update(call: Call, choices: AssignmentChoices, *, released: bool | None = None) -> AssignmentRecord:
+    """Change an assignment, or show students their grades."""
+    assignment = present(call)
+    _choose(assignment, choices)
+    if released is not None:
+        assignment.released = (assignment.released or now()) if released else None
+    call.note(changed=sorted(call.body))
+    call.session.flush()
+    if call.prepared is not None:
+        keep_baselines(call.session, assignment, call.prepared)
+    return assignment_records(call, [assignment])[0]
+
+
+@action("assignments.withdraw", "DELETE /assignments/{assignment}", member(ProjectRole.OWNER, "assignment"), "manage")
+def _withdraw(call: Call) -> None:
+    """Take an assignment back."""
+    present(call).withdrawn = now()  # work and answers stay, and are shown nowhere
 
 
 def present(call: Call) -> Assignment:
@@ -122,17 +160,17 @@ def present(call: Call) -> Assignment:
     return assignment
 
 
-def _choose(assignment: Assignment, body: Mapping[str, Any]) -> None:
+def _choose(assignment: Assignment, choices: AssignmentChoices) -> None:
     """Set what a teacher says. Raises `InputError` for a time, a time zone or a question that there is not."""
-    assignment.name = body.get("name", assignment.name).strip()
-    assignment.size = body.get("size", assignment.size)
+    assignment.name = (choices.name or assignment.name).strip()
+    assignment.size = choices.size or assignment.size
     plans = [each["name"] for each in assignment.outline["questions"] if each["kind"] == "plan"]
-    if (ranked := body.get("ranked", assignment.ranked)) and ranked not in plans:
+    if (ranked := assignment.ranked if choices.ranked is None else choices.ranked) and ranked not in plans:
         raise InputError(*unknown_name("question about a plan", ranked, plans))
     assignment.ranked = ranked
-    if "deadline" in body or "zone" in body:
-        zone = body.get("zone", assignment.zone)
-        said = body["deadline"] if "deadline" in body else deadline_local(assignment)
+    if choices.deadline is not None or choices.zone is not None:
+        zone = choices.zone or assignment.zone
+        said = deadline_local(assignment) if choices.deadline is None else choices.deadline
         assignment.deadline, assignment.zone = _seconds(said, zone) if said else None, _known_zone(zone).key
 
 
@@ -148,60 +186,3 @@ def _known_zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):  # `ZoneInfoNotFoundError` is a `KeyError`
         raise InputError(f"There is no time zone `{name}`.", ["write one such as Europe/Berlin, America/New_York or UTC"]) from None
-
-
-STUDENT = member(ProjectRole.STUDENT, "assignment")
-WORKER = member(ProjectRole.STUDENT, "assignment", excluded=(ProjectRole.VIEWER,))
-"""Who works on it: students, and whoever could hand it out and tries it. A viewer reads, and changes nothing."""
-STAFF = member(ProjectRole.EDITOR, "assignment")
-
-ACTIONS = (
-    Action(
-        "assignments.list",
-        "GET",
-        "/projects/{project}/assignments",
-        "List the assignments of a class",
-        member(ProjectRole.STUDENT),
-        "read",
-        record({"items": list_of(ASSIGNMENT)}),
-        _list,
-    ),
-    Action(
-        "assignments.create",
-        "POST",
-        "/projects/{project}/assignments",
-        "Hand out an exercise",
-        member(ProjectRole.EDITOR),
-        "edit",
-        ASSIGNMENT,
-        _create,
-        body=record({"exercise": text(DOCUMENT, 2, description="the text of an exercise's document")}, _CHOICES),
-        prepare=_read,
-        status=201,
-        subject="id",
-    ),
-    Action("assignments.get", "GET", "/assignments/{assignment}", "See an assignment", STUDENT, "read", ASSIGNMENT, _get),
-    Action(
-        "assignments.update",
-        "PATCH",
-        "/assignments/{assignment}",
-        "Change an assignment, or show students their grades",
-        STAFF,
-        "edit",
-        ASSIGNMENT,
-        _update,
-        body=record({}, {**_CHOICES, "released": FLAG}),
-        prepare=_read_baselines,
-        afterwards=_show_deadline,
-    ),
-    Action(
-        "assignments.withdraw",
-        "DELETE",
-        "/assignments/{assignment}",
-        "Take an assignment back",
-        member(ProjectRole.OWNER, "assignment"),
-        "manage",
-        NOTHING,
-        _withdraw,
-    ),
-)

@@ -1,7 +1,7 @@
 """Assignments, work and answers as the server tells of them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,87 +13,104 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.team.access import ProjectRole
 from workbench.team.actions.action import Call
 from workbench.team.actions.people_records import people_by_id
-from workbench.team.actions.schemas import (
-    ANYTHING,
-    COUNT,
-    DIGEST,
-    FLAG,
-    ID,
-    NUMBER,
-    PERSON,
-    SLUG,
-    TEXT,
-    TIME,
-    Schema,
-    list_of,
-    or_none,
-    record,
-)
+from workbench.team.actions.schemas import Count, Digest, Id, PersonRecord, Record, Slug, Time
 from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
 
 MOST_WORK = 1000
-_CHECK = record({"what": TEXT, "is_met": FLAG, "reason": TEXT, "points": NUMBER, "hidden": FLAG})
-GIVEN = record(
-    {
-        "question": TEXT,
-        "attempt": COUNT,
-        "text": TEXT,
-        "digest": or_none(DIGEST),
-        "score": NUMBER,
-        "most": NUMBER,
-        "checks": list_of(_CHECK),
-        "hints": list_of(TEXT),
-        "author": PERSON,
-        "created": TIME,
-        "late": FLAG,
-    }
-)
-_REACHED = record({"question": TEXT, "tries": COUNT, "score": NUMBER, "most": NUMBER, "right": FLAG})
-_WORK_FIELDS: Mapping[str, Schema] = {
-    "room": ID,
-    "people": list_of(PERSON),
-    "page": TEXT,
-    "questions": list_of(_REACHED),
-    "score": NUMBER,
-    "points": or_none(NUMBER),
-    "remark": TEXT,
-}
-WORK = record(_WORK_FIELDS)
-WALL_WORK = record(
-    {
-        **_WORK_FIELDS,
-        "present": list_of(PERSON),
-        "card": {"type": "object", "additionalProperties": ANYTHING},
-        "shown": or_none(TIME),
-        "stuck": FLAG,
-    }
-)
-_QUESTION = record({"name": TEXT, "kind": TEXT, "points": NUMBER, "ask": TEXT})
-ASSIGNMENT = record(
-    {
-        "id": ID,
-        "project": SLUG,
-        "name": TEXT,
-        "title": TEXT,
-        "questions": list_of(_QUESTION),
-        "points": NUMBER,
-        "first": DIGEST,
-        "deadline": or_none(TIME),
-        "zone": TEXT,
-        "deadline_text": TEXT,
-        "deadline_local": TEXT,
-        "over": FLAG,
-        "size": COUNT,
-        "ranked": TEXT,
-        "by": PERSON,
-        "created": TIME,
-        "released": or_none(TIME),
-        "begun": COUNT,
-        "work": or_none(WORK),
-        "page": TEXT,
-    }
-)
+
+
+class CheckRecord(Record, frozen=True):
+    """One thing that an answer was held to."""
+
+    what: str
+    is_met: bool
+    reason: str
+    points: float
+    hidden: bool
+
+
+class GivenRecord(Record, frozen=True):
+    """An answer, with its verdict."""
+
+    question: str
+    attempt: Count
+    text: str
+    digest: Digest | None
+    score: float
+    most: float
+    checks: list[CheckRecord]
+    hints: list[str]
+    author: PersonRecord
+    created: Time
+    late: bool
+
+
+class ReachedRecord(Record, frozen=True):
+    """How often a question was tried, and the best score of the answers that were in time."""
+
+    question: str
+    tries: Count
+    score: float
+    most: float
+    right: bool
+
+
+class WorkRecord(Record, frozen=True):
+    """The work of one student or group on an assignment."""
+
+    room: Id
+    people: list[PersonRecord]
+    page: str
+    questions: list[ReachedRecord]
+    score: float
+    points: float | None
+    remark: str
+
+
+class WallWork(WorkRecord, frozen=True):
+    """Work as a teacher sees it on the wall."""
+
+    present: list[PersonRecord]
+    card: dict[str, Any]
+    shown: Time | None
+    stuck: bool
+
+
+class QuestionRecord(Record, frozen=True):
+    """A question of an exercise."""
+
+    name: str
+    kind: str
+    points: float
+    ask: str
+
+
+class AssignmentRecord(Record, frozen=True):
+    """An assignment, with the person's own work."""
+
+    id: Id
+    project: Slug
+    name: str
+    title: str
+    questions: list[QuestionRecord]
+    points: float
+    first: Digest
+    deadline: Time | None
+    zone: str
+    deadline_text: str
+    deadline_local: str
+    over: bool
+    size: Count
+    ranked: str
+    by: PersonRecord
+    created: Time
+    released: Time | None
+    begun: Count
+    work: WorkRecord | None
+    page: str
+
+
 STUCK_AFTER = 3
 """Tries of one question without a right answer after which somebody is said to be stuck."""
 
@@ -106,20 +123,20 @@ class GradedWork:
     people: Sequence[str]
     answers: Sequence[GivenAnswer]
 
-    def reached(self, assignment: Assignment) -> list[dict[str, Any]]:
-        """For each question how often it was tried, and the best score of the answers that were in time."""
+    def reached(self, assignment: Assignment) -> list[ReachedRecord]:
+        """What was reached in each question."""
         return [self._reached(each["name"], each["points"]) for each in assignment.outline["questions"]]
 
-    def _reached(self, question: str, points: float) -> dict[str, Any]:
+    def _reached(self, question: str, points: float) -> ReachedRecord:
         given = [each for each in self.answers if each.question == question]
         counted = [each for each in given if not each.late]
         score = max((each.score for each in counted), default=0.0)
         right = any(each.score >= each.most for each in counted)
-        return {"question": question, "tries": len(given), "score": score, "most": points, "right": right}
+        return ReachedRecord(question=question, tries=len(given), score=score, most=points, right=right)
 
     def is_stuck(self, assignment: Assignment) -> bool:
         """Whether a question was tried in vain again and again."""
-        return any(each["tries"] >= STUCK_AFTER and not each["right"] for each in self.reached(assignment))
+        return any(each.tries >= STUCK_AFTER and not each.right for each in self.reached(assignment))
 
 
 def graded_work(session: DatabaseSession, assignment_id: str, user_id: str = "") -> list[GradedWork]:
@@ -139,79 +156,55 @@ def graded_work(session: DatabaseSession, assignment_id: str, user_id: str = "")
     return [GradedWork(all_work[room], people[room], answers[room]) for room in rooms]
 
 
-def assignment_records(call: Call, assignments: Sequence[Assignment]) -> list[dict[str, Any]]:
+def assignment_records(call: Call, assignments: Sequence[Assignment]) -> list[AssignmentRecord]:
     """Assignments, each with the person's own work."""
     people = people_by_id(call.session, (each.by for each in assignments))
     slug = call.project.slug
     return [
-        {
-            "id": each.id,
-            "project": slug,
-            "name": each.name,
-            "title": each.outline["title"],
-            "questions": each.outline["questions"],
-            "points": each.outline["points"],
-            "first": each.first,
-            "deadline": each.deadline,
-            "zone": each.zone,
-            "deadline_text": deadline_text(each),
-            "deadline_local": deadline_local(each),
-            "over": is_over(each),
-            "size": each.size,
-            "ranked": each.ranked,
-            "by": people[each.by],
-            "created": each.created,
-            "released": each.released,
-            "begun": len(set(call.session.scalars(select(Participant.room_id).where(Participant.assignment_id == each.id)))),
-            "work": own_work(call, each),
-            "page": call.services.url(f"/p/{slug}/assignments/{each.id}"),
-        }
+        AssignmentRecord.of(
+            each,
+            project=slug,
+            **{name: each.outline[name] for name in ("title", "questions", "points")},
+            deadline_text=deadline_text(each),
+            deadline_local=deadline_local(each),
+            over=is_over(each),
+            by=people[each.by],
+            begun=len(set(call.session.scalars(select(Participant.room_id).where(Participant.assignment_id == each.id)))),
+            work=own_work(call, each),
+            page=call.services.url(f"/p/{slug}/assignments/{each.id}"),
+        )
         for each in assignments
     ]
 
 
-def own_work(call: Call, assignment: Assignment) -> dict[str, Any] | None:
+def own_work(call: Call, assignment: Assignment) -> WorkRecord | None:
     """The person's work, if they have begun; with the teacher's points and remark once those are released."""
     found = graded_work(call.session, assignment.id, call.person.user_id)
     return work_records(call, assignment, found, with_grades=assignment.released is not None)[0] if found else None
 
 
-def work_records(call: Call, assignment: Assignment, all_work: Sequence[GradedWork], *, with_grades: bool) -> list[dict[str, Any]]:
+def work_records(call: Call, assignment: Assignment, all_work: Sequence[GradedWork], *, with_grades: bool) -> list[WorkRecord]:
     """Work as its own people see it."""
     people = people_by_id(call.session, (user for each in all_work for user in each.people))
     return [
-        {
-            "room": each.row.room_id,
-            "people": [people[user] for user in each.people],
-            "page": call.services.url(f"/room/{each.row.room_id}"),
-            "questions": (reached := each.reached(assignment)),
-            "score": sum(one["score"] for one in reached),
-            "points": each.row.points if with_grades else None,
-            "remark": each.row.remark if with_grades else "",
-        }
+        WorkRecord(
+            room=each.row.room_id,
+            people=[people[user] for user in each.people],
+            page=call.services.url(f"/room/{each.row.room_id}"),
+            questions=(reached := each.reached(assignment)),
+            score=sum(one.score for one in reached),
+            points=each.row.points if with_grades else None,
+            remark=each.row.remark if with_grades else "",
+        )
         for each in all_work
     ]
 
 
-def given_records(session: DatabaseSession, answers: Iterable[GivenAnswer]) -> list[dict[str, Any]]:
+def given_records(session: DatabaseSession, answers: Sequence[GivenAnswer]) -> list[GivenRecord]:
     """Answers with their verdicts."""
-    found = list(answers)
-    people = people_by_id(session, (each.author_id for each in found))
+    people = people_by_id(session, (each.author_id for each in answers))
     return [
-        {
-            "question": each.question,
-            "attempt": each.attempt,
-            "text": each.text,
-            "digest": each.digest,
-            "score": each.score,
-            "most": each.most,
-            "checks": each.verdict["checks"],
-            "hints": each.verdict["hints"],
-            "author": people[each.author_id],
-            "created": each.created,
-            "late": each.late,
-        }
-        for each in found
+        GivenRecord.of(each, checks=each.verdict["checks"], hints=each.verdict["hints"], author=people[each.author_id]) for each in answers
     ]
 
 

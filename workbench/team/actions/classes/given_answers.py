@@ -8,18 +8,19 @@ kept in the same way.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated
 
+from msgspec import Meta
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.errors import unknown_name
-from workbench.team.actions.action import Action, Call
+from workbench.team.actions.action import Call, action
 from workbench.team.actions.classes.assignments import STUDENT, WORKER, present
-from workbench.team.actions.classes.class_records import GIVEN, given_records, graded_work, is_over, is_staff
+from workbench.team.actions.classes.class_records import GivenRecord, given_records, graded_work, is_over, is_staff
 from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.plans import keep_plan
-from workbench.team.actions.schemas import DOCUMENT, FLAG, NAME, list_of, record, text
+from workbench.team.actions.schemas import DOCUMENT, Word
 from workbench.team.actions.server_parts import planner_of
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
@@ -59,17 +60,19 @@ def tries_of(session: DatabaseSession, room_id: str) -> Mapping[str, tuple[int, 
     return {question: (count, bool(is_right)) for question, count, is_right in session.execute(found)}
 
 
-async def _judge(call: Call) -> GradedAnswer:
-    assignment, question = present(call), call.body["question"]
+async def _judge(call: Call, question: Word, answer: Annotated[str, Meta(min_length=1, max_length=DOCUMENT)]) -> GradedAnswer:
+    assignment = present(call)
     names = [each["name"] for each in assignment.outline["questions"]]
     if question not in names:
         raise InputError(*unknown_name("question", question, names))
     with call.services.store.read() as session:
         attempt = tries_of(session, _own_room(call, session)).get(question, (0, False))[0] + 1
-    return await planner_of(call).grade_answer(assignment.exercise, question, call.body["answer"], attempt)
+    return await planner_of(call).grade_answer(assignment.exercise, question, answer, attempt)
 
 
-def _hand_in(call: Call) -> dict[str, Any]:
+@action("answers.hand_in", "POST /assignments/{assignment}/answers", WORKER, "edit", prepare=_judge, status=201, subject="question")
+def _hand_in(call: Call) -> GivenRecord:
+    """Answer a question of an assignment: with the text of a plan's document, or with a number or choice."""
     present(call)
     return given_records(call.session, [keep_answer(call.session, _own_room(call, call.session), call.person.user_id, call.prepared)])[0]
 
@@ -82,38 +85,10 @@ def _own_room(call: Call, session: DatabaseSession) -> str:
     return participant.room_id
 
 
-def _list(call: Call) -> dict[str, Any]:
-    """One's own answers, or those of all for whoever is more than a student; oldest first."""
-    everybody = call.query.get("everybody", False) and is_staff(call)
-    all_work = graded_work(call.session, present(call).id, "" if everybody else call.person.user_id)
+@action("answers.list", "GET /assignments/{assignment}/answers", STUDENT, "read")
+def _list(call: Call, *, everybody: bool = False) -> list[GivenRecord]:
+    """List one's own answers, or those of all."""
+    # a student has their own whatever they ask for; the oldest come first
+    all_work = graded_work(call.session, present(call).id, "" if everybody and is_staff(call) else call.person.user_id)
     given = sorted((answer for each in all_work for answer in each.answers), key=lambda each: (each.created, each.id))
-    return {"items": given_records(call.session, given[-1000:])}
-
-
-ACTIONS = (
-    Action(
-        "answers.hand_in",
-        "POST",
-        "/assignments/{assignment}/answers",
-        "Answer a question of an assignment: with the text of a plan's document, or with a number or choice",
-        WORKER,
-        "edit",
-        GIVEN,
-        _hand_in,
-        body=record({"question": text(NAME, 1), "answer": text(DOCUMENT, 1)}),
-        prepare=_judge,
-        status=201,
-        subject="question",
-    ),
-    Action(
-        "answers.list",
-        "GET",
-        "/assignments/{assignment}/answers",
-        "List one's own answers, or those of all",
-        STUDENT,
-        "read",
-        record({"items": list_of(GIVEN)}),
-        _list,
-        query={"everybody": FLAG},
-    ),
-)
+    return given_records(call.session, given[-1000:])

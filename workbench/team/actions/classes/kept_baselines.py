@@ -1,7 +1,6 @@
 """The baselines of a ranking, as the store has them: rows of their own beside the plans of a class."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session as DatabaseSession
@@ -10,21 +9,22 @@ from workbench.team.access import ProjectRole
 from workbench.team.actions.action import Call
 from workbench.team.actions.classes.class_records import is_over
 from workbench.team.actions.plans import keep_plan
-from workbench.team.actions.schemas import ANYTHING, FLAG, TEXT, record
+from workbench.team.actions.schemas import Figures, Record
 from workbench.team.store.tables import Assignment, Baseline, StoredFigures, StoredJob
 from workbench.team.web.services import FoundBaseline
 
 ORDER = ("start", "data_parallel", "recipe", "search")
-BASELINE = record(
-    {
-        "name": TEXT,
-        "detail": TEXT,
-        "planned": {"type": "object", "additionalProperties": ANYTHING},
-        "right": FLAG,
-        "reason": TEXT,
-        "searching": FLAG,
-    }
-)
+
+
+class BaselineRecord(Record, frozen=True):
+    """A plan that those of a class are compared with."""
+
+    name: str
+    detail: str
+    planned: Figures
+    right: bool
+    reason: str
+    searching: bool
 
 
 def keep_baselines(session: DatabaseSession, assignment: Assignment, found: Sequence[FoundBaseline]) -> None:
@@ -46,7 +46,7 @@ def keep_baseline(session: DatabaseSession, assignment_id: str, question: str, f
     session.flush()
 
 
-def baseline_records(call: Call, assignment: Assignment) -> list[dict[str, Any]]:
+def baseline_records(call: Call, assignment: Assignment) -> list[BaselineRecord]:
     """The baselines of the question that is ranked. Which recipe it is, and what it misses, students see once it is over: it is a hint."""
     rows = call.session.scalars(
         select(Baseline).where(Baseline.assignment_id == assignment.id, Baseline.question == assignment.ranked)
@@ -57,14 +57,13 @@ def baseline_records(call: Call, assignment: Assignment) -> list[dict[str, Any]]
     jobs = {each.job_id: call.session.get(StoredJob, each.job_id) for each in rows if each.job_id}
     is_shown = call.may(ProjectRole.VIEWER) or is_over(assignment) or assignment.released is not None
     return [
-        {
-            "name": each.name,
-            "detail": each.detail if is_shown else "",
-            "planned": figures.get(each.digest or "", {}),
-            "right": each.right,
-            "reason": _reason(each, jobs.get(each.job_id or "")) if is_shown else "",
-            "searching": _is_searching(each, jobs.get(each.job_id or "")),
-        }
+        BaselineRecord.of(
+            each,
+            detail=each.detail if is_shown else "",
+            planned=figures.get(each.digest or "", {}),
+            reason=_reason(each, jobs.get(each.job_id or "")) if is_shown else "",
+            searching=_is_searching(each, jobs.get(each.job_id or "")),
+        )
         for each in sorted(rows, key=lambda each: ORDER.index(each.name))
     ]
 

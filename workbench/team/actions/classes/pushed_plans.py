@@ -1,18 +1,19 @@
 """A plan that a teacher sends to all: onto the boards of those who have not answered yet, as an edit that each of them can take back."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from sqlalchemy import select
 
 from workbench.errors import unknown_name
 from workbench.team.access import MissingError
-from workbench.team.actions.action import Action, Call
+from workbench.team.actions.action import Call, action
 from workbench.team.actions.classes.assignments import STAFF, present
 from workbench.team.actions.classes.class_records import GradedWork, graded_work
 from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.plans import keep_plan
-from workbench.team.actions.schemas import COUNT, DIGEST, ID, NAME, TEXT, list_of, record, text
+from workbench.team.actions.schemas import NAME, Count, Digest, Id, Record
 from workbench.team.actions.server_parts import planner_of
 from workbench.team.rooms.pushed_plan import PushedPlan
 from workbench.team.rooms.room_records import read_room
@@ -22,9 +23,26 @@ from workbench.team.web.services import ReplayedRoom
 START, SOMEBODYS = "the plan to start from", "a plan of this class"
 
 
-async def _read_board(call: Call) -> ReplayedRoom | None:
+class PushedRecord(Record, frozen=True):
+    """A plan that was sent: into which rooms, and which."""
+
+    rooms: list[Id]
+    sent: Count
+    digest: Digest
+    plan: str
+
+
+WorkName = Annotated[
+    str, Meta(max_length=NAME, description="the room whose plan is sent; if left out, the plan that the assignment begins with")
+]
+QuestionName = Annotated[
+    str, Meta(max_length=NAME, description="only to those without a right answer to it; if left out, to any question about a plan")
+]
+
+
+async def _read_board(call: Call, work: WorkName = "") -> ReplayedRoom | None:
     """The board whose plan is sent, as it is now; `None` for the plan that the assignment begins with."""
-    assignment, work = present(call), call.body.get("work", "")
+    assignment = present(call)
     if not work:
         return None
     with call.services.store.read() as session:
@@ -33,31 +51,6 @@ async def _read_board(call: Call) -> ReplayedRoom | None:
             raise MissingError("work", work)
     source = read_room(call.services.store, work)
     return await planner_of(call).replay_room(source.document, source.log)
-
-
-def _push(call: Call) -> dict[str, Any]:
-    assignment = present(call)
-    board: ReplayedRoom | None = call.prepared
-    if board is not None:
-        keep_plan(call.session, board.present)
-    rooms = [each.row.room_id for each in _waiting(call, assignment) if each.row.room_id != call.body.get("work", "")]
-    digest = board.present.digest if board is not None else assignment.first
-    call.note(digest=digest, rooms=len(rooms))
-    return {"rooms": rooms, "sent": len(rooms), "digest": digest, "plan": START if board is None else SOMEBODYS}
-
-
-def _waiting(call: Call, assignment: Assignment) -> Sequence[GradedWork]:
-    """The work of those who have no right answer yet to this question, or to one of those about a plan."""
-    plans = [each["name"] for each in assignment.outline["questions"] if each["kind"] == "plan"]
-    asked = call.body.get("question", "")
-    if asked and asked not in plans:
-        raise InputError(*unknown_name("question about a plan", asked, plans))
-    wanted = [asked] if asked else plans
-    return [
-        each
-        for each in graded_work(call.session, assignment.id)
-        if not all(one["right"] for one in each.reached(assignment) if one["question"] in wanted)
-    ]
 
 
 async def _send(call: Call, answer: Any) -> None:
@@ -74,25 +67,35 @@ async def _send(call: Call, answer: Any) -> None:
     await call.services.rooms.push_plan(answer["rooms"], pushed)
 
 
-ACTIONS = (
-    Action(
-        "work.push",
-        "POST",
-        "/assignments/{assignment}/boards",
-        "Send a plan onto the boards of all who have not answered yet",
-        STAFF,
-        "edit",
-        record({"rooms": list_of(ID), "sent": COUNT, "digest": DIGEST, "plan": TEXT}),
-        _push,
-        body=record(
-            {},
-            {
-                "work": text(NAME, description="the room whose plan is sent; if left out, the plan that the assignment begins with"),
-                "question": text(NAME, description="only to those without a right answer to it; if left out, to any question about a plan"),
-            },
-        ),
-        prepare=_read_board,
-        afterwards=_send,
-        subject="digest",
-    ),
+@action(
+    "work.push",
+    "POST /assignments/{assignment}/boards",
+    STAFF,
+    "edit",
+    prepare=_read_board,
+    afterwards=_send,
+    subject="digest",
 )
+def _push(call: Call, work: WorkName = "", question: QuestionName = "") -> PushedRecord:
+    """Send a plan onto the boards of all who have not answered yet."""
+    assignment = present(call)
+    board: ReplayedRoom | None = call.prepared
+    if board is not None:
+        keep_plan(call.session, board.present)
+    rooms = [each.row.room_id for each in _waiting(call, assignment, question) if each.row.room_id != work]
+    digest = board.present.digest if board is not None else assignment.first
+    call.note(digest=digest, rooms=len(rooms))
+    return PushedRecord(rooms=rooms, sent=len(rooms), digest=digest, plan=START if board is None else SOMEBODYS)
+
+
+def _waiting(call: Call, assignment: Assignment, asked: str) -> Sequence[GradedWork]:
+    """The work of those who have no right answer yet to this question, or to one of those about a plan."""
+    plans = [each["name"] for each in assignment.outline["questions"] if each["kind"] == "plan"]
+    if asked and asked not in plans:
+        raise InputError(*unknown_name("question about a plan", asked, plans))
+    wanted = [asked] if asked else plans
+    return [
+        each
+        for each in graded_work(call.session, assignment.id)
+        if not all(one.right for one in each.reached(assignment) if one.question in wanted)
+    ]

@@ -1,23 +1,39 @@
 """How a plan of a ranking came to be: the edits of its room, step by step, without the names of those who made them. Students see the
 winner's once the deadline has passed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
 
 from workbench.team.access import ForbiddenError, MissingError
-from workbench.team.actions.action import Action, Call
+from workbench.team.actions.action import Call, action
 from workbench.team.actions.classes.assignments import STUDENT, present
 from workbench.team.actions.classes.class_records import is_over, is_staff
 from workbench.team.actions.classes.scores import RankedPlan, ranking
-from workbench.team.actions.schemas import ANYTHING, COUNT, FLAG, TEXT, list_of, record
+from workbench.team.actions.schemas import Count, Figures, Record
 from workbench.team.actions.server_parts import planner_of
 from workbench.team.rooms.room_records import read_room
 from workbench.team.store.tables import LogEntry
 
-_FIGURES = {"type": "object", "additionalProperties": ANYTHING}
-_STEP = record({"text": TEXT, "name": TEXT, "mesh": TEXT, "layout": {"type": "string"}, "figures": _FIGURES})
+
+class ReplayStep(Record, frozen=True):
+    """An edit, and the plan after it."""
+
+    text: str
+    name: str
+    mesh: str
+    layout: str
+    figures: Figures
+
+
+class ReplayRecord(Record, frozen=True):
+    """How a plan came to be; `elsewhere` if it was not made in its room."""
+
+    place: Count
+    elsewhere: bool
+    steps: list[ReplayStep]
+    planned: Figures
 
 
 async def _read(call: Call) -> Mapping[str, Any]:
@@ -46,23 +62,8 @@ def _ranked(call: Call) -> RankedPlan:
     return plans[int(place) - 1]
 
 
-def _answer(call: Call) -> dict[str, Any]:
+@action("assignments.replay", "GET /assignments/{assignment}/ranking/{place}", STUDENT, "read", prepare=_read)
+def _answer(call: Call, place: str) -> ReplayRecord:
+    """See how a plan of a ranking came to be, step by step."""
     present(call)
-    found: Mapping[str, Any] = call.prepared
-    steps: Sequence[Mapping[str, Any]] = found["steps"]
-    return {"place": int(call.inputs.path["place"]), "elsewhere": found["elsewhere"], "steps": list(steps), "planned": found["planned"]}
-
-
-ACTIONS = (
-    Action(
-        "assignments.replay",
-        "GET",
-        "/assignments/{assignment}/ranking/{place}",
-        "See how a plan of a ranking came to be, step by step",
-        STUDENT,
-        "read",
-        record({"place": COUNT, "elsewhere": FLAG, "steps": list_of(_STEP), "planned": _FIGURES}),
-        _answer,
-        prepare=_read,
-    ),
-)
+    return ReplayRecord(place=int(place), **call.prepared)

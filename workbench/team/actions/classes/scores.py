@@ -3,18 +3,17 @@ the compiler made of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 
 from workbench.team.access import ProjectRole
-from workbench.team.actions.action import Action, Call, member
+from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.classes.assignments import STAFF, STUDENT, present
-from workbench.team.actions.classes.class_records import graded_work, is_staff
-from workbench.team.actions.classes.kept_baselines import BASELINE, baseline_records
+from workbench.team.actions.classes.class_records import GradedWork, graded_work, is_staff
+from workbench.team.actions.classes.kept_baselines import BaselineRecord, baseline_records
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.people_records import people_by_id
-from workbench.team.actions.schemas import ANYTHING, COUNT, DIGEST, FLAG, ID, NUMBER, PERSON, TEXT, list_of, or_none, record
+from workbench.team.actions.schemas import Count, Digest, Figures, Id, PersonRecord, Record
 from workbench.team.actions.server_parts import jobs_of
 from workbench.team.store.tables import Assignment, GivenAnswer, Member, StoredFigures, StoredJob
 from workbench.team.web.services import JobRequest
@@ -22,62 +21,81 @@ from workbench.team.web.services import JobRequest
 COMPILED = 10
 """The first so many of a ranking are compiled."""
 _OPEN = ("queued", "starting", "running")
-_FIGURES = {"type": "object", "additionalProperties": ANYTHING}
-_SCORE = record(
-    {
-        "person": PERSON,
-        "student": FLAG,
-        "room": or_none(ID),
-        "questions": {"type": "object", "additionalProperties": NUMBER},
-        "tries": COUNT,
-        "late": COUNT,
-        "reached": NUMBER,
-        "points": NUMBER,
-        "most": NUMBER,
-        "remark": TEXT,
-    }
-)
-_RANKED = record(
-    {
-        "place": COUNT,
-        "people": list_of(PERSON),
-        "mine": FLAG,
-        "digest": or_none(DIGEST),
-        "planned": _FIGURES,
-        "compiled": or_none(_FIGURES),
-        "compiling": FLAG,
-        "problem": TEXT,
-    }
-)
 
 
-def _scores(call: Call) -> dict[str, Any]:
-    """A row for each student, and for whoever else sat down."""
+class ScoreRecord(Record, frozen=True):
+    """What somebody reached in an assignment."""
+
+    person: PersonRecord
+    student: bool
+    room: Id | None
+    questions: dict[str, float]
+    tries: Count
+    late: Count
+    reached: float
+    points: float
+    most: float
+    remark: str
+
+
+class RankedRecord(Record, frozen=True):
+    """A place in a ranking; whose plan it is, and which, students see of their own alone."""
+
+    place: Count
+    people: list[PersonRecord]
+    mine: bool
+    digest: Digest | None
+    planned: Figures
+    compiled: Figures | None
+    compiling: bool
+    problem: str
+
+
+class RankingRecord(Record, frozen=True):
+    """The right plans of a class, and what they are compared with."""
+
+    question: str
+    items: list[RankedRecord]
+    start: Figures
+    baselines: list[BaselineRecord]
+
+
+class SubmittedRecord(Record, frozen=True):
+    """How many compilations were submitted."""
+
+    submitted: Count
+
+
+@action("assignments.scores", "GET /assignments/{assignment}/scores", STAFF, "read")
+def _scores(call: Call) -> list[ScoreRecord]:
+    """List the scores of all students."""
+    # a row for each student, and for whoever else sat down
     assignment = present(call)
     work_of = {user: each for each in graded_work(call.session, assignment.id) for user in each.people}
     members = select(Member.user_id).where(Member.project_id == call.project.id, Member.role == str(ProjectRole.STUDENT))
     students = set(call.session.scalars(members))
     people = people_by_id(call.session, students | set(work_of))
-    rows = []
-    for user, person in sorted(people.items(), key=lambda each: each[1]["name"]):
-        work = work_of.get(user)
-        reached = {each["question"]: each["score"] for each in work.reached(assignment)} if work else {}
-        own = work.row.points if work else None
-        rows.append(
-            {
-                "person": person,
-                "student": user in students,
-                "room": work.row.room_id if work else None,
-                "questions": reached,
-                "tries": len(work.answers) if work else 0,
-                "late": sum(each.late for each in work.answers) if work else 0,
-                "reached": sum(reached.values()),
-                "points": sum(reached.values()) if own is None else own,
-                "most": assignment.outline["points"],
-                "remark": work.row.remark if work else "",
-            }
-        )
-    return {"items": rows}
+    return [
+        _score(assignment, person, work_of.get(user), student=user in students)
+        for user, person in sorted(people.items(), key=lambda each: each[1].name)
+    ]
+
+
+def _score(assignment: Assignment, person: PersonRecord, work: GradedWork | None, *, student: bool) -> ScoreRecord:
+    reached = {each.question: each.score for each in work.reached(assignment)} if work else {}
+    own = work.row.points if work else None
+    return ScoreRecord(
+        person=person,
+        student=student,
+        room=work.row.room_id if work else None,
+        questions=reached,
+        tries=len(work.answers) if work else 0,
+        late=sum(each.late for each in work.answers) if work else 0,
+        reached=sum(reached.values()),
+        points=sum(reached.values()) if own is None else own,
+        most=assignment.outline["points"],
+        remark=work.row.remark if work else "",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +105,7 @@ class RankedPlan:
     room_id: str
     people: Sequence[str]
     digest: str
-    figures: Mapping[str, Mapping[str, Any]]
+    figures: Mapping[str, Figures]
 
     @property
     def planned(self) -> tuple[float, float, str]:
@@ -120,15 +138,16 @@ def _is_ranked(assignment: Assignment, answer: GivenAnswer) -> bool:
     return answer.question == assignment.ranked and answer.digest is not None and not answer.late and answer.score >= answer.most
 
 
-def _figures_of(call: Call, digests: set[str]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    found: dict[str, dict[str, Mapping[str, Any]]] = {each: {} for each in digests}
+def _figures_of(call: Call, digests: set[str]) -> dict[str, dict[str, Figures]]:
+    found: dict[str, dict[str, Figures]] = {each: {} for each in digests}
     for each in call.session.scalars(select(StoredFigures).where(StoredFigures.digest.in_(digests))):
         found[each.digest][each.tier] = each.values
     return found
 
 
-def _rank(call: Call) -> dict[str, Any]:
-    """Students see which one is theirs, and no names."""
+@action("assignments.ranking", "GET /assignments/{assignment}/ranking", STUDENT, "read")
+def _rank(call: Call) -> RankingRecord:
+    """Rank the right plans of an assignment."""
     assignment = present(call)
     plans = ranking(call, assignment)
     compiling = _compiling(call, {each.digest for each in plans})
@@ -138,20 +157,19 @@ def _rank(call: Call) -> dict[str, Any]:
     for place, each in enumerate(plans, 1):
         mine = call.person.user_id in each.people
         is_shown = mine or is_staff(call)
-        rows.append(
-            {
-                "place": place,
-                "people": [people[user] for user in each.people] if is_shown else [],
-                "mine": mine,
-                "digest": each.digest if is_shown else None,
-                "planned": each.figures.get("planned", {}),
-                "compiled": each.figures.get("compiled"),
-                "compiling": each.digest in compiling,
-                "problem": "" if "compiled" in each.figures else problems.get(each.digest, ""),
-            }
+        row = RankedRecord(
+            place=place,
+            people=[people[user] for user in each.people] if is_shown else [],
+            mine=mine,
+            digest=each.digest if is_shown else None,
+            planned=dict(each.figures.get("planned", {})),
+            compiled=each.figures.get("compiled"),
+            compiling=each.digest in compiling,
+            problem="" if "compiled" in each.figures else problems.get(each.digest, ""),
         )
-    first = _figures_of(call, {assignment.first})[assignment.first].get("planned", {})
-    return {"question": assignment.ranked, "items": rows, "start": first, "baselines": baseline_records(call, assignment)}
+        rows.append(row)
+    start = dict(_figures_of(call, {assignment.first})[assignment.first].get("planned", {}))
+    return RankingRecord(question=assignment.ranked, items=rows, start=start, baselines=baseline_records(call, assignment))
 
 
 def _compiling(call: Call, digests: set[str]) -> set[str]:
@@ -183,36 +201,7 @@ async def _submit(call: Call) -> int:
     return len(wanted)
 
 
-ACTIONS = (
-    Action(
-        "assignments.scores",
-        "GET",
-        "/assignments/{assignment}/scores",
-        "List the scores of all students",
-        STAFF,
-        "read",
-        record({"items": list_of(_SCORE)}),
-        _scores,
-    ),
-    Action(
-        "assignments.ranking",
-        "GET",
-        "/assignments/{assignment}/ranking",
-        "Rank the right plans of an assignment",
-        STUDENT,
-        "read",
-        record({"question": TEXT, "items": list_of(_RANKED), "start": _FIGURES, "baselines": list_of(BASELINE)}),
-        _rank,
-    ),
-    Action(
-        "assignments.compile",
-        "POST",
-        "/assignments/{assignment}/ranking",
-        "Compile the first ten plans of a ranking",
-        member(ProjectRole.RUNNER, "assignment"),
-        "run",
-        record({"submitted": COUNT}),
-        lambda call: {"submitted": call.prepared},
-        prepare=_submit,
-    ),
-)
+@action("assignments.compile", "POST /assignments/{assignment}/ranking", member(ProjectRole.RUNNER, "assignment"), "run", prepare=_submit)
+def _compile(call: Call) -> SubmittedRecord:
+    """Compile the first ten plans of a ranking."""
+    return SubmittedRecord(submitted=call.prepared)

@@ -10,12 +10,12 @@ from sqlalchemy import select
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
-from workbench.team.actions.action import Action, Call, member
+from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.classes.assignments import present
 from workbench.team.actions.classes.kept_baselines import keep_baseline, keep_baselines
 from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.plans import keep_plan
-from workbench.team.actions.schemas import ID, record
+from workbench.team.actions.schemas import Id, Record
 from workbench.team.actions.server_parts import jobs_of, planner_of
 from workbench.team.store.tables import Assignment, Baseline
 from workbench.team.web.services import FoundBaseline, FoundBaselines, JobRequest, TeamServices
@@ -44,12 +44,28 @@ async def _search(call: Call) -> tuple[FoundBaselines, str]:
     return found, await jobs_of(call).submit(request)
 
 
-def _keep(call: Call) -> dict[str, Any]:
+class SearchRecord(Record, frozen=True):
+    """The job of a search."""
+
+    job: Id
+
+
+@action(
+    "assignments.search",
+    "POST /assignments/{assignment}/baselines",
+    member(ProjectRole.RUNNER, "assignment"),
+    "run",
+    prepare=_search,
+    status=201,
+    subject="job",
+)
+def _keep(call: Call) -> SearchRecord:
+    """Search for the best plan, beside those of a ranking."""
     found, job = call.prepared
     assignment = present(call)
     keep_baselines(call.session, assignment, found.found)
     keep_baseline(call.session, assignment.id, assignment.ranked, FoundBaseline("search", "", None, False, ""), job)
-    return {"job": job}
+    return SearchRecord(job=job)
 
 
 class SearchedBaselines:
@@ -88,20 +104,3 @@ class SearchedBaselines:
         if document is None:
             return FoundBaseline("search", "", None, False, "The search found no plan.")
         return await planner.judge_baseline(exercise, row.question, document)
-
-
-ACTIONS = (
-    Action(
-        "assignments.search",
-        "POST",
-        "/assignments/{assignment}/baselines",
-        "Search for the best plan, beside those of a ranking",
-        member(ProjectRole.RUNNER, "assignment"),
-        "run",
-        record({"job": ID}),
-        _keep,
-        prepare=_search,
-        status=201,
-        subject="job",
-    ),
-)

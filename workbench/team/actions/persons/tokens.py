@@ -6,39 +6,62 @@
 - Its secret is in one answer, and nowhere else.
 """
 
-from typing import Any
+from typing import Annotated
 
+from msgspec import Meta
 from sqlalchemy import select
 
 from workbench.team.access import SCOPES, ForbiddenError, MissingError
 from workbench.team.accounts.tokens import issue_token, revoke_token
-from workbench.team.actions.action import PERSON, Action, Call
-from workbench.team.actions.schemas import DAYS, ID, NAME, NOTHING, TEXT, TIME, list_of, one_of, or_none, record, text
+from workbench.team.actions.action import PERSON, Call, action
+from workbench.team.actions.schemas import Days, Id, Named, Record, Time, one_of
 from workbench.team.store.store import now
 from workbench.team.store.tables import Token
 
-_TOKEN = record(
-    {"id": ID, "name": TEXT, "scopes": list_of(one_of(*SCOPES)), "created": TIME, "expires": or_none(TIME), "used": or_none(TIME)}
-)
-_NEW = record({"name": text(NAME, 1, pattern=r"^.*\S.*$"), "scopes": list_of(one_of(*SCOPES), len(SCOPES), 1)}, {"days": DAYS})
 _DAY = 86_400.0
 
 
-def _list(call: Call) -> dict[str, Any]:
+Scopes = Annotated[list[Annotated[str, one_of(*SCOPES)]], Meta(min_length=1, max_length=len(SCOPES))]
+
+
+class TokenRecord(Record, frozen=True):
+    """A token, without its secret."""
+
+    id: Id
+    name: str
+    scopes: list[Annotated[str, one_of(*SCOPES)]]
+    created: Time
+    expires: Time | None
+    used: Time | None
+
+
+class NewTokenRecord(Record, frozen=True):
+    """A token, with its secret."""
+
+    id: Id
+    secret: str
+    token: TokenRecord
+
+
+@action("tokens.list", "GET /tokens", PERSON, "manage")
+def _list(call: Call) -> list[TokenRecord]:
+    """List my tokens."""
     mine = select(Token).where(Token.user_id == call.person.user_id, Token.revoked.is_(None)).order_by(Token.created.desc(), Token.id)
-    return {"items": [_record(each) for each in call.session.scalars(mine)]}
+    return [TokenRecord.of(each) for each in call.session.scalars(mine)]
 
 
-def _create(call: Call) -> dict[str, Any]:
-    scopes, own = tuple(call.body["scopes"]), call.person.scopes
+@action("tokens.create", "POST /tokens", PERSON, "manage", status=201, subject="id")
+def _create(call: Call, name: Named, scopes: Scopes, days: Days | None = None) -> NewTokenRecord:
+    """Make a token; its secret is shown this once."""
+    own = call.person.scopes
     if own is not None and not own >= set(scopes):
         missing = ", ".join(f"`{each}`" for each in scopes if each not in own)
         raise ForbiddenError(f"A token cannot give what it has not: {missing}.", ["make the token in the browser"])
-    expires = now() + call.body["days"] * _DAY if "days" in call.body else None
-    issued = issue_token(call.session, call.person.user_id, call.body["name"], scopes, _not_after(call, expires))
+    expires = None if days is None else now() + days * _DAY
+    issued = issue_token(call.session, call.person.user_id, name, tuple(scopes), _not_after(call, expires))
     call.session.flush()
     call.note(scopes=sorted(set(scopes)))
-    return {"secret": issued.secret, "token": _record(call.session.get_one(Token, issued.id)), "id": issued.id}
+    return NewTokenRecord(id=issued.id, secret=issued.secret, token=TokenRecord.of(call.session.get_one(Token, issued.id)))
 
 
 def _not_after(call: Call, expires: float | None) -> float | None:
@@ -48,31 +71,8 @@ def _not_after(call: Call, expires: float | None) -> float | None:
     return min(ends, default=None)
 
 
-def _revoke(call: Call) -> dict[str, Any]:
-    if not revoke_token(call.session, call.inputs.path["token"], call.person.user_id):
-        raise MissingError("token", call.inputs.path["token"])
-    return {}
-
-
-def _record(token: Token) -> dict[str, Any]:
-    own = {"id": token.id, "name": token.name, "scopes": token.scopes}
-    return {**own, "created": token.created, "expires": token.expires, "used": token.used}
-
-
-ACTIONS = (
-    Action("tokens.list", "GET", "/tokens", "List my tokens", PERSON, "manage", record({"items": list_of(_TOKEN)}), _list),
-    Action(
-        "tokens.create",
-        "POST",
-        "/tokens",
-        "Make a token; its secret is shown this once",
-        PERSON,
-        "manage",
-        record({"id": ID, "secret": TEXT, "token": _TOKEN}),
-        _create,
-        body=_NEW,
-        status=201,
-        subject="id",
-    ),
-    Action("tokens.revoke", "DELETE", "/tokens/{token}", "End a token of mine", PERSON, "manage", NOTHING, _revoke),
-)
+@action("tokens.revoke", "DELETE /tokens/{token}", PERSON, "manage")
+def _revoke(call: Call, token: str) -> None:
+    """End a token of mine."""
+    if not revoke_token(call.session, token, call.person.user_id):
+        raise MissingError("token", token)

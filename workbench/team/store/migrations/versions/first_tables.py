@@ -6,6 +6,7 @@ foreign key. At the end of a line `!a,b` is unique together, and `#name:a,b` an 
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -91,9 +92,9 @@ def _part(text: str) -> sa.schema.SchemaItem:
     found = _COLUMN.fullmatch(text)
     assert found is not None, text
     name, kind, marks, default, target = found.groups()
-    held = {"primary_key": "*", "index": "#", "unique": "!"}
-    flags = {flag: True for flag, mark in held.items() if mark in marks}
-    return sa.Column(name, _TYPES[kind], *_foreign_key(target), nullable="?" in marks, server_default=default, **flags)
+    keys = {"primary_key": "*" in marks, "index": "#" in marks or None, "unique": "!" in marks or None}
+    flags: dict[str, Any] = {**keys, "nullable": "?" in marks, "server_default": default}
+    return sa.Column(name, _TYPES[kind], *_foreign_key(target), **flags)
 
 
 def _foreign_key(target: str | None) -> Iterator[sa.ForeignKey]:
