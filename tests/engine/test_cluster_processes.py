@@ -28,7 +28,7 @@ from workbench.errors import EngineError
 from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, Progress
-from workbench.team.programs.launch import PLANNER
+from workbench.team.programs.registry import PLANNER
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 RAY = """

@@ -19,8 +19,7 @@ from workbench.plan.propagation_edits import Prioritize
 from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.planning.room_log import RoomHistory, RoomLogRecord, replay
-from workbench.team.planning.room_person import RoomPerson
-from workbench.team.planning.room_session import RoomSession
+from workbench.team.planning.room_session import RoomPerson, RoomSession
 
 ADA, BOB = RoomPerson("u-ada", "Ada", ProjectRole.OWNER), RoomPerson("u-bob", "Bob", ProjectRole.EDITOR)
 CAROL, VIC = RoomPerson("u-carol", "Carol", ProjectRole.RUNNER), RoomPerson("u-vic", "Vic", ProjectRole.VIEWER)

@@ -13,11 +13,11 @@ from argon2 import PasswordHasher
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
+from workbench.team.accounts.external_handlers import account_routes
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.people import add_user
 from workbench.team.accounts.revocations import Revocations
-from workbench.team.accounts.routes import account_routes
 from workbench.team.accounts.sign_in_flow import FlowCookies
 from workbench.team.accounts.ways import SignInWays
 from workbench.team.store.store import Store

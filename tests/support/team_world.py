@@ -13,18 +13,17 @@ from tests.support.team_server import add_person, new_store, sign_in
 from workbench.analysis.analyze import analyze
 from workbench.documents import dump_plan, parse_plan, program_from_reference
 from workbench.team.access import SCOPES, Principal, ProjectRole
-from workbench.team.accounts.people import disable_user, set_role
+from workbench.team.accounts.people import add_project, disable_user, set_role
 from workbench.team.accounts.tokens import issue_token, revoke_token
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
-from workbench.team.actions.new_projects import add_project
 from workbench.team.actions.perform import Context, perform
 from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
 from workbench.team.planning.describe_plan import describe_plan
 from workbench.team.planning.grade_answers import describe_exercise, grade_answer
-from workbench.team.planning.replay_room import replay_room
+from workbench.team.planning.room_log import replay_room
 from workbench.team.rooms.planners import described_plan, found_baseline, found_baselines, graded_answer
-from workbench.team.rooms.pushed_plan import PushedPlan
+from workbench.team.rooms.room_records import PushedPlan
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, RegisteredProgram, StoredFigures, StoredJob, User
 from workbench.team.web.services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, JobRequest, ReadExercise, ReplayedRoom

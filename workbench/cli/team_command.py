@@ -139,8 +139,8 @@ def restore_backup(options: argparse.Namespace) -> None:
 def move_store(options: argparse.Namespace) -> None:
     with _opened(options) as (store, _):
         from workbench.team.config import FILE
+        from workbench.team.store.backup import move
         from workbench.team.store.claim import claim_store
-        from workbench.team.store.move import move
         from workbench.team.store.store import Store
 
         with closing(Store.open(options.target)) as target, claim_store(store, "`workbench team move`"):

@@ -1,4 +1,4 @@
-"""Who may do what: roles in a project, and the person behind a request."""
+"""Who may do what: roles in a project, the person behind a request, and the errors of what is refused."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -86,3 +86,15 @@ def require(held: ProjectRole | None, needed: ProjectRole, to_do: str) -> None:
 
 def _with_article(role: ProjectRole) -> str:
     return f"{'an' if str(role)[0] in 'aeiou' else 'a'} {role}"
+
+
+class InputError(WorkbenchError):
+    """Something that was sent is not as it has to be."""
+
+
+class ConflictError(WorkbenchError):
+    """It cannot be as things are: the name is taken, the room is closed, the project is archived."""
+
+
+class UnavailableError(WorkbenchError):
+    """A part of the server that this needs is not there, or not now."""

@@ -19,13 +19,20 @@ from typing import Any
 
 from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.config import FILE, TeamConfig
-from workbench.team.jobs.all_engines import ALL_ENGINES
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.engine import JobEngine
+from workbench.team.jobs.here import Here
+from workbench.team.jobs.kubernetes import Kubernetes
 from workbench.team.jobs.queue import JobLimits
+from workbench.team.jobs.ray import Ray
+from workbench.team.jobs.slurm import Slurm
 from workbench.team.jobs.spec import JobError, JobSpec
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.store.store import Store
+
+ALL_ENGINES = (Here, Slurm, Ray, Kubernetes)
+"""The class of each engine; `name` is what a job's row says."""
+
 
 _MAKERS = {each.name: each for each in ALL_ENGINES}
 _CONFINED = "workbench.team.sandbox.confined_main"

@@ -11,9 +11,9 @@ from workbench.app.page.guarded_server import guarded_server
 from workbench.app.page.private_members import tornado_of
 from workbench.app.page.request_policy import METHODS, UNKNOWN_HOST, UNKNOWN_ORIGIN, DeniedRequest, Hosts, allowed_hosts, judge_request
 from workbench.app.page.shutdown import serve_until_signal
+from workbench.team.accounts.external_handlers import account_routes
 from workbench.team.accounts.provider import bind_sessions, end_left_sessions, session_options
 from workbench.team.accounts.revocations import Revocations
-from workbench.team.accounts.routes import account_routes
 from workbench.team.accounts.secret_key import load_secret_key
 from workbench.team.actions.check_inputs import load_validators
 from workbench.team.actions.classes.searched_baselines import SearchedBaselines
@@ -22,8 +22,7 @@ from workbench.team.config import FILE, TeamConfig
 from workbench.team.data_folder import private_data
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.pages.page_routes import page_routes
-from workbench.team.program_service import ProgramService
-from workbench.team.program_setup import make_fetch_policy, make_sandbox_policy, owners_approve
+from workbench.team.program_setup import ProgramService, make_fetch_policy, make_sandbox_policy, owners_approve
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub

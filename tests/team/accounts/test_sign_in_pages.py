@@ -15,7 +15,7 @@ from workbench.team.accounts.people import find_user, set_role
 from workbench.team.accounts.rate_limit import SignInLimits
 from workbench.team.store.store import digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, Invitation, Member, Project
-from workbench.team.web.addresses import local_path
+from workbench.team.web.security import local_path
 
 
 @pytest.fixture(scope="module")

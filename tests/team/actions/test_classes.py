@@ -10,11 +10,10 @@ from tests.support.team_rooms import within
 from tests.support.team_server import add_person
 from tests.support.team_world import document, exercise_document
 from workbench.errors import WorkbenchError
-from workbench.team.access import ForbiddenError, MissingError, ProjectRole
+from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, ProjectRole
 from workbench.team.accounts.people import set_role
 from workbench.team.actions.classes.searched_baselines import SearchedBaselines
 from workbench.team.actions.held_roles import role_in_room
-from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.planning.baseline_plans import find_baselines
 from workbench.team.rooms.room_records import keep_card, principal_of_user, role_of
 from workbench.team.store.tables import StoredFigures, StoredJob, StoredRoom, User

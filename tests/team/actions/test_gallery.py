@@ -3,8 +3,7 @@
 import pytest
 
 from tests.support.team_world import document
-from workbench.team.access import ForbiddenError, MissingError
-from workbench.team.actions.input_errors import ConflictError, InputError
+from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError
 from workbench.team.actions.pages_of_lists import make_cursor
 from workbench.team.store.store import now
 from workbench.team.store.tables import GalleryEntry, StoredFigures, StoredPlan

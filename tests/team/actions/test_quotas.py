@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.team_server import add_person
 from tests.support.team_world import document
+from workbench.team.access import ConflictError
 from workbench.team.actions.all_actions import ALL_ACTIONS
-from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.quotas import ALL_QUOTAS, MIB, quota_records, verify_quotas
 from workbench.team.actions.server_settings import ALL_SETTINGS
 from workbench.team.store.store import now

@@ -7,10 +7,9 @@ import pytest
 from sqlalchemy import select
 
 from tests.support.team_world import DIGEST, document, program_row, secret_of
-from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, ProjectRole
+from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, NotSignedInError, ProjectRole, UnavailableError
+from workbench.team.accounts.people import make_personal_project
 from workbench.team.actions.held_roles import role_in_room
-from workbench.team.actions.input_errors import ConflictError, InputError, UnavailableError
-from workbench.team.actions.new_projects import make_personal_project
 from workbench.team.store.store import now
 from workbench.team.store.tables import Project, RegisteredProgram, Share, StoredRoom, User
 

@@ -7,8 +7,7 @@ import pytest
 
 from tests.support.team_pages import in_thread, project_pages, read_page
 from tests.support.team_world import document, exercise_document
-from workbench.team.pages.form_handler import fill
-from workbench.team.pages.grades_form import GRADES_FORM
+from workbench.team.pages.form_handler import GRADES_FORM, fill
 from workbench.team.pages.page_forms import ALL_FORMS
 from workbench.team.rooms.room_records import keep_card
 

@@ -18,8 +18,7 @@ from workbench.team.programs import fetch_files
 from workbench.team.programs import registry as registry_module
 from workbench.team.programs.fetch_files import FetchedFiles, FetchRequest, parse_request
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, read_source, verify_source
-from workbench.team.programs.launch import PLANNER, sandboxed_planner_command
-from workbench.team.programs.registry import ProgramRegistry
+from workbench.team.programs.registry import PLANNER, ProgramRegistry, sandboxed_planner_command
 from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.limits import ResourceLimits
 

@@ -5,8 +5,17 @@ from types import SimpleNamespace
 import pytest
 
 from workbench.team.rooms import presence
-from workbench.team.rooms.following import gestures_of_following, leader_for
-from workbench.team.rooms.presence import COLOURS, GONE_AFTER, HELD_FOR, MOST_SAID, PresentPerson, RoomPresence, held_dimension
+from workbench.team.rooms.presence import (
+    COLOURS,
+    GONE_AFTER,
+    HELD_FOR,
+    MOST_SAID,
+    PresentPerson,
+    RoomPresence,
+    gestures_of_following,
+    held_dimension,
+    leader_for,
+)
 
 
 class Timers:

@@ -12,8 +12,7 @@ from sqlalchemy import func, insert, select, update
 from tests.support.filled_stores import fill
 from workbench.team.store import backup as backup_module
 from workbench.team.store import migrate
-from workbench.team.store.backup import BackupError, backup, restore
-from workbench.team.store.move import MoveError, move
+from workbench.team.store.backup import BackupError, MoveError, backup, move, restore
 from workbench.team.store.rows import digests, snapshot
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import AuditEntry, Setting
@@ -87,7 +86,7 @@ def test_a_store_of_another_version_is_not_moved(sqlite_store, other):
 def test_a_move_that_fails_leaves_nothing(sqlite_store, other, monkeypatch):
     filled(sqlite_store)
     calls = iter("abcdefgh")
-    monkeypatch.setattr("workbench.team.store.move.digests", lambda _connection: dict.fromkeys(("user", "plan"), next(calls)))
+    monkeypatch.setattr("workbench.team.store.backup.digests", lambda _connection: dict.fromkeys(("user", "plan"), next(calls)))
     with pytest.raises(MoveError, match="The rows of plan, user are not the same there; nothing was moved"):
         move(sqlite_store, other)
     assert len(set(digests_of(other).values())) == 1  # every table is empty

@@ -1,10 +1,11 @@
 """Signing in with a provider: away to it, and back with a code."""
 
 import asyncio
+from typing import Any
 
 from workbench.team.access import MissingError
 from workbench.team.accounts.group_rules import GroupRules
-from workbench.team.accounts.handlers import AccountHandler
+from workbench.team.accounts.handlers import AccountHandler, InvitationHandler, LoginHandler, LogoutHandler
 from workbench.team.accounts.hub import HubProvider
 from workbench.team.accounts.identities import SignInError, VouchedPerson, sign_in_as
 from workbench.team.accounts.logins import LONGEST_SECRET, IssuedLogin
@@ -105,3 +106,20 @@ class HubCallbackHandler(HubHandler):
         flow, code = self.end(HUB)
         person = await hub.vouched_person(flow, code)
         await self.finish_sign_in(flow, person, HUB, hub.settings.rules)
+
+
+_NAME = r"([a-z0-9-]{1,40})"
+_SECRET = r"([A-Za-z0-9_-]{1,128})"  # noqa: S105 - the shape of one
+
+
+def account_routes() -> list[tuple[str, Any]]:
+    """For Tornado, without the server's prefix."""
+    return [
+        (r"/login", LoginHandler),
+        (r"/logout", LogoutHandler),
+        (rf"/invite/{_SECRET}", InvitationHandler),
+        (rf"/login/oidc/{_NAME}", OidcBeginHandler),
+        (rf"/login/oidc/{_NAME}/callback", OidcCallbackHandler),
+        (r"/login/hub", HubBeginHandler),
+        (r"/oauth_callback", HubCallbackHandler),
+    ]

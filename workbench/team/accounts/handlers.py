@@ -16,8 +16,8 @@ from workbench.team.accounts.rate_limit import TooManyAttemptsError
 from workbench.team.accounts.ways import SignInWays
 from workbench.team.store.store import digest_of
 from workbench.team.store.tables import Project, User
-from workbench.team.web.addresses import local_path
 from workbench.team.web.base_handler import TeamHandler
+from workbench.team.web.security import local_path
 
 LARGEST_FORM = 16_384
 _LONGEST_FIELD = 2000

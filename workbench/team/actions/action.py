@@ -19,9 +19,10 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.app.page.request_policy import SMALL_BODY
-from workbench.team.access import NotSignedInError, Principal, ProjectRole
+from workbench.team.access import NotSignedInError, Principal, ProjectRole, UnavailableError
 from workbench.team.actions.schemas import Schema, answer_schema, arguments_of, as_json, inputs_schema, is_record, largest_json
 from workbench.team.store.tables import Project
+from workbench.team.web.services import JobService, Planner, Programs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -213,3 +214,27 @@ def _only(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 
 _ACTIONS = "team_actions"
+
+
+Part = TypeVar("Part")
+
+
+def planner_of(call: Call) -> Planner:
+    """Whoever can read plan documents. Raises `UnavailableError`."""
+    return _present(call.services.planner, "reads no plan documents")
+
+
+def jobs_of(call: Call) -> JobService:
+    """Whoever runs jobs. Raises `UnavailableError`."""
+    return _present(call.services.jobs, "runs no jobs")
+
+
+def programs_of(call: Call) -> Programs:
+    """Whoever keeps the programs of projects. Raises `UnavailableError`."""
+    return _present(call.services.programs, "takes no programs")
+
+
+def _present(part: Part | None, lacks: str) -> Part:
+    if part is None:
+        raise UnavailableError(f"This server {lacks}.", ["ask an administrator"])
+    return part

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.errors import unknown_name
+from workbench.team.access import InputError
 from workbench.team.actions.action import Action, Inputs
-from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.schemas import NOTHING, Schema
 
 _GRAMMARS = "rfc3987_syntax"

@@ -1,6 +1,7 @@
 """Entries of a gallery as answers have them: the plan, who put it there, and what each tier says of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -8,10 +9,44 @@ from msgspec import Meta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
+from workbench.errors import HardwareError
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.hardware import Hardware
 from workbench.team.actions.people_records import people_by_id, project_slugs
-from workbench.team.actions.prices import dollars_of_steps, team_prices
 from workbench.team.actions.schemas import Count, Digest, Figures, Id, JobKind, PersonRecord, Record, Slug, Time
-from workbench.team.store.tables import GalleryEntry, Project, StoredFigures, StoredJob, StoredPlan
+from workbench.team.store.tables import GalleryEntry, Project, StoredFigures, StoredJob, StoredPlan, TeamHardware
+
+STEPS = 1_000
+"""Steps that a price is of."""
+_HOUR = 3_600.0
+
+
+def team_prices(session: DatabaseSession, project_id: str) -> dict[str, float]:
+    """US dollars per device and hour in a project, by the name of the chip."""
+    columns = (TeamHardware.hardware, TeamHardware.dollars_per_device_hour)
+    priced = select(*columns).where(TeamHardware.project_id == project_id, TeamHardware.dollars_per_device_hour.is_not(None))
+    found = ((known_hardware(text), price) for text, price in session.execute(priced))
+    return {hardware.chip.name: price for hardware, price in found if hardware is not None and price is not None}
+
+
+def dollars_of_steps(hardware_text: str, step_seconds: float, prices: Mapping[str, float]) -> float | None:
+    """US dollars of `STEPS` steps on all devices of a plan's hardware; `None` where no price is known."""
+    hardware = known_hardware(hardware_text)
+    if hardware is None:
+        return None
+    own = prices.get(hardware.chip.name)
+    hourly = hardware.hourly_price if own is None else own * hardware.size
+    return None if hourly is None else hourly / _HOUR * step_seconds * STEPS
+
+
+@lru_cache(maxsize=512)
+def known_hardware(text: str) -> Hardware | None:
+    """The hardware of a text, `None` for one that the catalogue here does not know."""
+    try:
+        return parse_hardware(text) if text else None
+    except HardwareError:
+        return None
+
 
 TIERS = ("planned", "partitioned", "compiled", "measured")
 """How well figures are known, from the quickest to the surest."""

@@ -8,11 +8,10 @@ from sqlalchemy import select
 
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.team.access import MissingError, ProjectRole
+from workbench.team.access import InputError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.input_errors import InputError
+from workbench.team.actions.entry_records import known_hardware
 from workbench.team.actions.jobs import Engine, Options
-from workbench.team.actions.prices import known_hardware
 from workbench.team.actions.schemas import Count, Note, Record
 from workbench.team.store.tables import TeamHardware
 

@@ -14,9 +14,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, Principal, ProjectRole, parse_role, require
+from workbench.team.access import ConflictError, ForbiddenError, MissingError, NotSignedInError, Principal, ProjectRole, parse_role, require
 from workbench.team.actions.action import Action, Found, Gate
-from workbench.team.actions.input_errors import ConflictError
 from workbench.team.store.store import now
 from workbench.team.store.tables import (
     Assignment,

@@ -8,10 +8,8 @@ from msgspec.structs import asdict
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import ForbiddenError, ProjectRole
-from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.input_errors import InputError
-from workbench.team.actions.named_programs import approved_program
+from workbench.team.access import ForbiddenError, InputError, ProjectRole
+from workbench.team.actions.action import Call, action, jobs_of, member
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import (
@@ -33,9 +31,8 @@ from workbench.team.actions.schemas import (
     one_of,
     schema_of,
 )
-from workbench.team.actions.server_parts import jobs_of
 from workbench.team.actions.server_settings import read_setting
-from workbench.team.actions.visible_plans import NamedEntry, newest_entries, plan_of_project
+from workbench.team.actions.visible_plans import NamedEntry, approved_program, newest_entries, plan_of_project
 from workbench.team.store.tables import StoredJob, User
 from workbench.team.web.services import JobRequest
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Select, and_, or_
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.actions.input_errors import InputError
+from workbench.team.access import InputError
 from workbench.team.actions.schemas import Item, Page, PageQuery
 
 _LATEST = 1e12

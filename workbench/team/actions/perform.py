@@ -12,11 +12,10 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, Principal
+from workbench.team.access import ConflictError, ForbiddenError, MissingError, NotSignedInError, Principal
 from workbench.team.actions.action import Action, Call, Found, Inputs
 from workbench.team.actions.check_inputs import check_inputs
 from workbench.team.actions.held_roles import find, verify_active
-from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.quotas import verify_quotas
 from workbench.team.store.store import now
 from workbench.team.store.tables import AuditEntry

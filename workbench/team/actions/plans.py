@@ -16,16 +16,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench import __version__
-from workbench.team.access import ForbiddenError, MissingError, ProjectRole, require
-from workbench.team.actions.action import PERSON, Call, action, member
+from workbench.team.access import ConflictError, ForbiddenError, MissingError, ProjectRole, require
+from workbench.team.actions.action import PERSON, Call, action, member, planner_of
 from workbench.team.actions.entry_records import EntryRecord, entry_records
 from workbench.team.actions.gallery_search import GalleryQuery, search
 from workbench.team.actions.held_roles import project_of_slug, role_in_project
-from workbench.team.actions.input_errors import ConflictError
-from workbench.team.actions.named_programs import program_of_document
 from workbench.team.actions.schemas import DOCUMENT, NAME, Digest, Id, Named, Note, Page, Record, Slug
-from workbench.team.actions.server_parts import planner_of
-from workbench.team.actions.visible_plans import project_ids_of, readable_plan
+from workbench.team.actions.visible_plans import program_of_document, project_ids_of, readable_plan
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import GalleryEntry, Member, StoredFigures, StoredPlan, User
 from workbench.team.web.services import DescribedPlan

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from sqlalchemy import Text, cast, func, select, union
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import ProjectRole
-from workbench.team.actions.input_errors import ConflictError
+from workbench.team.access import ConflictError, ProjectRole
 from workbench.team.actions.jobs import ENDED
 from workbench.team.actions.schemas import Count, Record, one_of
 from workbench.team.actions.server_settings import read_setting

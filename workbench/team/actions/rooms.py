@@ -7,10 +7,8 @@ from msgspec import Meta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import ForbiddenError, ProjectRole
+from workbench.team.access import ConflictError, ForbiddenError, ProjectRole
 from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.input_errors import ConflictError
-from workbench.team.actions.named_programs import approved_program
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import (
@@ -30,7 +28,7 @@ from workbench.team.actions.schemas import (
     Time,
 )
 from workbench.team.actions.server_settings import read_setting
-from workbench.team.actions.visible_plans import plan_of_project
+from workbench.team.actions.visible_plans import approved_program, plan_of_project
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import LogEntry, RegisteredProgram, StoredRoom, StudentWork
 

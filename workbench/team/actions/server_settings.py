@@ -10,10 +10,9 @@ from msgspec.structs import asdict
 from sqlalchemy import select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import MissingError
+from workbench.team.access import InputError, MissingError
 from workbench.team.actions.action import ADMIN, Call, action
 from workbench.team.actions.check_inputs import schema_flaw
-from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.schemas import Record, Schema, schema_of
 from workbench.team.store.tables import Setting
 

@@ -13,10 +13,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 from sqlalchemy import select
 
-from workbench.team.access import ForbiddenError, MissingError, ProjectRole
+from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, ProjectRole
 from workbench.team.actions.action import ANYONE, Call, action, member
 from workbench.team.actions.entry_records import EntryRecord, entry_records
-from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.people_records import people_by_id
 from workbench.team.actions.schemas import SECRET, Days, Id, PersonRecord, Record, RoleName, Time, one_of
 from workbench.team.actions.server_settings import read_setting

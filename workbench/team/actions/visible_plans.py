@@ -1,11 +1,12 @@
 """Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms of their links and assignments."""
 
+import json
 from typing import Any
 
 from sqlalchemy import ColumnElement, exists, or_, select
 from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import MissingError, ProjectRole
+from workbench.team.access import InputError, MissingError, ProjectRole
 from workbench.team.actions.schemas import Id, Record
 from workbench.team.store.store import now
 from workbench.team.store.tables import (
@@ -15,6 +16,7 @@ from workbench.team.store.tables import (
     Member,
     Participant,
     Project,
+    RegisteredProgram,
     Share,
     StoredJob,
     StoredPlan,
@@ -83,3 +85,44 @@ def _is_in(rooms: ColumnElement[bool], jobs: ColumnElement[bool], digest: str) -
     first = exists().where(StoredRoom.first == digest, rooms)
     later = exists().where(LogEntry.digest == digest, LogEntry.room_id == StoredRoom.id, rooms)
     return or_(first, later, exists().where(StoredJob.digest == digest, jobs))
+
+
+def program_of_document(session: DatabaseSession, project_id: str, text: str) -> RegisteredProgram | None:
+    """The program of the project that a document names; `None` where it names one of the zoo, or is no document. Raises `InputError` for a
+    program that nobody registered, or that is not approved: nothing of it is imported then."""
+    target = _target_of(text)
+    if target is None or ":" not in target:
+        return None
+    return approved_program(session, project_id, target)
+
+
+_NOT_YET = {
+    "added": "has not been fetched yet",
+    "fetched": "is fetched and not approved yet",
+    "failed": "could not be fetched",
+    "withdrawn": "was withdrawn",
+}
+
+
+def approved_program(session: DatabaseSession, project_id: str, target: str) -> RegisteredProgram:
+    """The approved program of a target, `module:function`. Raises `InputError`."""
+    named = select(RegisteredProgram).where(RegisteredProgram.project_id == project_id, RegisteredProgram.target == target)
+    found = session.scalars(named.order_by(RegisteredProgram.created.desc())).all()
+    approved = [each for each in found if each.state == "approved"]
+    if approved:
+        return approved[0]
+    shown = target[:80].encode("utf-8", "backslashreplace").decode()
+    if found:
+        why = _NOT_YET[found[0].state]
+        raise InputError(f"`{shown}` {why}; it runs only after it is approved.", ["ask an owner of the project"])
+    raise InputError(f"`{shown}` is no program of this project.", ["have an owner add it to the programs", "use a model of the zoo"])
+
+
+def _target_of(text: str) -> str | None:
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    program = document.get("program") if isinstance(document, dict) else None
+    target = program.get("target") if isinstance(program, dict) else None
+    return target if isinstance(target, str) and len(target) <= 400 and "\0" not in target and target.isprintable() else None

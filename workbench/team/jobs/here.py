@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from workbench.team.jobs.engine import EngineDescription, NativeState
-from workbench.team.jobs.job_folder import base_environment, python_path, read_started
-from workbench.team.jobs.process_identity import has_argument, start_mark
+from workbench.team.jobs.job_folder import base_environment, has_argument, python_path, read_started, start_mark
 from workbench.team.jobs.spec import JobError, JobSpec
 
 NICENESS = 5

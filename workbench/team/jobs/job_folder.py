@@ -12,8 +12,10 @@ Of a sandbox the events alone are written from within; everything else is writte
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,3 +128,35 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def start_mark(pid: int) -> str:
+    """When the process with this number started, on this boot of the machine; empty where there is none, or it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError, NotADirectoryError):
+        return "" if Path("/proc/self").exists() else _mark_by_ps(pid)
+    fields = status.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else f"{_boot()}-{fields[19]}"
+
+
+def has_argument(pid: int, argument: str) -> bool:
+    """Whether the process was started with this argument; yes where the system does not say."""
+    try:
+        return argument.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return not Path("/proc/self").exists()
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+    return "boot"
+
+
+def _mark_by_ps(pid: int) -> str:
+    """Where there is no `/proc`: macOS."""
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})  # noqa: S603 - ps alone
+    state, _, started = found.stdout.strip().partition(" ")
+    return "" if not state or state.startswith("Z") else started.strip().replace(" ", "_")

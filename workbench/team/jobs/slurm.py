@@ -18,8 +18,7 @@ from typing import Any
 
 from workbench.team.jobs.engine import EngineDescription, EngineUnavailableError, NativeState
 from workbench.team.jobs.here import supervisor_command
-from workbench.team.jobs.job_folder import python_path, read_started, write_whole
-from workbench.team.jobs.process_identity import start_mark
+from workbench.team.jobs.job_folder import python_path, read_started, start_mark, write_whole
 from workbench.team.jobs.spec import JobError, JobSpec
 
 OPTIONS = {

@@ -6,19 +6,23 @@
 - What went wrong is said on the page that the form is on, with the fields as they were typed.
 """
 
+import asyncio
+import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from workbench.app.page.request_policy import SMALL_BODY
 from workbench.errors import WorkbenchError
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.perform import admit
+from workbench.team.actions.programs import WHEEL
 from workbench.team.pages.form_bodies import body_of_form
 from workbench.team.pages.page_handler import PageHandler, action_named
 from workbench.team.pages.said_messages import SaidMessage
-from workbench.team.web.addresses import local_path
+from workbench.team.web.security import local_path
 
 _PART = "[^/]{1,120}"
 
@@ -125,3 +129,74 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
     '/p/gpt/rooms/{x}'
     """
     return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), template)
+
+
+WHEEL_FORM = PageForm(
+    "/p/{project}/programs/wheel", "programs.add", "/p/{project}/programs", "{name} is registered and waits for approval."
+)
+
+LARGEST_WHEEL = WHEEL * 3 // 4  # bytes
+
+
+class WheelFormHandler(FormHandler):
+    """See the module."""
+
+    @property
+    def largest_body(self) -> int:
+        return LARGEST_WHEEL + SMALL_BODY
+
+    async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
+        found = next(iter(self.request.files.get("wheel", ())), None)
+        sent = {"wheel": [await asyncio.to_thread(_encoded, found["body"])], "locator": [found["filename"]]} if found else {}
+        return await super().carry_out({**fields, **sent, "kind": ["wheel"]}, values)
+
+
+def _encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+_AT = "/p/{project}/assignments/{assignment}"
+LARGEST_GRADES = 1 << 20  # bytes of the remarks of a whole class
+GRADES_FORM = PageForm(f"{_AT}/grades", "work.grade", _AT, "Saved: {saved}.")
+
+
+class GradesFormHandler(FormHandler):
+    """Fields are `points.ROOM` and `remark.ROOM`; who work together have a row each, of the same room."""
+
+    @property
+    def largest_body(self) -> int:
+        return LARGEST_GRADES
+
+    async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
+        scores = (await self.ask("assignments.scores", assignment=values["assignment"]))["items"]
+        saved: list[str] = []
+        for work, body in changed_grades(scores, fields):
+            answer = await self.perform(action_named("work.grade"), Inputs({"assignment": values["assignment"], "work": work}, {}, body))
+            saved.append(" and ".join(each["display"] for each in answer["people"]))
+        return {"saved": ", ".join(saved) or "nothing was changed"}
+
+
+def changed_grades(scores: Sequence[Mapping[str, Any]], fields: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rooms whose points or remark were typed anew, with those."""
+    rows = {each["room"]: each for each in scores if each["room"]}
+    for room, row in rows.items():
+        body: dict[str, Any] = {}
+        for name, before in (("points", shown_points(row)), ("remark", row["remark"])):
+            typed = [each.strip() for each in fields.get(f"{name}.{room}", ()) if each.strip() != before]
+            if typed:
+                body[name] = typed[0] if name == "remark" else _number(typed[0])
+        if body:
+            yield room, body
+
+
+def shown_points(row: Mapping[str, Any]) -> str:
+    """The points that a teacher gave in place of those that were reached; empty where none were given."""
+    return "" if row["points"] == row["reached"] else f"{row['points']:g}"
+
+
+def _number(text: str) -> float | str | None:
+    """As the action takes it, which refuses what is no number in its own words."""
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return text

@@ -6,13 +6,16 @@ from urllib.parse import urlencode
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, ProjectRole
+from workbench.team.actions.action import Inputs
+from workbench.team.actions.perform import Context, perform
 from workbench.team.pages.gallery_filters import GalleryFilters, choices_in
-from workbench.team.pages.page_handler import ProjectPageHandler, gather
+from workbench.team.pages.page_handler import ProjectPageHandler, action_named, gather
 from workbench.team.pages.page_words import ENGINE_NAMES, TIERS
 from workbench.team.pages.plan_cards import FIGURE_KINDS, PlanCard
 from workbench.team.pages.plan_charts import draw_memory_by_time, draw_predicted_by_measured
 from workbench.team.pages.plan_comparison import LEAST, MOST, read_comparison
 from workbench.team.pages.zoo_models import zoo_choices
+from workbench.team.web.base_handler import TeamHandler
 
 MOST_SHOWN = 60
 """Cards on one page; filters lead to the others."""
@@ -141,3 +144,19 @@ class ComparePage(ProjectPageHandler):
 
     def _address(self, project: str, ids: Sequence[str]) -> str:
         return f"/p/{project}/compare?{urlencode({'plans': ','.join(ids)}, safe=',')}"
+
+
+class SharePage(TeamHandler):
+    """See the module. Whoever is not signed in and has a link to a room is sent to do so."""
+
+    async def get(self, secret: str) -> None:
+        found = await perform(
+            action_named("shares.open"),
+            Context(self.server, self.principal, self.request.remote_ip or ""),
+            Inputs({}, {}, {"secret": secret}),
+        )
+        if found["kind"] == "room":
+            self.redirect_to(f"/room/{found['room']['id']}")
+            return
+        card = PlanCard.of(found["plan"])
+        self.write_page("shared_plan.html", title=card.name, plan=card, kinds=FIGURE_KINDS, document=found["document"], said=None, foot=[])

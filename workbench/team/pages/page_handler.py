@@ -12,8 +12,7 @@ from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.perform import Context, perform
 from workbench.team.pages.said_messages import LASTS, SAID_COOKIE, SaidMessage, read_said, write_said
 from workbench.team.sandbox.levels import SandboxLevel
-from workbench.team.web.base_handler import TeamHandler
-from workbench.team.web.page_templates import page_environment
+from workbench.team.web.base_handler import TeamHandler, page_environment
 
 
 @cache

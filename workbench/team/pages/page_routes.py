@@ -17,16 +17,12 @@ from workbench.team.pages.class_pages import (
     WallPage,
     WorkThumbnail,
 )
-from workbench.team.pages.form_handler import FormHandler
-from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, ThumbnailPage
-from workbench.team.pages.grades_form import GRADES_FORM, GradesFormHandler
-from workbench.team.pages.home_page import HomePage
+from workbench.team.pages.form_handler import GRADES_FORM, WHEEL_FORM, FormHandler, GradesFormHandler, WheelFormHandler
+from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, GalleryPage, PlanPage, SharePage, ThumbnailPage
 from workbench.team.pages.jobs_pages import JobPage, JobsPage, LiveJob, LiveJobs
 from workbench.team.pages.page_forms import ALL_FORMS
-from workbench.team.pages.project_pages import HardwarePage, PeoplePage, ProgramsPage
+from workbench.team.pages.project_pages import HardwarePage, HomePage, PeoplePage, ProgramsPage
 from workbench.team.pages.rooms_page import RoomsPage
-from workbench.team.pages.share_page import SharePage
-from workbench.team.pages.wheel_form import WHEEL_FORM, WheelFormHandler
 from workbench.team.web.security import page_headers
 
 STATIC = Path(__file__).parent / "static"

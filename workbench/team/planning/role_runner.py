@@ -9,7 +9,7 @@ from workbench.reports.run_events import RunListener
 from workbench.search.search_messages import SearchListener
 from workbench.search.search_space import SearchSpace
 from workbench.team.access import ProjectRole
-from workbench.team.planning.room_person import RoomPerson
+from workbench.team.planning.room_session import RoomPerson
 from workbench.widgets.run.runner import RunHandle, Runner, SearchHandle
 
 StartJob = Callable[[Plan, int, RunListener], RunHandle]

@@ -15,13 +15,32 @@ from dataclasses import dataclass, field, replace
 from reprlib import repr as short_repr
 from typing import Any
 
+from workbench.analysis.analyze import analyze
 from workbench.core.program import Program
-from workbench.documents import edit_record, parse_edit
+from workbench.documents import edit_record, parse_edit, parse_plan
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.pipeline.choose_boundaries import apply_edit
-from workbench.plan.edits import Edit, OpenPlan
+from workbench.plan.edits import (
+    Constrain,
+    Edit,
+    EditGroup,
+    OpenPlan,
+    Override,
+    RenameDim,
+    SetAxisAssignment,
+    SetHardware,
+    SetOffload,
+    SetPipeline,
+    SetPrecision,
+    SetRemat,
+    ShardDim,
+)
+from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
+from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
+from workbench.reports.report import Report
 from workbench.session.plan_history import HistoryNode
+from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
 from workbench.team.rooms.room_records import EVERYBODY, MOVES
 
 
@@ -160,3 +179,69 @@ def _verify_text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(name)
     return value
+
+
+_OF_THE_PLAN: dict[type, str] = {
+    SetMesh: "the mesh",
+    ReorderAxes: "the order of the mesh axes",
+    SetRemat: "rematerialisation",
+    SetPrecision: "precision",
+    SetOffload: "offloading",
+    SetHardware: "the hardware",
+    SetAxisAssignment: "the axis assignment",
+    SetPipeline: "the pipeline",
+}
+
+
+def statements_of(edit: Edit) -> frozenset[str]:
+    """The statements that an edit changes, in words; one that replaces the whole layout, or the plan, changes `everything`."""
+    match edit:
+        case EditGroup():
+            return frozenset().union(*(statements_of(each) for each in edit.edits))
+        case ShardDim() | RenameDim():
+            return frozenset({f"dimension {edit.dim}"})
+        case Prioritize():
+            return frozenset({f"the priority of {edit.dim}"})
+        case Override():
+            return frozenset({edit.pattern})
+        case Constrain():
+            return frozenset({f"@{edit.pattern}"})
+        case SetBarrier():
+            return frozenset({f"the barrier at {edit.place}"})
+        case GroupValues() | UngroupValues():
+            return frozenset({f"the group of {', '.join(edit.places)}"})
+        case AddAxis() | RemoveAxis() | ResizeAxis() | RenameAxis():
+            return frozenset({f"mesh axis {edit.axis}"})
+    return frozenset({_OF_THE_PLAN.get(type(edit), "everything")})
+
+
+def common_statements(one: Edit, other: Edit) -> frozenset[str]:
+    """What both change; if one of them changes everything, that is all of the other's."""
+    mine, theirs = statements_of(one), statements_of(other)
+    if "everything" in mine or "everything" in theirs:
+        return (mine | theirs) - {"everything"} or frozenset({"everything"})
+    return mine & theirs
+
+
+MOST_STEPS = 300
+"""Of a longer log the first ones are left out."""
+
+
+def replay_room(document: str, log: Sequence[Mapping[str, Any]], allow: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The steps, and the present plan as the gallery keeps it. Raises `WorkbenchError` for a log that cannot be replayed."""
+    first = parse_plan(document, "The plan of this room", allow)
+    history, made = RoomHistory.of(first), [("it begins", first)]
+    for each in log:
+        record = RoomLogRecord(each["kind"], each["author"], each["body"])
+        history = history.with_record(record, allow, first.program)
+        if record.kind in MOVES:
+            made.append((history.words_of(record), history.nodes[history.head].plan))
+    present = made[-1][1]
+    shown = made[-MOST_STEPS:]
+    reports = {id(plan): analyze(plan) for plan in {id(plan): plan for _, plan in shown}.values()}
+    steps = [_step(words, plan, reports[id(plan)]) for words, plan in shown]
+    return {"steps": steps, "present": description_record(describe_plan(present, reports[id(present)]))}
+
+
+def _step(words: str, plan: Plan, report: Report) -> dict[str, Any]:
+    return {"text": words, "name": plan.name, "mesh": str(plan.mesh), "layout": str(plan.layout), "figures": dict(figures_of(report))}

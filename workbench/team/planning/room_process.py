@@ -54,12 +54,9 @@ from workbench.team.planning.broker_client import BrokerClient
 from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
 from workbench.team.planning.grade_answers import describe_exercise, grade_answer, parse_exercise
 from workbench.team.planning.job_runner import TeamJobs
-from workbench.team.planning.replay_room import replay_room
-from workbench.team.planning.room_log import RoomLogRecord, replay
-from workbench.team.planning.room_person import RoomPerson
-from workbench.team.planning.room_session import RoomSession
+from workbench.team.planning.room_log import RoomLogRecord, common_statements, replay, replay_room
+from workbench.team.planning.room_session import RoomPerson, RoomSession
 from workbench.team.planning.room_visit import RoomVisit
-from workbench.team.planning.statements import common_statements
 from workbench.team.planning.student_answers import StudentAnswers, WorkCard
 from workbench.team.store.store import digest_of
 from workbench.tracing.jax_backends import force_cpu_backend

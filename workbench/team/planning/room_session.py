@@ -1,7 +1,7 @@
 """The history of a room: one session that several people edit, each of whom undoes only what they did themselves."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +13,40 @@ from workbench.reports.report import Report
 from workbench.session.plan_history import MOST_NAME, Listener, Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.room_log import AddedEdit, RoomHistory, RoomLogRecord
-from workbench.team.planning.room_person import NOBODY, RoomPerson
 from workbench.team.rooms.room_records import EVERYBODY
 from workbench.widgets.deferring import Defer, at_once
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPerson:
+    """`user_id` is what the log names; `display` is what colleagues read. The role is that in the room's project, or of the link by which
+    the person came; `is_participant` is who works on an assignment in this room, `is_student` who is in the project for the sake of
+    assignments alone."""
+
+    user_id: str
+    display: str
+    role: ProjectRole = ProjectRole.VIEWER
+    is_participant: bool = False
+    is_student: bool = False
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> "RoomPerson":
+        """The person in a message of the server."""
+        flags = (bool(message.get(name)) for name in ("participant", "student"))
+        return cls(message["user_id"], message["display"], ProjectRole(message["role"]), *flags)
+
+    def verify(self, needed: ProjectRole, to_do: str) -> None:
+        """Raises `WorkbenchError` if the role is not enough."""
+        if self.role < needed:
+            raise WorkbenchError(
+                f"To {to_do} takes the role {needed} in this project; yours is {self.role}.",
+                ["ask an owner of the project", "export the plan, and go on with it in a workbench of your own"],
+            )
+
+
+NOBODY = RoomPerson("", "The workbench", ProjectRole.OWNER)
+"""Who acts when no person does: a log that is replayed, an answer of XLA's partitioner."""
+
 
 KeepRecord = Callable[[RoomLogRecord, Plan], None]
 """Keeps an entry of the log, given the plan that is present after it; it may raise, and then nothing has happened."""

@@ -11,8 +11,7 @@ from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Partitioner, Settler
 from workbench.session.plan_history import Session
 from workbench.team.planning.role_runner import RoleRunner, StartJob
-from workbench.team.planning.room_person import RoomPerson
-from workbench.team.planning.room_session import RoomSession
+from workbench.team.planning.room_session import RoomPerson, RoomSession
 from workbench.team.planning.student_answers import StudentAnswers
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.deferring import Defer

@@ -11,7 +11,7 @@ from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.describe_plan import figures_of
 from workbench.team.planning.grade_answers import answer_record
-from workbench.team.planning.room_person import RoomPerson
+from workbench.team.planning.room_session import RoomPerson
 from workbench.visualize.layout_thumbnail import thumbnail
 from workbench.widgets.deferring import Defer
 from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgress

@@ -20,6 +20,8 @@ from workbench.team.programs.fetch_files import FetchedFiles, FetchRequest, fetc
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, read_source
 from workbench.team.programs.program_tree import TreeStore
 from workbench.team.programs.wheel_source import verify_wheel_name
+from workbench.team.sandbox.command import SandboxedCommand
+from workbench.team.sandbox.limits import ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.store.store import Store, new_id, now
 from workbench.team.store.tables import RegisteredProgram
@@ -197,3 +199,20 @@ def _verify_words(name: str, target: str) -> None:
     module, colon, function = target.partition(":")
     if not colon or not all(part.isidentifier() and part.isascii() for part in (*module.split("."), function)):
         raise ProgramRegistryError(f"{target[:80]!a} names no function of a module.", ["write `module:function`, as in a plan document"])
+
+
+PLANNER = "workbench.team.planning.planner_main"
+
+
+def sandboxed_planner_command(
+    registry: ProgramRegistry, program: RegisteredProgram, descriptor: int, limits: ResourceLimits | None = None
+) -> SandboxedCommand:
+    """`python -P -m planner_main DESCRIPTOR MODULE`, with the program's files on its path; its files are verified first.
+
+    Raises `ProgramRegistryError` for a program that is not approved, and where its files have been changed.
+    """
+    tree, root = registry.code_of(program)
+    command = SandboxedCommand.python(
+        *("-m", PLANNER, str(descriptor), module_of(program)), code=(root,), limits=limits, descriptors=(descriptor,)
+    )
+    return command.with_readable(tree)

@@ -10,20 +10,25 @@ from typing import Any
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, Principal, ProjectRole, require
-from workbench.team.rooms.asked_of_server import branch_off, hand_in_answer, save_plan
-from workbench.team.rooms.following import asked_gesture, gestures_of_following, leader_for
 from workbench.team.rooms.planners import Planners
-from workbench.team.rooms.presence import RoomPresence, held_dimension
-from workbench.team.rooms.pushed_plan import PushedPlan, last_push
-from workbench.team.rooms.room_actions import RoomActions
-from workbench.team.rooms.room_comments import read_comments
+from workbench.team.rooms.presence import RoomPresence, asked_gesture, gestures_of_following, held_dimension, leader_for
+from workbench.team.rooms.room_actions import RoomActions, branch_off, hand_in_answer, save_plan
 from workbench.team.rooms.room_connection import RoomConnection
-from workbench.team.rooms.room_guest import RoomGuest
-from workbench.team.rooms.room_notices import problem_text, show_failure, show_notice, tell_conflict, tell_pushed
-from workbench.team.rooms.room_records import RoomSource, append_entry, held_role, is_participant, keep_card, read_room, verify_entry
+from workbench.team.rooms.room_notices import RoomGuest, problem_text, show_failure, show_notice, tell_conflict, tell_pushed
+from workbench.team.rooms.room_records import (
+    PushedPlan,
+    RoomSource,
+    append_entry,
+    held_role,
+    is_participant,
+    keep_card,
+    last_push,
+    read_comments,
+    read_room,
+    verify_entry,
+)
 from workbench.team.rooms.room_runs import RoomRuns
-from workbench.team.rooms.room_screen import RoomScreen
-from workbench.team.rooms.untrusted_process import verify_shown
+from workbench.team.rooms.room_screen import RoomScreen, verify_shown
 from workbench.team.store.database_errors import DatabaseProblemError, as_database_problem
 from workbench.team.store.store import Store
 

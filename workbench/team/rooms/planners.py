@@ -4,7 +4,10 @@ room about a program of a team's own.
 The server itself imports neither JAX nor anybody's code; it passes messages.
 """
 
+import os
 import socket
+import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
@@ -13,19 +16,49 @@ from typing import Any
 from workbench.app.processes.child_table import BROKER, DESCRIBERS, FORK_SERVER, PARTITIONER, ChildState
 from workbench.app.processes.fork_server_client import ForkServer
 from workbench.app.processes.process_connection import ENDING
+from workbench.core.child_process import start_child
+from workbench.core.import_path import python_path
 from workbench.core.oom_kills import OomKills
-from workbench.core.public_error_text import process_fate
+from workbench.core.public_error_text import last_line, process_fate
 from workbench.engine.cluster.join_cluster import verify_shared_cluster
+from workbench.engine.cluster.relay import command_on_cluster
 from workbench.errors import WorkbenchError
-from workbench.team.programs.launch import sandboxed_planner_command
-from workbench.team.programs.registry import ProgramRegistry
-from workbench.team.rooms.cluster_planner import start_on_cluster
+from workbench.team.programs.registry import PLANNER, ProgramRegistry, sandboxed_planner_command
 from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.partition_broker_client import PartitionBroker
 from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.sandbox.sandboxed_process import SandboxedProcess
 from workbench.team.store.tables import RegisteredProgram
 from workbench.team.web.services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, ReadExercise, ReplayedRoom
+
+
+def start_on_cluster(address: str) -> StartedPlanner:
+    """A new process for a room about the zoo, on the cluster at this address. It has a partitioner of its own there."""
+    words = tempfile.TemporaryFile()  # noqa: SIM115 - it is read once the process has ended
+    ours, theirs = socket.socketpair()
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    with ours, theirs:
+        process = start_child(
+            command_on_cluster(address, PLANNER, theirs.fileno()),
+            stdin=subprocess.DEVNULL,
+            stderr=words,
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+        )
+        connection = Connection(ours.detach())
+
+    def reason(_pid: int | None) -> str:
+        try:
+            process.wait(ENDING)
+        except subprocess.TimeoutExpired:
+            return "lost its connection to the cluster"
+        with words:
+            words.seek(0)
+            said = last_line(words.read().decode(errors="replace")).rstrip(".")
+        return f"ended on the cluster: {said}" if said else "ended on the cluster"
+
+    return StartedPlanner(connection, reason, process.kill)
+
 
 _ROOM = "workbench.team.planning.room_process:serve_room"
 

@@ -12,10 +12,9 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole
 from workbench.team.rooms.open_room import OpenRoom
 from workbench.team.rooms.planners import Planners
-from workbench.team.rooms.pushed_plan import PushedPlan, append_push
-from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_jobs import RoomJobs
-from workbench.team.rooms.room_records import read_room, role_of
+from workbench.team.rooms.room_notices import RoomGuest
+from workbench.team.rooms.room_records import PushedPlan, append_push, read_room, role_of
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.stored_room_actions import StoredRoomActions
 from workbench.team.store.database_errors import DatabaseProblemError

@@ -11,7 +11,7 @@ from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
 from workbench.team.jobs.events import JobEvent
-from workbench.team.rooms.room_guest import RoomGuest
+from workbench.team.rooms.room_notices import RoomGuest
 from workbench.team.rooms.room_records import RoomSource
 from workbench.team.store.tables import StoredJob, StoredPlan, TeamHardware
 from workbench.team.web.services import TeamServices

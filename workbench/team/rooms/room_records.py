@@ -17,6 +17,7 @@ from workbench.team.actions.quotas import verify_quotas
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import (
     Assignment,
+    Comment,
     LogEntry,
     Project,
     RegisteredProgram,
@@ -159,3 +160,72 @@ def role_of(store: Store, principal: Principal, room_id: str) -> ProjectRole | N
             return None
         held = role_in_room(session, verify_active(session, principal), room)
     return held if held is not None and held >= ProjectRole.VIEWER else None  # a student sees no work but their own
+
+
+@dataclass(frozen=True, slots=True)
+class PushedPlan:
+    """`sender` sends it, `source` says what it is, for people; `card` and `thumbnail` are what the wall shows of it."""
+
+    sender: Principal
+    document: str
+    digest: str
+    source: str
+    card: Mapping[str, Any] = field(default_factory=dict)
+    thumbnail: str = ""
+
+    def message(self) -> dict[str, Any]:
+        """As a room's process takes it."""
+        return {"push": {"document": self.document, "source": self.source, "user_id": self.sender.user_id, "display": self.sender.display}}
+
+
+def append_push(store: Store, room_id: str, pushed: PushedPlan) -> None:
+    """Write it into the log of a room that is not open. Raises `WorkbenchError` for a room that is not there any more."""
+    source = read_room(store, room_id)
+    number = 1 + sum(len(each["body"].get("added", ())) for each in source.log)
+    edit = {"edit": "open_plan", "plan": json.loads(pushed.document), "source": pushed.source}
+    body = {"added": [{"parent": source.head, "edit": edit, "author": EVERYBODY}], "head": number}
+    entry = {"seq": len(source.log) + 1, "author": pushed.sender.user_id, "kind": "push", "body": body}
+    append_entry(store, room_id, entry, pushed.digest)
+    if len(json.dumps(pushed.card)) + len(pushed.thumbnail) > MOST_CARD:
+        return
+    with store.write() as session:
+        if (work := session.get(StudentWork, room_id)) is not None:
+            work.card, work.thumbnail, work.shown = dict(pushed.card), pushed.thumbnail, now()
+
+
+def last_push(store: Store, source: RoomSource) -> tuple[str, str]:
+    """Who sent the plan that came last into a room, and what it is; two empty texts where something else was done since."""
+    if not source.log or source.log[-1]["kind"] != "push":
+        return "", ""
+    with store.read() as session:
+        sender = session.scalar(select(User.display).where(User.id == source.log[-1]["author"]))
+    return sender or "Somebody", str(source.log[-1]["body"]["added"][0]["edit"]["source"])
+
+
+MOST_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ShownComment:
+    """A comment of `display` on the plan with the number `node`; `at` is seconds since 1970."""
+
+    id: str
+    node: int
+    user_id: str
+    display: str
+    text: str
+    at: float
+
+    def as_state(self, reader: str) -> dict[str, Any]:
+        """As the page of a reader shows it, who may take away their own."""
+        shown = {"id": self.id, "node": self.node, "who": self.display, "text": self.text, "at": self.at}
+        return {**shown, "mine": self.user_id == reader}
+
+
+def read_comments(store: Store, room_id: str) -> tuple[ShownComment, ...]:
+    """The newest comments of a room, newest first."""
+    wanted = select(Comment, User.display).join(User, User.id == Comment.author_id)
+    wanted = wanted.where(Comment.room_id == room_id, Comment.removed.is_(None)).order_by(Comment.created.desc(), Comment.id)
+    with store.read() as session:
+        rows = session.execute(wanted.limit(MOST_SHOWN)).all()
+    return tuple(ShownComment(each.id, each.node, each.author_id, display, each.text, each.created) for each, display in rows)

@@ -6,8 +6,7 @@ from typing import Any
 
 from workbench.team.jobs.queue import ENDED
 from workbench.team.rooms.room_actions import RoomActions
-from workbench.team.rooms.room_guest import RoomGuest
-from workbench.team.rooms.room_notices import as_problem
+from workbench.team.rooms.room_notices import RoomGuest, as_problem
 from workbench.team.rooms.room_records import RoomSource
 
 

@@ -1,4 +1,7 @@
-"""The page of one person in a room: the board as on any page, and above it a bar of the people, what they did last, and where they are."""
+"""The page of one person in a room: the board as on any page, and above it a bar of the people, what they did last, and where they are.
+
+The pages hold the rest: their content policy runs no script that such a process could write into a picture.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +13,7 @@ from bokeh.document import Document
 from workbench.app.page.module_component import ModuleComponent
 from workbench.app.page.visitor_screen import Screen, set_on_models
 from workbench.app.page.window_channel import part_text
+from workbench.errors import WorkbenchError
 
 _STYLE = (Path(__file__).parent / "room_bar.css").read_text(encoding="utf-8")
 
@@ -44,3 +48,23 @@ class RoomScreen(Screen):
         if self.board:
             colleagues = [{"name": each["display"], **{name: each[name] for name in ("colour", "selected", "hand")}} for each in others]
             set_on_models(self.board, {"colleagues": part_text(colleagues)})
+
+
+_BRIDGE = {"shown": int, "saves": int, "unsaved": bool, "text": str, "title": str, "notice": dict, "failure": dict}
+_BOARD = {"new": bool, "closed": bool, "tour": bool, "board": str, "table": str, "live": str, "changes": str}
+_OF_NOTICE = ("title", "text")
+
+
+def verify_shown(target: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of a page that such a process may set, of the types that they have. Raises `WorkbenchError` for others."""
+    known = _BOARD if target == "board" else _BRIDGE
+    for name, value in parameters.items():
+        if name not in known or not isinstance(value, known[name]):
+            raise WorkbenchError(f"The room's process sent a `{str(name)[:40]}` that no board has.", ["reload the page"])
+    return {name: _without_addresses(value) if name == "notice" else value for name, value in parameters.items()}
+
+
+def _without_addresses(notice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A notice with the one way to go on that leads nowhere."""
+    texts = {name: str(notice.get(name, ""))[:2000] for name in _OF_NOTICE}
+    return {**texts, "choices": [["dismiss", "All right"]]} if texts["text"] else {}

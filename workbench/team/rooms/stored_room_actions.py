@@ -22,8 +22,8 @@ from workbench.team.actions.held_roles import role_in_project
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.quotas import verify_quotas
 from workbench.team.rooms.planners import described_plan, graded_answer
-from workbench.team.rooms.room_guest import RoomGuest
 from workbench.team.rooms.room_jobs import RoomJobs, Tell
+from workbench.team.rooms.room_notices import RoomGuest
 from workbench.team.rooms.room_records import RoomSource
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredRoom, User

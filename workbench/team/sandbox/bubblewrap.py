@@ -7,10 +7,9 @@ end the root and /dev are made read-only. Every folder of files is mounted witho
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from workbench.team.sandbox.command import HOME, SandboxedCommand
+from workbench.team.sandbox.command import ALIASES, HOME, SandboxedCommand, python_files
 from workbench.team.sandbox.levels import SandboxAbility
 from workbench.team.sandbox.limits import ResourceLimits
-from workbench.team.sandbox.python_files import ALIASES, python_files
 
 NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki", "/etc/ca-certificates")
 """What finds and verifies a host: for the one command that may, the fetching of a repository."""

@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from workbench.team.sandbox.command import SandboxedCommand
+from workbench.team.sandbox.command import SandboxedCommand, import_path
 from workbench.team.sandbox.levels import SandboxError, SandboxPolicy
 from workbench.team.sandbox.limits import MIB, ResourceLimits
 from workbench.team.sandbox.probe import probe
-from workbench.team.sandbox.python_files import import_path
 from workbench.team.sandbox.sandbox import Sandbox
 
 REFUSED = 77

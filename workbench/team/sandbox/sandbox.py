@@ -17,9 +17,8 @@ from workbench.team.sandbox.bubblewrap import bubblewrap_arguments
 from workbench.team.sandbox.command import HOME, SandboxedCommand
 from workbench.team.sandbox.ending import SandboxEnding
 from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel
-from workbench.team.sandbox.process_usage import tasks_of_user
 from workbench.team.sandbox.program_users import ProgramUser, ProgramUsers, give_to_group, let_through
-from workbench.team.sandbox.sandboxed_process import SandboxedProcess
+from workbench.team.sandbox.sandboxed_process import SandboxedProcess, tasks_of_user
 from workbench.team.sandbox.syscall_filter import syscall_filter
 
 _START = Path(__file__).with_name("start.py")

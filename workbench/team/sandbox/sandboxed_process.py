@@ -9,12 +9,106 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
 from workbench.core.oom_kills import OomKills
 from workbench.team.sandbox.ending import EndingSigns, EndKind, SandboxEnding, describe_ending
-from workbench.team.sandbox.kept_output import KeptOutput
 from workbench.team.sandbox.limits import ResourceLimits
-from workbench.team.sandbox.process_usage import ProcessUsage, usage_below
+from workbench.units import format_bytes
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class ProcessUsage(NamedTuple):
+    """Bytes that are resident and not of a file, of all together; processor seconds of the one that has used most; how many they are."""
+
+    memory: int = 0
+    processor_seconds: float = 0.0
+    processes: int = 0
+
+
+def usage_below(pid: int) -> ProcessUsage:
+    """Of a process and its descendants."""
+    memory, seconds, seen, waiting = 0, 0.0, 0, [pid]
+    while waiting:
+        folder = Path(f"/proc/{waiting.pop()}")
+        with suppress(OSError, ValueError, IndexError):
+            resident, shared = map(int, (folder / "statm").read_text(encoding="ascii").split()[1:3])
+            user, system = map(int, (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[11:13])
+            memory += (resident - shared) * _PAGE
+            seconds = max(seconds, (user + system) / _TICK)
+            seen += 1
+            waiting += _children(folder)
+    return ProcessUsage(memory, seconds, seen)
+
+
+def _children(folder: Path) -> list[int]:
+    """Those that any thread of a process started."""
+    found: list[int] = []
+    for each in (folder / "task").iterdir():
+        with suppress(OSError):
+            found += map(int, (each / "children").read_text(encoding="ascii").split())
+    return found
+
+
+def tasks_of_user(uid: int) -> int:
+    """How many threads a user has, where the kernel counts them against a limit of processes."""
+    found = 0
+    for each in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
+        with suppress(OSError, ValueError):
+            if each.name.isdecimal() and each.stat().st_uid == uid:
+                found += len(os.listdir(each / "task"))  # noqa: PTH208 - names alone
+    return found
+
+
+class KeptOutput:
+    """The beginning and the end of a stream of bytes, and how long it was.
+
+    >>> output = KeptOutput(8)
+    >>> output.add(b"beginning, middle"), output.add(b" and end")
+    (None, None)
+    >>> output.text()
+    'begi\\n[17 B left out]\\n end'
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._head_limit = limit - limit // 2
+        self._tail_limit = limit // 2
+        self._head, self._tail = bytearray(), bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        free = self._head_limit - len(self._head)
+        self._head += data[:free]
+        self._tail += data[free:]
+        if len(self._tail) > self._tail_limit:
+            del self._tail[: len(self._tail) - self._tail_limit]
+
+    @property
+    def left_out(self) -> int:
+        """Bytes that were not kept."""
+        return self.total - len(self._head) - len(self._tail)
+
+    @property
+    def content(self) -> bytes:
+        """What was kept; everything where nothing was `left_out`."""
+        return bytes(self._head + self._tail)
+
+    def text(self) -> str:
+        """For people, with a note where something is left out."""
+        if not self.left_out:
+            return self.content.decode(errors="replace")
+        note = f"\n[{format_bytes(self.left_out)} left out]\n"
+        return self._head.decode(errors="replace") + note + self._tail.decode(errors="replace")
+
+    def last_line(self) -> str:
+        """The last line that is not empty, of at most 200 characters."""
+        lines = [each for each in (self._tail or self._head).decode(errors="replace").splitlines() if each.strip()]
+        return "".join(each if each.isprintable() else " " for each in lines[-1].strip()[:200]) if lines else ""
+
 
 _BETWEEN = 0.5  # seconds between two measurements of what it uses
 _PATIENCE = 6.0  # seconds for the process that waits for all others to end them

@@ -10,23 +10,39 @@
 import asyncio
 import json
 import logging
+from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tornado.web import HTTPError, MissingArgumentError
 
 from workbench.errors import WorkbenchError
-from workbench.team.access import ForbiddenError, MissingError, NotSignedInError, Principal
+from workbench.team.access import ConflictError, ForbiddenError, MissingError, NotSignedInError, Principal, UnavailableError
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.rate_limit import TooManyAttemptsError
 from workbench.team.accounts.tokens import principal_of_token
-from workbench.team.actions.input_errors import ConflictError, UnavailableError
+from workbench.team.pages.page_words import PAGE_FILTERS
 from workbench.team.store.database_errors import DatabaseProblemError, FullDiskError, as_database_problem
 from workbench.team.store.store import new_id
-from workbench.team.web.page_templates import page_environment
 from workbench.team.web.request_bodies import BodyHandler, TooLargeError, TooManyBodiesError
 from workbench.team.web.security import forwarded_address, page_headers, verify_origin
 from workbench.team.web.services import TeamServices
+
+_TEAM = Path(__file__).parents[1]
+FOLDERS = (_TEAM / "pages" / "templates", _TEAM / "web" / "templates", _TEAM / "api" / "templates")
+"""Where a template is looked for: `base.html` of the pages comes before that of this room."""
+
+
+@cache
+def page_environment() -> Environment:
+    """The one environment of all pages."""
+    loader = FileSystemLoader([str(each) for each in FOLDERS])
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= PAGE_FILTERS
+    return made
+
 
 BEARER = "bearer"
 _STATUS = {

@@ -129,7 +129,7 @@ class Rooms(Protocol):
         """The deadline of an assignment is another now: show it to those who work on it."""
 
     async def push_plan(self, room_ids: Sequence[str], pushed: Any) -> None:
-        """Send a plan (`team.rooms.pushed_plan.PushedPlan`) into rooms, open or not."""
+        """Send a plan (`team.rooms.room_records.PushedPlan`) into rooms, open or not."""
 
     async def comments_changed(self, room_id: str) -> None:
         """Somebody wrote a comment in a room, or took one away: show those who are in it."""

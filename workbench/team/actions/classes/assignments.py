@@ -10,14 +10,12 @@ from msgspec import Meta
 from sqlalchemy import select
 
 from workbench.errors import WorkbenchError, unknown_name
-from workbench.team.access import MissingError, ProjectRole
-from workbench.team.actions.action import Call, action, member
+from workbench.team.access import InputError, MissingError, ProjectRole
+from workbench.team.actions.action import Call, action, member, planner_of
 from workbench.team.actions.classes.class_records import AssignmentRecord, assignment_records, deadline_local
 from workbench.team.actions.classes.kept_baselines import keep_baselines
-from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, NAME, Named, Record, described
-from workbench.team.actions.server_parts import planner_of
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment
 from workbench.team.web.services import FoundBaseline, ReadExercise

@@ -15,13 +15,12 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.errors import unknown_name
-from workbench.team.actions.action import Call, action
+from workbench.team.access import ConflictError, InputError
+from workbench.team.actions.action import Call, action, planner_of
 from workbench.team.actions.classes.assignments import STUDENT, WORKER, present
 from workbench.team.actions.classes.class_records import GivenRecord, given_records, graded_work, is_over, is_staff
-from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, Word
-from workbench.team.actions.server_parts import planner_of
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
 from workbench.team.web.services import GradedAnswer

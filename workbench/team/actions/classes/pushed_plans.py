@@ -7,16 +7,13 @@ from msgspec import Meta
 from sqlalchemy import select
 
 from workbench.errors import unknown_name
-from workbench.team.access import MissingError
-from workbench.team.actions.action import Call, action
+from workbench.team.access import InputError, MissingError
+from workbench.team.actions.action import Call, action, planner_of
 from workbench.team.actions.classes.assignments import STAFF, present
 from workbench.team.actions.classes.class_records import GradedWork, graded_work
-from workbench.team.actions.input_errors import InputError
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import NAME, Count, Digest, Id, Record
-from workbench.team.actions.server_parts import planner_of
-from workbench.team.rooms.pushed_plan import PushedPlan
-from workbench.team.rooms.room_records import read_room
+from workbench.team.rooms.room_records import PushedPlan, read_room
 from workbench.team.store.tables import Assignment, StoredFigures, StoredPlan, StudentWork
 from workbench.team.web.services import ReplayedRoom
 

@@ -7,12 +7,11 @@ from typing import Any
 from sqlalchemy import select
 
 from workbench.team.access import ForbiddenError, MissingError
-from workbench.team.actions.action import Call, action
+from workbench.team.actions.action import Call, action, planner_of
 from workbench.team.actions.classes.assignments import STUDENT, present
 from workbench.team.actions.classes.class_records import is_over, is_staff
 from workbench.team.actions.classes.scores import RankedPlan, ranking
 from workbench.team.actions.schemas import Count, Figures, Record
-from workbench.team.actions.server_parts import planner_of
 from workbench.team.rooms.room_records import read_room
 from workbench.team.store.tables import LogEntry
 

@@ -9,14 +9,12 @@ from typing import Any
 from sqlalchemy import select
 
 from workbench.errors import WorkbenchError
-from workbench.team.access import ProjectRole
-from workbench.team.actions.action import Call, action, member
+from workbench.team.access import ConflictError, ProjectRole
+from workbench.team.actions.action import Call, action, jobs_of, member, planner_of
 from workbench.team.actions.classes.assignments import present
 from workbench.team.actions.classes.kept_baselines import keep_baseline, keep_baselines
-from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import Id, Record
-from workbench.team.actions.server_parts import jobs_of, planner_of
 from workbench.team.store.tables import Assignment, Baseline
 from workbench.team.web.services import FoundBaseline, FoundBaselines, JobRequest, TeamServices
 

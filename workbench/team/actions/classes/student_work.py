@@ -6,11 +6,10 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 from sqlalchemy import select
 
-from workbench.team.access import MissingError, ProjectRole, parse_role
+from workbench.team.access import ConflictError, InputError, MissingError, ProjectRole, parse_role
 from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.classes.assignments import STAFF, WORKER, present
 from workbench.team.actions.classes.class_records import GradedWork, WallWork, WorkRecord, graded_work, own_work, work_records
-from workbench.team.actions.input_errors import ConflictError, InputError
 from workbench.team.actions.people_records import people_by_id, user_of_name
 from workbench.team.actions.rooms import add_room
 from workbench.team.actions.schemas import NAME, Note, PersonRecord, Record, Word

@@ -5,10 +5,9 @@ from typing import Annotated, Any
 from msgspec import Meta
 from sqlalchemy import func, select
 
-from workbench.team.access import MissingError, ProjectRole
+from workbench.team.access import ConflictError, MissingError, ProjectRole
 from workbench.team.accounts.logins import logins_of, revoke_login
 from workbench.team.actions.action import PERSON, Call, action, member
-from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.quotas import QuotaRecord, quota_records
 from workbench.team.actions.schemas import Id, Record, RoleName, Slug, Time, Word
 from workbench.team.store.tables import Login, Member, Project, User

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 from sqlalchemy import select
 
-from workbench.team.access import MissingError, ProjectRole
+from workbench.team.access import ConflictError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.input_errors import ConflictError
 from workbench.team.actions.people_records import user_of_name
 from workbench.team.actions.persons.me import verify_owner_remains
 from workbench.team.actions.schemas import Record, RoleName, Time
