@@ -1,4 +1,4 @@
-"""Signing in with a provider: away to it, and back with a code."""
+"""Signing in with a provider: away to it, and back with a code; and the addresses of all ways to sign in."""
 
 import asyncio
 from typing import Any

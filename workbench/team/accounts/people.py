@@ -1,4 +1,4 @@
-"""People of the server: added, found, disabled.
+"""People of the server: added, found, disabled; and how a project begins, with one owner: each person has one alone.
 
 **Invariants**
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
-from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import ConflictError, ProjectRole, parse_role
@@ -19,14 +18,17 @@ from workbench.team.accounts.logins import revoke_logins_of
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import AuditEntry, Member, Project, User
 
+LONGEST_NAME, LONGEST_DISPLAY, LONGEST_EMAIL = 64, 100, 254
+_NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 
-def make_personal_project(session: DatabaseSession, user: User) -> Project:
+
+def make_personal_project(session: Session, user: User) -> Project:
     """The project of a person alone, which is made if there is none yet."""
     found = session.scalars(select(Project).where(Project.personal_of == user.id)).first()
     return found or add_project(session, _free_slug(session, user.name), f"{user.display}'s own", owner=user.id, personal=True)
 
 
-def add_project(session: DatabaseSession, slug: str, name: str, description: str = "", *, owner: str, personal: bool = False) -> Project:
+def add_project(session: Session, slug: str, name: str, description: str = "", *, owner: str, personal: bool = False) -> Project:
     """A new project with one owner. Raises `ConflictError` for a slug that is taken."""
     if session.scalar(select(Project.id).where(Project.slug == slug)) is not None:
         raise ConflictError(f"The name `{slug}` is taken.", ["take another `slug`"])
@@ -46,16 +48,12 @@ def add_project(session: DatabaseSession, slug: str, name: str, description: str
     return found
 
 
-def _free_slug(session: DatabaseSession, name: str) -> str:
+def _free_slug(session: Session, name: str) -> str:
     """A slug like a person's name that no project has."""
     base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:30] or "person"
     base = base if len(base) > 1 else f"{base}-own"
     taken = set(session.scalars(select(Project.slug).where(Project.slug.startswith(base, autoescape=True))))
     return next(slug for number in range(1, len(taken) + 2) if (slug := base if number == 1 else f"{base}-{number}") not in taken)
-
-
-LONGEST_NAME, LONGEST_DISPLAY, LONGEST_EMAIL = 64, 100, 254
-_NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 
 
 def verify_name(name: str) -> str:

@@ -1,4 +1,5 @@
-"""Entries of a gallery as answers have them: the plan, who put it there, and what each tier says of it."""
+"""Entries of a gallery as answers have them: the plan, who put it there, what each tier says of it, and what its steps cost where the team
+runs them: at the project's own price of a device, else at the catalogue's."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache

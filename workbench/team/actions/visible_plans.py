@@ -1,4 +1,5 @@
-"""Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms of their links and assignments."""
+"""Which plans somebody may read: those in galleries, rooms and jobs of their projects, and in rooms of their links and assignments;
+and the registered program that a document names, which is read here as JSON alone: what is wrong with it, a planner says."""
 
 import json
 from typing import Any

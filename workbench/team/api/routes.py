@@ -1,4 +1,5 @@
-"""The addresses of the API."""
+"""The addresses of the API, and its description: an OpenAPI document for programs, a page for people. Both say nothing of what the server
+holds: they are for anybody."""
 
 import re
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The gallery of a project, one of its plans, and plans beside each other."""
+"""The gallery of a project, one of its plans, plans beside each other, and what a link leads to that somebody shared."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The people of a project, its links, its programs and its hardware."""
+"""The first page, with what is new in all projects; the people of a project, its links, its programs and its hardware."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

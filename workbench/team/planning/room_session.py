@@ -1,4 +1,5 @@
-"""The history of a room: one session that several people edit, each of whom undoes only what they did themselves."""
+"""The history of a room: one session that several people edit, each of whom undoes only what they did themselves; and
+those people as its process knows them."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a room asks of the server around it."""
+"""What a room asks of the server around it, with a notice of what came of it: the room goes on, whatever fails."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

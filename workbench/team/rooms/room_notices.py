@@ -1,4 +1,4 @@
-"""What the people in a room are told, above their boards or in place of them."""
+"""The pages in a room, and what their people are told, above their boards or in place of them."""
 
 import logging
 from collections.abc import Mapping, Sequence

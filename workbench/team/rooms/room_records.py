@@ -1,4 +1,4 @@
-"""A room in the store: what its process is opened with, and its log as it grows."""
+"""A room in the store: what its process is opened with, its log as it grows, its comments, and a plan that is sent into it."""
 
 import json
 from collections.abc import Mapping

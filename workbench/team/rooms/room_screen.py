@@ -1,6 +1,7 @@
 """The page of one person in a room: the board as on any page, and above it a bar of the people, what they did last, and where they are.
 
-The pages hold the rest: their content policy runs no script that such a process could write into a picture.
+Of a process in a sandbox, which runs somebody's code, only what a board shows is passed on. The pages hold the rest: their content policy
+runs no script that such a process could write into a picture.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which requests a handler refuses before it looks at them, and the headers of each of its answers."""
+"""Which requests a handler refuses before it looks at them, the headers of each of its answers, and where it never leads to."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
