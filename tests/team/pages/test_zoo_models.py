@@ -1,13 +1,23 @@
 """The zoo as the pages have it, which cannot import it."""
 
+import json
+from pathlib import Path
+
 from workbench.documents import parse_plan
 from workbench.models.registry import ALL_MODELS
+from workbench.team.pages import zoo_models
 from workbench.team.pages.zoo_models import ZOO_MODELS, zoo_choices, zoo_document
 
+LIST = Path(zoo_models.__file__).with_suffix(".json")
 
-def test_the_models_of_the_form_are_the_zoo():
-    shown = [(each.name, each.about, each.presets) for each in ZOO_MODELS]
-    assert shown == [(each.name, each.about, tuple(each.presets)) for each in ALL_MODELS]
+
+def test_the_models_of_the_form_are_the_zoo(pytestconfig):
+    models = [{"name": each.name, "about": each.about, "presets": list(each.presets)} for each in ALL_MODELS]
+    listed = "[\n" + ",\n".join(f" {json.dumps(each)}" for each in models) + "\n]\n"
+    if pytestconfig.getoption("--update-golden"):
+        LIST.write_text(listed, encoding="utf-8")
+    assert LIST.read_text(encoding="utf-8") == listed, "the zoo has changed: run pytest --update-golden"
+    assert [each.name for each in ZOO_MODELS] == [each.name for each in ALL_MODELS]
 
 
 def test_a_choice_is_a_plan_document():
