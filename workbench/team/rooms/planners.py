@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from workbench.app.processes.child_table import BROKER, DESCRIBERS, FORK_SERVER, PARTITIONER, ChildState
 from workbench.app.processes.fork_server_client import ForkServer
@@ -60,6 +62,7 @@ def start_on_cluster(address: str) -> StartedPlanner:
     return StartedPlanner(connection, reason, process.kill)
 
 
+Told = TypeVar("Told")
 _ROOM = "workbench.team.planning.room_process:serve_room"
 
 
@@ -129,7 +132,7 @@ class Planners:
     async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
         """What was done in a room about the zoo. Raises `WorkbenchError`."""
         found = await self._describers.ask({"replay": {"document": document, "log": list(log)}})
-        return ReplayedRoom(found["steps"], described_plan(found["present"]))
+        return _read(ReplayedRoom, found, "The process that replayed this room sent what no room is.")
 
     async def find_baselines(self, text: str, question: str) -> FoundBaselines:
         """What plans that answer a question are compared with. Raises `WorkbenchError`."""
@@ -170,28 +173,27 @@ def _fate_of(process: SandboxedProcess) -> str:
 
 def graded_answer(record: Mapping[str, Any]) -> GradedAnswer:
     """The verdict in a process's message. Raises `WorkbenchError` for what is none."""
-    try:
-        fields = {name: record[name] for name in GradedAnswer.__dataclass_fields__}
-        return GradedAnswer(**{**fields, "plan": described_plan(fields["plan"]) if fields["plan"] else None})
-    except (LookupError, TypeError):
-        raise WorkbenchError("The process that graded this answer sent what is no verdict.", ["try once more"]) from None
+    return _read(GradedAnswer, record, "The process that graded this answer sent what is no verdict.")
 
 
 def found_baselines(record: Mapping[str, Any]) -> FoundBaselines:
-    """What a process of the zoo says that plans are compared with."""
-    return FoundBaselines(described_plan(record["start"]), record["pins"], [found_baseline(each) for each in record["found"]])
+    """What a process of the zoo says that plans are compared with. Raises `WorkbenchError` for anything else."""
+    return _read(FoundBaselines, record, "The process that looked for baselines sent what is none.")
 
 
 def found_baseline(record: Mapping[str, Any]) -> FoundBaseline:
-    """One of them."""
-    plan = described_plan(record["plan"]) if record["plan"] else None
-    return FoundBaseline(record["name"], record["detail"], plan, record["right"], record["reason"])
+    """One of them. Raises `WorkbenchError` for anything else."""
+    return _read(FoundBaseline, record, "The process that looked for baselines sent what is none.")
 
 
 def described_plan(record: Mapping[str, Any]) -> DescribedPlan:
     """The description in a process's message. Raises `WorkbenchError` for what is none."""
+    return _read(DescribedPlan, record, "The process that read this plan sent what describes none.")
+
+
+def _read(kind: type[Told], record: Mapping[str, Any], problem: str) -> Told:
+    """A record as a value of this type, field by field of the types that those have: a process that runs somebody's code sends anything."""
     try:
-        fields = {name: record[name] for name in DescribedPlan.__dataclass_fields__}
-        return DescribedPlan(**{**fields, "dims": tuple(fields["dims"])})
-    except (LookupError, TypeError):
-        raise WorkbenchError("The process that read this plan sent what describes none.", ["try once more"]) from None
+        return msgspec.convert(record, kind)
+    except msgspec.ValidationError:
+        raise WorkbenchError(problem, ["try once more"]) from None
