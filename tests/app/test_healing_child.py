@@ -188,10 +188,10 @@ HUNG = """
 import sys, threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from workbench.app.processes import end_when_left
-end_when_left.GRACE = 0.0
+from workbench.app.processes import message_loop
+message_loop.GRACE = 0.0
 connection = Connection(int(sys.argv[1]))
-threading.Thread(target=end_when_left.end_when_left, args=(connection,), daemon=True).start()
+threading.Thread(target=message_loop.end_when_left, args=(connection,), daemon=True).start()
 while True:
     with suppress(OSError):
         connection.send("there")

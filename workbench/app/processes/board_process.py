@@ -10,12 +10,8 @@ a visitor has come; then `{"gesture": {...}}`, `{"heard": {...}}` and `{"again":
 import base64
 import functools
 import gc
-import json
-import os
 import pickle
-import queue
 import resource
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -27,8 +23,8 @@ from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
 from workbench.app.page.window_channel import VisitorWindow
-from workbench.app.processes.end_when_left import end_when_left
 from workbench.app.processes.job_queue_proxy import RemoteSlots
+from workbench.app.processes.message_loop import Message, MessageLoop
 from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
@@ -51,68 +47,51 @@ def serve_board(descriptor: int) -> None:
         BoardProcess(connection).serve()
 
 
-class BoardProcess:
-    """The event loop of a board process. All work on the board happens on the main thread; another one reads the connection."""
+class BoardProcess(MessageLoop):
+    """The event loop of a board process. All work on the board happens on the main thread."""
+
+    idle_seconds = WATCHED / 1000
 
     def __init__(self, connection: Connection) -> None:
-        self._connection, self._sending = connection, threading.Lock()
-        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        super().__init__(connection)
         self._served: ServeOptions | None = None
         self._visit: Visit | None = None
-        self._slots = RemoteSlots(self._send)
-        self._worker = RemoteWorker(self._send)
+        self._slots = RemoteSlots(self.send)
+        self._worker = RemoteWorker(self.send)
 
-    def serve(self) -> None:
-        """Run until the connection ends."""
-        self._send({"ready": os.getpid()})
-        threading.Thread(target=self._listen, daemon=True).start()
-        while True:
-            try:
-                work = self._inbox.get(timeout=WATCHED / 1000)
-            except queue.Empty:
-                if self._visit:
-                    self._visit.look()
-                continue
-            if work is None:
-                break
-            work()
+    def handle_idle(self) -> None:
+        if self._visit:
+            self._visit.look()
+
+    def handle_end(self) -> None:
         if self._visit:
             self._visit.close()
 
-    def _listen(self) -> None:
-        with suppress(EOFError, OSError):
-            while True:
-                message = json.loads(self._connection.recv_bytes())
-                if "ticket" in message:
-                    self._slots.tell(message["ticket"], message["ahead"])
-                elif "partition" in message:
-                    self._worker.tell(message["partition"], message["answer"])
-                else:
-                    self._inbox.put(lambda message=message: self._handle_message(message))  # type: ignore[misc]
-                    continue
-                self._send({"done": message["number"]})
-        self._inbox.put(None)
-        end_when_left(self._connection)
+    def handle_at_once(self, message: Message) -> bool:
+        if "ticket" in message:
+            self._slots.tell(message["ticket"], message["ahead"])
+        elif "partition" in message:
+            self._worker.tell(message["partition"], message["answer"])
+        else:
+            return False
+        return True
 
-    def _handle_message(self, message: Mapping[str, Any]) -> None:
-        try:
-            if "prepare" in message:
-                self._prepare(message["prepare"])
-            elif "open" in message:
-                self._open(message["open"])
-            elif self._visit and message.get("again"):
-                self._visit.show_again()
-            elif self._visit:
-                self._visit.hear(message)
-        finally:
-            self._send({"done": message.get("number", 0)})
+    def handle(self, message: Message) -> None:
+        if "prepare" in message:
+            self._prepare(message["prepare"])
+        elif "open" in message:
+            self._open(message["open"])
+        elif self._visit and message.get("again"):
+            self._visit.show_again()
+        elif self._visit:
+            self._visit.hear(message)
 
-    def _prepare(self, settings: Mapping[str, Any]) -> None:
+    def _prepare(self, settings: Message) -> None:
         """Prepare for a visitor: the first plan is traced before anybody comes. Errors are shown to the visitor, not here."""
         use_jax_settings(settings["jax_config"])
         served: ServeOptions = pickle.loads(base64.b64decode(settings["served"]))  # noqa: S301 - our own parent wrote it
         self._served = replace(served, make=functools.cache(served.make))
-        self._send({"prepared": self._problem(self._served.make)})
+        self.send({"prepared": self._problem(self._served.make)})
 
     def _problem(self, make: Callable[[], Plan]) -> Mapping[str, Any]:
         """What prevents the first plan from being made, if it can be said in words; else the page shows it."""
@@ -128,9 +107,9 @@ class BoardProcess:
         gc.freeze()  # the first plan stays: no edit waits for a garbage collection of it
         return {}
 
-    def _open(self, opening: Mapping[str, Any]) -> None:
+    def _open(self, opening: Message) -> None:
         assert self._served is not None, "prepared first"
-        window = VisitorWindow(lambda target, parameters: self._send({"show": target, "parameters": parameters}))
+        window = VisitorWindow(lambda target, parameters: self.send({"show": target, "parameters": parameters}))
         served, name, query = self._served, opening["name"], opening["asked"]
         source = name if opening.get("died") else query.get("board", "")
         keeping = BoardHistory(journal_folder(), name, source, (*served.allow, *_served_program(served)))
@@ -140,11 +119,6 @@ class BoardProcess:
         self._visit = open_visit(served, query, window, runner, self._inbox.put, keeping, settling)
         if reason := opening.get("died"):
             window.tell(notice=died_notice(reason))
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        content = json.dumps(message).encode()
-        with self._sending, suppress(OSError):  # no visitor any more: the listener ends the event loop
-            self._connection.send_bytes(content)
 
 
 def _served_program(served: ServeOptions) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from workbench.app.processes.end_when_left import GRACE
+from workbench.app.processes.message_loop import GRACE
 from workbench.core.child_process import end_by_connection, end_with_parent
 
 PRELOADED = (

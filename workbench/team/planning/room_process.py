@@ -20,13 +20,8 @@ to the queue, `{"run": ...}` and `{"cancel": n}` of jobs; `{"done": number}` whe
 """
 
 import gc
-import json
-import os
-import queue
 import resource
-import threading
 import time
-from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
@@ -35,8 +30,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.app.page.window_channel import VisitorWindow
-from workbench.app.processes.end_when_left import end_when_left
 from workbench.app.processes.job_queue_proxy import RemoteSlots
+from workbench.app.processes.message_loop import Message, MessageLoop
 from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner
@@ -73,8 +68,6 @@ MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, 
 QUESTIONS = ("describe", "exercise", "grade", "replay", "baselines", "judge")
 """What is asked of a process that has no room."""
 
-Message = Mapping[str, Any]
-
 
 def serve_room(descriptor: int, broker: int | None = None, allow: tuple[str, ...] = ()) -> None:
     """Serve one room, from its opening to the end of the connection; `broker` is a socket on which connections to the process come that
@@ -86,13 +79,13 @@ def serve_room(descriptor: int, broker: int | None = None, allow: tuple[str, ...
         RoomProcess(connection, None if broker is None else BrokerClient(broker), allow).serve()
 
 
-class RoomProcess:
-    """The event loop of a room. All work on its session happens on the main thread; others read the connections."""
+class RoomProcess(MessageLoop):
+    """The event loop of a room. All work on its session happens on the main thread."""
 
     def __init__(self, connection: Connection, broker: BrokerClient | None, allow: tuple[str, ...]) -> None:
-        self._connection, self._allow = connection, allow
-        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._slots, self._jobs = RemoteSlots(self._send), TeamJobs(self._send)
+        super().__init__(connection)
+        self._allow = allow
+        self._slots, self._jobs = RemoteSlots(self.send), TeamJobs(self.send)
         self._partitioner = EnginePartitioner(broker.worker if broker else None)
         self._session: RoomSession | None = None
         self._settler: Settler | None = None
@@ -103,50 +96,32 @@ class RoomProcess:
         self._runs: list[RunProgress] = []
         self._progress: ExerciseProgress | None = None
         self._card: WorkCard | None = None
-        self._sending = threading.Lock()
 
-    def serve(self) -> None:
-        """Run until the connection ends."""
-        self._send({"ready": os.getpid()})
-        threading.Thread(target=self._listen, daemon=True).start()
-        while (work := self._inbox.get()) is not None:
-            work()
+    def handle_end(self) -> None:
         for visit in self._visits.values():
             visit.close()
 
-    def _listen(self) -> None:
-        with suppress(EOFError, OSError):
-            while True:
-                message = json.loads(self._connection.recv_bytes())
-                if "ticket" in message or "job" in message:
-                    self._tell_work(message)
-                    self._send({"done": message["number"]})
-                else:
-                    self._inbox.put(lambda message=message: self._handle_message(message))  # type: ignore[misc]
-        self._inbox.put(None)
-        end_when_left(self._connection)
-
-    def _tell_work(self, message: Message) -> None:
+    def handle_at_once(self, message: Message) -> bool:
         """Of the queue of compilations, or of a job."""
         if "ticket" in message:
             self._slots.tell(message["ticket"], message["ahead"])
-        else:
+        elif "job" in message:
             self._jobs.tell(message)
+        else:
+            return False
+        return True
 
-    def _handle_message(self, message: Message) -> None:
-        try:
-            if "room" in message:
-                self._open_room(message["room"])
-            elif "enter" in message:
-                self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
-            elif any(question in message for question in QUESTIONS):
-                self._send({**self._answer(message), "answers": message["number"]})
-            elif "push" in message:
-                self._push(message["push"])
-            elif (visit := self._visits.get(message.get("visitor", 0))) is not None:
-                self._handle_visitor(message["visitor"], visit, message)
-        finally:
-            self._send({"done": message.get("number", 0)})
+    def handle(self, message: Message) -> None:
+        if "room" in message:
+            self._open_room(message["room"])
+        elif "enter" in message:
+            self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
+        elif any(question in message for question in QUESTIONS):
+            self.send({**self._answer(message), "answers": message["number"]})
+        elif "push" in message:
+            self._push(message["push"])
+        elif (visit := self._visits.get(message.get("visitor", 0))) is not None:
+            self._handle_visitor(message["visitor"], visit, message)
 
     def _open_room(self, room: Message) -> None:
         """Replay the log. A room that cannot be replayed is not opened, and says why."""
@@ -158,17 +133,17 @@ class RoomProcess:
             self._seq = len(records)
             self._begin_exercise(room.get("exercise"))
         except WorkbenchError as error:
-            self._send({"opened": _problem(error)})
+            self.send({"opened": _problem(error)})
             return
         except Exception as error:  # noqa: BLE001 - whoever waits at the door must be answered
-            self._send({"opened": _problem(WorkbenchError(f"The room could not be opened: {describe_error(error)}"))})
+            self.send({"opened": _problem(WorkbenchError(f"The room could not be opened: {describe_error(error)}"))})
             return
         self._settler = Settler(
             self._session, self._partitioner, defer=self._inbox.put, is_idle=self._inbox.empty, on_change=self._show_settling
         )
         gc.collect()
         gc.freeze()  # the plans so far stay: no edit waits for a garbage collection of them
-        self._send({"opened": None})
+        self.send({"opened": None})
 
     def _begin_exercise(self, exercise: Message | None) -> None:
         """Of an assignment: what all its boards share, and what the wall shows of it."""
@@ -176,12 +151,12 @@ class RoomProcess:
             return
         self._progress = ExerciseProgress(parse_exercise(exercise["document"]))
         self._progress.restore((name, count, is_done) for name, count, is_done in exercise["tries"])
-        self._card = WorkCard(self._session, self._progress, self._send, self._inbox.put)
+        self._card = WorkCard(self._session, self._progress, self.send, self._inbox.put)
 
     def _enter(self, visitor: int, person: RoomPerson) -> None:
         if self._session is None:
             return
-        window = VisitorWindow(lambda target, parameters: self._send({"show": target, "parameters": parameters, "visitor": visitor}))
+        window = VisitorWindow(lambda target, parameters: self.send({"show": target, "parameters": parameters, "visitor": visitor}))
         runner = QueuedRunner(WorkerRunner(self._time_limit, self._time_limit), self._slots)
         start_job = partial(self._jobs.start, visitor=visitor)
         visit = RoomVisit(self._session, person, window, runner, start_job, self._inbox.put)
@@ -208,7 +183,7 @@ class RoomProcess:
     def _answers(self, visit: RoomVisit, visitor: int) -> StudentAnswers | None:
         if self._progress is None:
             return None
-        return StudentAnswers(visit, self._progress, lambda record: self._send({"answered": record, "visitor": visitor}))
+        return StudentAnswers(visit, self._progress, lambda record: self.send({"answered": record, "visitor": visitor}))
 
     def _handle_visitor(self, visitor: int, visit: RoomVisit, message: Message) -> None:
         if message.get("leave"):
@@ -232,7 +207,7 @@ class RoomProcess:
 
     def _tell_view(self, visitor: int, visit: RoomVisit) -> None:
         """What this person sees now, for the others."""
-        self._send({"view": visit.view(), "visitor": visitor})
+        self.send({"view": visit.view(), "visitor": visitor})
 
     def _keep(self, record: RoomLogRecord, plan: Plan) -> None:
         """The server stores the entry before it passes on anything that is sent after it."""
@@ -244,7 +219,7 @@ class RoomProcess:
             "conflicts": self._conflicts(record),
         }
         self._seq += 1  # not before: a plan without a document raises, and its number is the next one's
-        self._send(message)
+        self.send(message)
 
     def _conflicts(self, record: RoomLogRecord) -> list[dict[str, Any]]:
         """Whose edits of the same statement this edit replaces, without having seen them."""
@@ -257,7 +232,7 @@ class RoomProcess:
     def _save(self, visitor: int, plan: Plan) -> str:
         assert self._session is not None
         self._visits[visitor].person.verify(ProjectRole.EDITOR, "put a plan into the gallery")
-        self._send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
+        self.send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
         return "the gallery"
 
     def _answer(self, message: Message) -> Message:
@@ -296,11 +271,6 @@ class RoomProcess:
     def _show_settling(self) -> None:
         for visit in self._visits.values():
             visit.show_settling()
-
-    def _send(self, message: Message) -> None:
-        content = json.dumps(message).encode()
-        with self._sending, suppress(OSError):  # no server any more: the listener ends the event loop
-            self._connection.send_bytes(content)
 
 
 def _problem(error: WorkbenchError) -> Message:
