@@ -60,16 +60,12 @@ class AnsweredPage:
 
 
 class PageOfRoom(AnsweredPage):
-    """A `RoomListener` of a room with one page, which stores nothing: what is measured is the boundary."""
+    """One page of a room whose server stores nothing: what is measured is the boundary."""
 
-    def keep(self, message: Mapping[str, Any]) -> None: ...
+    def show(self, message: Mapping[str, Any]) -> None:
+        self.take(message["show"], message["parameters"])
 
-    def show(self, _visitor: int, target: str, parameters: Mapping[str, Any]) -> None:
-        self.take(target, parameters)
-
-    def save(self, visitor: int, message: Mapping[str, Any]) -> None: ...
-
-    def see(self, visitor: int, view: Mapping[str, Any]) -> None: ...
+    def ignore(self, message: object) -> None: ...
 
     def ended(self, _connection: RoomConnection) -> None:
         raise SystemExit("The room's process ended.")
@@ -81,7 +77,7 @@ def room_of(document: str) -> Iterator[tuple[RoomConnection, PageOfRoom]]:
     planners = Planners()
     try:
         page = PageOfRoom()
-        connection = RoomConnection(planners.connect(None), JobQueue(), page)
+        connection = RoomConnection(planners.connect(None), JobQueue(), page.ignore, {"show": page.show, "view": page.ignore}, page.ended)
         connection.send({"room": {"document": document, "name": "Room", "log": [], "allow": [], "time_limit": 60.0}})
         if problem := connection.opened.result(PATIENCE):
             raise SystemExit(problem["message"])

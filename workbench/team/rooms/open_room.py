@@ -2,9 +2,8 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from typing import Any
 
 from workbench.app.runners.job_queue import JobQueue
@@ -12,8 +11,7 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, Principal, ProjectRole, require
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence, asked_gesture, gestures_of_following, held_dimension, leader_for
-from workbench.team.rooms.room_actions import RoomActions, branch_off, hand_in_answer, save_plan
-from workbench.team.rooms.room_connection import RoomConnection
+from workbench.team.rooms.room_connection import Hear, RoomConnection
 from workbench.team.rooms.room_notices import RoomGuest, problem_text, show_failure, show_notice, tell_conflict, tell_pushed
 from workbench.team.rooms.room_records import (
     PushedPlan,
@@ -21,7 +19,6 @@ from workbench.team.rooms.room_records import (
     append_entry,
     held_role,
     is_participant,
-    keep_card,
     last_push,
     read_comments,
     read_room,
@@ -29,7 +26,8 @@ from workbench.team.rooms.room_records import (
 )
 from workbench.team.rooms.room_runs import RoomRuns
 from workbench.team.rooms.room_screen import RoomScreen, verify_shown
-from workbench.team.store.database_errors import DatabaseProblemError, as_database_problem
+from workbench.team.rooms.stored_room_actions import StoredRoomActions, branch_off, hand_in_answer, save_plan
+from workbench.team.store.database_errors import as_database_problem
 from workbench.team.store.store import Store
 
 PATIENCE, LIMIT, OPENING = 3.0, 120.0, 120.0
@@ -43,10 +41,10 @@ _TAKEN_BACK = "This room is not yours to see any more: your role was taken back,
 
 
 class OpenRoom:
-    """A `RoomListener`. Thread-safe: pages are of the server's event loop, what the process says comes on a thread."""
+    """Thread-safe: pages are of the server's event loop, what the process says comes on a thread."""
 
     def __init__(
-        self, source: RoomSource, store: Store, planners: Planners, queue: JobQueue, actions: RoomActions, time_limit: float
+        self, source: RoomSource, store: Store, planners: Planners, queue: JobQueue, actions: StoredRoomActions, time_limit: float
     ) -> None:
         self.source = source
         self.is_closed = False
@@ -65,9 +63,11 @@ class OpenRoom:
         self._deadline = source.deadline, source.until
         self._sent = self._pushed = "", ""  # by whom and what: on its way into the room, and in it as long as nothing was done since
         self._comments = read_comments(store, source.room_id)
-        self._gallery = actions.gallery_of(source)
         self.presence = RoomPresence(self._show_presence)
         self._runs = RoomRuns(source, actions, self._guests.get, self._send, self.presence.say)
+        asked = {"save": self._for_guest(save_plan), "answered": self._for_guest(hand_in_answer)}
+        cards = {"card": lambda message: actions.keep_card(source, message)}
+        self._hears = {"show": self._show, "view": self._see, **asked, **cards, "run": self._runs.handle, "cancel": self._runs.handle}
         self._begin("")
 
     def enter(self, principal: Principal, role: ProjectRole, screen: RoomScreen) -> int | None:
@@ -111,7 +111,7 @@ class OpenRoom:
             if guest is None or guest.role is role:
                 return
             if role is None:
-                guest.screen.hear = _to_nobody
+                guest.screen.hear = lambda _message: None
                 self.leave(number)
                 show_failure(guest.screen, _TAKEN_BACK)
                 return
@@ -131,9 +131,8 @@ class OpenRoom:
             return True
 
     def _tell_pushed(self, guest: RoomGuest) -> None:
-        sender, source = self._pushed
-        if sender and guest.is_participant:
-            tell_pushed(guest.screen, sender, source)
+        if self._pushed[0] and guest.is_participant:
+            tell_pushed(guest.screen, *self._pushed)
 
     def show_deadline(self, deadline: float | None, until: str) -> None:
         """The deadline of the assignment is another now."""
@@ -172,11 +171,11 @@ class OpenRoom:
             if self._connection:
                 self._connection.close()
             for guest in self._guests.values():
-                guest.screen.hear = _to_nobody
+                guest.screen.hear = lambda _message: None
                 if text:
                     show_failure(guest.screen, text)
 
-    def keep(self, message: Mapping[str, Any]) -> None:
+    def _keep(self, message: Mapping[str, Any]) -> None:
         """Store an entry of the log, and tell the room of it."""
         entry = message["log"]
         verify_entry(entry, self._editors)
@@ -192,49 +191,36 @@ class OpenRoom:
         for guest in self.guests():
             self._tell_pushed(guest)
 
-    def show(self, visitor: int, target: str, parameters: Mapping[str, Any]) -> None:
+    def _show(self, message: Mapping[str, Any]) -> None:
         """Show parameters on a visitor's page."""
-        guest = self._guests.get(visitor)
-        if guest is None:
-            return
-        if self.source.program is not None:
-            parameters = verify_shown(target, parameters)
-        guest.screen.show("board" if target == "board" else "bridge", parameters)
+        guest, target, parameters = self._guests.get(message["visitor"]), message["show"], message["parameters"]
+        if guest is not None:
+            shown = parameters if self.source.program is None else verify_shown(target, parameters)
+            guest.screen.show("board" if target == "board" else "bridge", shown)
 
-    def save(self, visitor: int, message: Mapping[str, Any]) -> None:
-        """Put a plan into the gallery."""
-        if (guest := self._guests.get(visitor)) is not None:
-            save_plan(self._actions, self.source, guest, message)
+    def _for_guest(self, act: Callable[[StoredRoomActions, RoomSource, RoomGuest, Mapping[str, Any]], None]) -> Hear:
+        """Do what a visitor asks of the server around the room, as long as they are there."""
 
-    def hand_in(self, visitor: int, message: Mapping[str, Any]) -> None:
-        """Keep an answer, and say so if it is too late."""
-        if (guest := self._guests.get(visitor)) is not None and guest.is_participant:
-            hand_in_answer(self._actions, self.source, guest, message)
+        def hear(message: Mapping[str, Any]) -> None:
+            if (guest := self._guests.get(message["visitor"])) is not None:
+                act(self._actions, self.source, guest, message)
 
-    def show_card(self, message: Mapping[str, Any]) -> None:
-        """Keep what the wall shows of this work."""
-        if self.source.exercise:
-            with suppress(DatabaseProblemError):  # on a full disk the wall shows an older one, and the room goes on
-                keep_card(self._store, self.source.room_id, message["card"], message["thumbnail"])
+        return hear
 
-    def work(self, message: Mapping[str, Any]) -> None:
-        """Submit a run as a job, or ask for one to be ended."""
-        self._runs.handle(message)
-
-    def see(self, visitor: int, view: Mapping[str, Any]) -> None:
+    def _see(self, message: Mapping[str, Any]) -> None:
         """What a visitor sees now; whoever follows them sees it too."""
+        visitor, view = message["visitor"], message["view"]
         if self.presence.update(visitor, tab=str(view["tab"])[:80], selected=str(view["selected"])[:2000]) is not None:
             for person in self.presence.people():
                 if person.following == visitor:
                     self._lead(person.visitor, visitor)
 
-    def ended(self, connection: RoomConnection) -> None:
+    def _ended(self, connection: RoomConnection) -> None:
         """The process died: another one replays the log, and says what happened."""
-        reason, lost = self._stopped or self._reason(connection), "so what was done last may not have been done"
+        reason = self._stopped or self._reason(connection)
+        lost = "so what was done last may not have been done" if connection.failure is None else "so it was not done"
         failure = as_database_problem(connection.failure) or connection.failure
         why = f" {failure.message}" if isinstance(failure, WorkbenchError) else ""
-        if connection.failure is not None:
-            lost = "so it was not done"
         self._runs.forget()
         with self._lock:
             self._connection = None
@@ -271,17 +257,14 @@ class OpenRoom:
         try:
             source = read_room(self._store, self.source.room_id)
             self._head, self._pushed = source.head, last_push(self._store, source)
-            connection = RoomConnection(self._planners.connect(source.program), self._queue, self)
+            connection = RoomConnection(self._planners.connect(source.program), self._queue, self._keep, self._hears, self._ended)
         except Exception as error:  # noqa: BLE001 - whatever failed, the people wait for a word
             self.close(problem_text(error))
             return
-        room = {"document": source.document, "name": source.name, "log": source.log, "time_limit": self._time_limit}
-        if source.exercise:
-            room["exercise"] = {"document": source.exercise, "tries": [[name, *tried] for name, tried in source.tries.items()]}
-        connection.send({"room": room})
+        connection.send({"room": {**source.message(), "time_limit": self._time_limit}})
         try:
             problem = connection.opened.result(OPENING)
-        except CancelledError:  # it died, and `ended` begins another
+        except CancelledError:  # it died, and `_ended` begins another
             return
         except TimeoutError:
             self.close(f"Opening this room took longer than {OPENING:g} s and was stopped. Reload the page to try once more.")
@@ -295,7 +278,7 @@ class OpenRoom:
 
     def _connect_guests(self, connection: RoomConnection, died: str) -> None:
         with self._lock:
-            if self.is_closed or connection.is_closed:  # it died in this moment, and `ended` begins another
+            if self.is_closed or connection.is_closed:  # it died in this moment, and `_ended` begins another
                 connection.close()
                 return
             self._connection, self._editors = connection, set()
@@ -329,20 +312,18 @@ class OpenRoom:
     def _follow(self, visitor: int, leader: object) -> None:
         chosen = leader_for(self.presence, visitor, leader)
         self.presence.update(visitor, following=chosen)
-        if chosen:
-            self._lead(visitor, chosen)
+        self._lead(visitor, chosen)
 
     def _lead(self, follower: int, leader: int) -> None:
         """Open what the leader sees on the follower's board."""
         mine, theirs = self.presence.person(follower), self.presence.person(leader)
-        if mine is not None and theirs is not None:
-            for gesture in gestures_of_following(mine, theirs):
-                self._send({"gesture": gesture, "visitor": follower})
+        for gesture in gestures_of_following(mine, theirs) if mine and theirs else ():
+            self._send({"gesture": gesture, "visitor": follower})
 
     def _show_presence(self) -> None:
         shared = {**self.presence.state(), "name": self.source.name, "project": self.source.project, "head": self._head}
         shared |= {"deadline": self._deadline[0], "until": self._deadline[1]}
-        places = {"gallery": self._gallery, "comments_at": self._actions.comments_of(self.source)}
+        places = {"gallery": self._actions.gallery_of(self.source), "comments_at": self._actions.comments_of(self.source)}
         for guest in self.guests():
             comments = [each.as_state(guest.principal.user_id) for each in self._comments]
             mine = {"you": guest.number, "edits": guest.role >= ProjectRole.EDITOR, "branches": guest.may_branch, "comments": comments}
@@ -367,7 +348,3 @@ class OpenRoom:
             if self._connection:
                 self._stopped = reason
                 self._connection.kill()
-
-
-def _to_nobody(_message: Mapping[str, Any]) -> None:
-    """The page shows no room any more."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.app.processes.job_queue_proxy import QueuePlaces
 from workbench.app.processes.process_connection import ProcessConnection
@@ -14,6 +14,7 @@ from workbench.errors import WorkbenchError
 
 MOST_BYTES = 64 << 20
 """Of one message. The largest are first boards, with a megabyte or two."""
+Hear = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -26,44 +27,22 @@ class StartedPlanner:
     end: Callable[[], None] | None = None
 
 
-class RoomListener(Protocol):
-    """What a room does with what its process says. All are called on one thread, in the order in which it said it."""
-
-    def keep(self, message: Mapping[str, Any]) -> None:
-        """Store an entry of the log; what follows waits for it. If it raises, the process is ended."""
-
-    def show(self, visitor: int, target: str, parameters: Mapping[str, Any]) -> None:
-        """Show parameters on a visitor's page."""
-
-    def save(self, visitor: int, message: Mapping[str, Any]) -> None:
-        """Put a plan into the gallery."""
-
-    def work(self, message: Mapping[str, Any]) -> None:
-        """Submit a run as a job, or ask for one to be ended."""
-
-    def hand_in(self, visitor: int, message: Mapping[str, Any]) -> None:
-        """Keep an answer to the exercise of an assignment."""
-
-    def show_card(self, message: Mapping[str, Any]) -> None:
-        """Keep what the wall shows of somebody's work."""
-
-    def see(self, visitor: int, view: Mapping[str, Any]) -> None:
-        """What a visitor sees now."""
-
-    def ended(self, connection: "RoomConnection") -> None:
-        """The process has ended without having been closed."""
-
-
 class RoomConnection(ProcessConnection):
-    """`opened` is known once the log is replayed: `None`, or what went wrong; it is cancelled where the process ends before that. `failure`
-    is why the log could not be stored."""
+    """`keep` stores an entry of the log: what follows waits for it, and if it raises, the process is ended, and `failure` is why. `hear`
+    says who handles what else the process says, by a key of the message. `ended` is called when it has ended without having been closed.
+    All are called on one thread, in the order in which the process said it.
 
-    def __init__(self, planner: StartedPlanner, queue: JobQueue, listener: RoomListener) -> None:
+    `opened` is known once the log is replayed: `None`, or what went wrong; it is cancelled where the process ends before that.
+    """
+
+    def __init__(
+        self, planner: StartedPlanner, queue: JobQueue, keep: Hear, hear: Mapping[str, Hear], ended: Callable[["RoomConnection"], None]
+    ) -> None:
         super().__init__(planner.connection, planner.end, MOST_BYTES)
         self.planner = planner
         self.opened: Future[Mapping[str, Any] | None] = Future()
         self.failure: Exception | None = None
-        self._listener, self._places = listener, QueuePlaces(queue, self.send)
+        self._keep, self._hear, self._ended, self._places = keep, hear, ended, QueuePlaces(queue, self.send)
         self.start()
 
     def handle(self, message: dict[str, Any]) -> None:
@@ -72,19 +51,9 @@ class RoomConnection(ProcessConnection):
         if "opened" in message:
             self.opened.set_result(message["opened"])
         elif "log" in message:
-            self._keep(message)
-        elif "show" in message:
-            self._listener.show(message["visitor"], message["show"], message["parameters"])
-        elif "view" in message:
-            self._listener.see(message["visitor"], message["view"])
-        elif "save" in message:
-            self._listener.save(message["visitor"], message)
-        elif "answered" in message:
-            self._listener.hand_in(message["visitor"], message["answered"])
-        elif "card" in message:
-            self._listener.show_card(message)
-        elif "run" in message or "cancel" in message:
-            self._listener.work(message)
+            self._store(message)
+        elif (key := next((each for each in self._hear if each in message), None)) is not None:
+            self._hear[key](message)
         elif "enter" in message or "leave" in message:
             self._places.handle(message)
 
@@ -93,11 +62,11 @@ class RoomConnection(ProcessConnection):
         self.opened.cancel()
         if not self.is_closed:
             self.is_closed = True
-            self._listener.ended(self)
+            self._ended(self)
 
-    def _keep(self, message: Mapping[str, Any]) -> None:
+    def _store(self, message: Mapping[str, Any]) -> None:
         try:
-            self._listener.keep(message)
+            self._keep(message)
         except Exception as error:  # noqa: BLE001 - whatever failed, an edit that is not stored was not made
             self.failure = error
             self.kill()

@@ -62,6 +62,12 @@ class RoomSource:
         """The number of the plan that is present at the end of the log."""
         return next((each["body"]["head"] for each in reversed(self.log) if "head" in each["body"]), 0)
 
+    def message(self) -> dict[str, Any]:
+        """As the room's process is opened with it."""
+        tries = [[name, *tried] for name, tried in self.tries.items()]
+        exercise = {"exercise": {"document": self.exercise, "tries": tries}} if self.exercise else {}
+        return {"document": self.document, "name": self.name, "log": self.log, **exercise}
+
 
 def read_room(store: Store, room_id: str, *, with_log: bool = True) -> RoomSource:
     """A room as the store has it, its log left out where that is not needed: it may be long. Raises `WorkbenchError` for one that is not

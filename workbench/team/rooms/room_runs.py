@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.team.jobs.queue import ENDED
-from workbench.team.rooms.room_actions import RoomActions
 from workbench.team.rooms.room_notices import RoomGuest, as_problem
 from workbench.team.rooms.room_records import RoomSource
+from workbench.team.rooms.stored_room_actions import StoredRoomActions
 
 
 class RoomRuns:
@@ -17,7 +17,7 @@ class RoomRuns:
     def __init__(
         self,
         source: RoomSource,
-        actions: RoomActions,
+        actions: StoredRoomActions,
         find: Callable[[int], RoomGuest | None],
         tell: Callable[[Mapping[str, Any]], None],
         say: Callable[[str, str], None],

@@ -1,4 +1,5 @@
-"""What people do in a room that concerns more than it: a plan goes into the gallery, and a branch is a room of one's own.
+"""What people do in a room that concerns more than it: a plan goes into the gallery, and a branch is a room of one's own. A notice
+says what came of it, and the room goes on, whatever fails.
 
 **Invariants**
 
@@ -9,6 +10,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,8 +25,9 @@ from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.quotas import verify_quotas
 from workbench.team.rooms.planners import described_plan, graded_answer
 from workbench.team.rooms.room_jobs import RoomJobs, Tell
-from workbench.team.rooms.room_notices import RoomGuest
-from workbench.team.rooms.room_records import RoomSource
+from workbench.team.rooms.room_notices import RoomGuest, problem_text, show_notice
+from workbench.team.rooms.room_records import RoomSource, keep_card
+from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredRoom, User
 from workbench.team.web.services import DescribedPlan
@@ -34,7 +37,7 @@ _TIERS = frozenset(("planned", "partitioned", "compiled"))  # what was measured,
 
 
 class StoredRoomActions:
-    """`RoomActions` of a store; `address` is the server as people reach it. `jobs` is set once there is a queue."""
+    """They are kept in a store; `address` is the server as people reach it. `jobs` is set once there is a queue."""
 
     def __init__(self, store: Store, address: str) -> None:
         self._store, self._address = store, address
@@ -91,6 +94,12 @@ class StoredRoomActions:
             session.add(AuditEntry(created=now(), action="answers.hand_in", details={"room": source.room_id}, **entry))
             return "The deadline has passed: the answer is kept, and does not count." if answer.late else ""
 
+    def keep_card(self, source: RoomSource, message: Mapping[str, Any]) -> None:
+        """Keep what the wall shows of the work on an assignment."""
+        if source.exercise:
+            with suppress(DatabaseProblemError):  # on a full disk the wall shows an older one, and the room goes on
+                keep_card(self._store, source.room_id, message["card"], message["thumbnail"])
+
     def branch(self, source: RoomSource, guest: RoomGuest) -> str:
         """A room of the person's own with a copy of the log; its address. Raises `ForbiddenError` for a viewer of the project."""
         with self._store.write() as session:
@@ -108,6 +117,40 @@ class StoredRoomActions:
     def gallery_of(self, source: RoomSource) -> str:
         """The address of the project's gallery, or of the room's assignment."""
         return f"{self._address}/p/{source.project}/{f'assignments/{source.assignment}' if source.assignment else ''}"
+
+
+def save_plan(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
+    """Put a plan that the room's process describes into the gallery."""
+    try:
+        place = actions.save(source, guest, message)
+    except Exception as error:  # noqa: BLE001
+        show_notice(guest.screen, "This plan was not put into the gallery", problem_text(error))
+        return
+    text = f"This plan is in the gallery of {source.project}."
+    show_notice(guest.screen, "In the gallery", text, [["open", "Show it", place]], good=True)
+
+
+def hand_in_answer(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
+    """Keep an answer of somebody whose work this is."""
+    if not guest.is_participant:
+        return
+    try:
+        problem = actions.hand_in(source, guest, message["answered"])
+    except Exception as error:  # noqa: BLE001
+        problem = problem_text(error)
+    if problem:
+        show_notice(guest.screen, "This answer does not count", problem)
+
+
+def branch_off(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest) -> None:
+    """Make a room of the person's own with this room's history."""
+    try:
+        place = actions.branch(source, guest)
+    except Exception as error:  # noqa: BLE001
+        show_notice(guest.screen, "No branch was made", problem_text(error))
+        return
+    text = "It begins with this room's history, and what you do there changes nothing here."
+    show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]], good=True)
 
 
 def _copy_room(session: DatabaseSession, origin: StoredRoom, guest: RoomGuest) -> str:
