@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.team.access import MissingError, ProjectRole, parse_role
-from workbench.team.pages.gallery_pages import THUMBNAIL_POLICY
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.plan_charts import ChartPoint, draw_memory_by_time
 
@@ -179,9 +178,4 @@ class WorkThumbnail(AssignmentHandler):
     async def get(self, project: str, assignment: str, work: str) -> None:
         await self.assignment_of(project, assignment)
         picture = (await self.ask("work.thumbnail", assignment=assignment, work=work))["svg"]
-        if not picture:
-            raise MissingError("picture", work)
-        self.set_header("Content-Type", "image/svg+xml")
-        self.set_header("Content-Security-Policy", THUMBNAIL_POLICY)
-        self.set_header("Cache-Control", "private, max-age=86400")  # its address has the time when it was made
-        self.finish(picture)
+        self.show_picture(picture, work, seconds=86_400)  # its address has the time when it was made

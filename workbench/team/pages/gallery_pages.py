@@ -21,9 +21,6 @@ MOST_SHOWN = 60
 """Cards on one page; filters lead to the others."""
 MOST_SOUGHT = 600
 
-THUMBNAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""Of a picture that is opened by itself: it loads nothing, runs nothing, and is no page of this server."""
-
 
 class GalleryPage(ProjectPageHandler):
     """Cards of plans, by what the address asks for."""
@@ -95,13 +92,7 @@ class ThumbnailPage(ProjectPageHandler):
     """The picture of a plan's layout, by itself."""
 
     async def get(self, project: str, entry: str) -> None:  # noqa: ARG002 - of its address
-        found = await self.ask("plans.thumbnail", entry=entry)
-        if not found["svg"]:
-            raise MissingError("picture", entry)
-        self.set_header("Content-Type", "image/svg+xml")
-        self.set_header("Content-Security-Policy", THUMBNAIL_POLICY)
-        self.set_header("Cache-Control", "private, max-age=300")
-        self.finish(found["svg"])
+        self.show_picture((await self.ask("plans.thumbnail", entry=entry))["svg"], entry, seconds=300)
 
 
 class DocumentPage(ProjectPageHandler):

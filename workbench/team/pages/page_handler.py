@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from workbench.team.access import ProjectRole
+from workbench.team.access import MissingError, ProjectRole
 from workbench.team.actions.action import Action, Inputs
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.perform import Context, perform
 from workbench.team.pages.said_messages import LASTS, SAID_COOKIE, SaidMessage, read_said, write_said
 from workbench.team.sandbox.levels import SandboxLevel
 from workbench.team.web.base_handler import TeamHandler, page_environment
+
+PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+"""Of a picture that is opened by itself: it loads nothing, runs nothing, and is no page of this server."""
 
 
 @cache
@@ -102,6 +105,15 @@ class ProjectPageHandler(PageHandler):
         rank = roles.index(project["role"])
         may = {role: rank >= place for place, role in enumerate(roles)}
         return {"project": project, "may": may, "here": f"/p/{slug}"}
+
+    def show_picture(self, svg: str | None, name: str, seconds: int) -> None:
+        """A picture by itself, which browsers keep for so long. Raises `MissingError` where there is none of this name."""
+        if not svg:
+            raise MissingError("picture", name)
+        self.set_header("Content-Type", "image/svg+xml")
+        self.set_header("Content-Security-Policy", PICTURE_POLICY)
+        self.set_header("Cache-Control", f"private, max-age={seconds}")
+        self.finish(svg)
 
     def write_part(self, template: str, over: bool, **values: object) -> None:
         """A part of a page, for the script that shows it anew."""

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from workbench.team.pages.page_words import TIERS, write_bytes, write_dollars, write_seconds
@@ -66,11 +66,10 @@ class PlanCard:
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
         """The card of an entry, as `plans.get` answers it."""
-        same = ("id", "name", "note", "digest", "target", "mesh", "devices", "hardware", "layout", "created", "figures", "forked_from")
-        more = ("forks", "tried", "has_thumbnail", "withdrawn", "room")
         author = entry["author"]
         own = {"dims": tuple(entry["dims"]), "author": author["display"], "author_name": author["name"]}
-        return cls(**{key: entry[key] for key in (*same, *more)}, **own)
+        values: dict[str, Any] = {**entry, **own}
+        return cls(**{each.name: values[each.name] for each in fields(cls)})
 
     def known(self, kind: FigureKind) -> KnownFigure | None:
         """The figure as the best tier that has it says it; a run on a processor says nothing of the devices that a plan is for."""
