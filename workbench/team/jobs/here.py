@@ -43,19 +43,28 @@ class Here:
         return f"{pid}:{mark}" if type(pid) is int and isinstance(mark, str) and has_argument(pid, str(folder)) else None
 
     def state(self, native: str) -> NativeState:
-        pid, mark = _parts(native)
-        with suppress(ChildProcessError):  # of a server before this one
-            os.waitpid(pid, os.WNOHANG)
-        return NativeState.RUNNING if mark and start_mark(pid) == mark else NativeState.GONE
+        return process_state(native)
 
     def cancel(self, native: str) -> None:
-        pid, _ = _parts(native)
-        if self.state(native) is NativeState.RUNNING:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        end_process(native)
 
     def describe(self) -> EngineDescription:
         return EngineDescription(self.name, "This machine", True, "", False, {})
+
+
+def process_state(native: str) -> NativeState:
+    """Of a process of this machine, which is known by its number and its start."""
+    number, _, mark = native.partition(":")
+    with suppress(ChildProcessError):  # of a server before this one
+        os.waitpid(int(number), os.WNOHANG)
+    return NativeState.RUNNING if mark and start_mark(int(number)) == mark else NativeState.GONE
+
+
+def end_process(native: str) -> None:
+    """Have such a process end, if it runs."""
+    if process_state(native) is NativeState.RUNNING:
+        with suppress(ProcessLookupError):
+            os.kill(int(native.partition(":")[0]), signal.SIGTERM)
 
 
 def supervisor_command(folder: Path, python: str | None = None) -> list[str]:
@@ -68,8 +77,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _parts(native: str) -> tuple[int, str]:
-    pid, _, mark = native.partition(":")
-    return int(pid), mark

@@ -6,10 +6,8 @@ executor, which starts the same tasks on this machine, is for trying a site's se
 The folder of the server's data has to be on a disk that the nodes share, and so has the Python of the server.
 """
 
-import os
 import shlex
 import shutil
-import signal
 import subprocess
 from contextlib import suppress
 from math import ceil
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.team.jobs.engine import EngineDescription, EngineUnavailableError, NativeState
-from workbench.team.jobs.here import supervisor_command
+from workbench.team.jobs.here import end_process, process_state, supervisor_command
 from workbench.team.jobs.job_folder import python_path, read_started, start_mark, write_whole
 from workbench.team.jobs.spec import JobError, JobSpec
 
@@ -72,21 +70,16 @@ class Slurm:
 
     def state(self, native: str) -> NativeState:
         if self._executor == "local":
-            pid, _, mark = native.partition(":")
-            with suppress(ChildProcessError):
-                os.waitpid(int(pid), os.WNOHANG)
-            return NativeState.RUNNING if mark and start_mark(int(pid)) == mark else NativeState.GONE
+            return process_state(native)
         found = _run("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", native)
         word = found.split()[0] if found.split() else ""
         return NativeState.WAITING if word in _WAITING else NativeState.RUNNING if word in _RUNNING else NativeState.GONE
 
     def cancel(self, native: str) -> None:
         if self._executor == "local":
-            if self.state(native) is NativeState.RUNNING:
-                with suppress(ProcessLookupError):
-                    os.kill(int(native.partition(":")[0]), signal.SIGTERM)
-            return
-        _run("scancel", native)  # SIGTERM, on which the supervisors write the end, and half a minute later SIGKILL
+            end_process(native)
+        else:
+            _run("scancel", native)  # SIGTERM, on which the supervisors write the end, and half a minute later SIGKILL
 
     def describe(self) -> EngineDescription:
         problem = _why_not(self._executor)
