@@ -131,13 +131,7 @@ async def _ask_to_withdraw(call: Call) -> None:
 
 
 @action(
-    "programs.add",
-    "POST /projects/{project}/programs",
-    member(ProjectRole.OWNER),
-    "manage",
-    prepare=_ask_to_add,
-    status=201,
-    subject="id",
+    "programs.add", "POST /projects/{project}/programs", member(ProjectRole.OWNER), "manage", prepare=_ask_to_add, status=201, subject="id"
 )
 def _added(call: Call) -> ProgramRecord:
     """Add a program, from git or from a wheel."""

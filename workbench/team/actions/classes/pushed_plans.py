@@ -64,15 +64,7 @@ async def _send(call: Call, answer: Any) -> None:
     await call.services.rooms.push_plan(answer["rooms"], pushed)
 
 
-@action(
-    "work.push",
-    "POST /assignments/{assignment}/boards",
-    STAFF,
-    "edit",
-    prepare=_read_board,
-    afterwards=_send,
-    subject="digest",
-)
+@action("work.push", "POST /assignments/{assignment}/boards", STAFF, "edit", prepare=_read_board, afterwards=_send, subject="digest")
 def _push(call: Call, work: WorkName = "", question: QuestionName = "") -> PushedRecord:
     """Send a plan onto the boards of all who have not answered yet."""
     assignment = present(call)
