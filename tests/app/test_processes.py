@@ -18,7 +18,7 @@ from workbench.app.page.requested_visit import ServeOptions
 from workbench.app.page.serve import live_plan
 from workbench.app.processes.board_process_pool import Boards
 from workbench.app.processes.child_table import BOARDS, FORK_SERVER, health_report
-from workbench.app.processes.fork_server_client import ForkServer
+from workbench.app.processes.healing_child import ForkServer
 from workbench.app.runners.job_queue import JobQueue
 from workbench.core.remat import Remat
 from workbench.engine import shared_worker

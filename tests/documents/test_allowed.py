@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 from tests.support.programs import mlp
-from workbench.app.processes.fork_server_client import ForkServer
+from workbench.app.processes.healing_child import ForkServer
 from workbench.cli.main import main
 from workbench.core.program import Reference
 from workbench.documents import dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed, read_allowed_here

@@ -25,9 +25,8 @@ from workbench.team.pages.page_routes import page_routes
 from workbench.team.program_setup import ProgramService, make_fetch_policy, make_sandbox_policy, owners_approve
 from workbench.team.programs.registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
-from workbench.team.rooms.room_hub import RoomHub
+from workbench.team.rooms.room_hub import PATH, RoomHub, room_page
 from workbench.team.rooms.room_jobs import RoomJobs
-from workbench.team.rooms.room_page import PATH, room_page
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways

@@ -5,7 +5,7 @@ import pytest
 from tests.support.room_sessions import first_plan
 from tests.support.team_front import PlannersAlone
 from tests.support.team_rooms import RoomTeam, VisitedRoom
-from workbench.app.processes.fork_server_client import ForkServer
+from workbench.app.processes.healing_child import ForkServer
 from workbench.documents import dump_plan
 from workbench.team.rooms.planners import PartitionBroker
 from workbench.team.rooms.room_hub import RoomHub

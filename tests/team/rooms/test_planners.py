@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.room_sessions import first_plan
 from tests.support.team_rooms import VisitedRoom, is_there, send_signal, within
-from workbench.app.processes.fork_server_client import ForkServer
+from workbench.app.processes.healing_child import ForkServer
 from workbench.documents import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.team.rooms import document_describers

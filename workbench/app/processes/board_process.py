@@ -24,7 +24,8 @@ from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
 from workbench.app.page.window_channel import VisitorWindow
 from workbench.app.processes.job_queue_proxy import RemoteSlots
-from workbench.app.processes.message_loop import Message, MessageLoop
+from workbench.app.processes.message_loop import MessageLoop
+from workbench.app.processes.process_connection import Message
 from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from workbench.app.page.requested_visit import ServeOptions
 from workbench.app.page.visitor_screen import Screen
 from workbench.app.processes.child_table import BOARDS, FORK_SERVER, PARTITIONER, ChildState
-from workbench.app.processes.fork_server_client import ForkServer
-from workbench.app.processes.remote_board import RemoteBoard
-from workbench.app.processes.served_board import ServedBoard
+from workbench.app.processes.healing_child import ForkServer
+from workbench.app.processes.served_board import RemoteBoard, ServedBoard
 from workbench.app.runners.job_queue import JobQueue
 from workbench.core.oom_kills import OomKills
 from workbench.core.public_error_text import process_fate

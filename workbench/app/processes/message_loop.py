@@ -10,15 +10,14 @@ import queue
 import select
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
+
+from workbench.app.processes.process_connection import Message
 
 GRACE = 1.0
 """Seconds that such a process has to end by itself."""
-
-Message = Mapping[str, Any]
 
 
 class MessageLoop:
@@ -53,8 +52,7 @@ class MessageLoop:
             try:
                 work = self._inbox.get(timeout=self.idle_seconds)
             except queue.Empty:
-                self.handle_idle()
-                continue
+                work = self.handle_idle
             if work is None:
                 break
             work()

@@ -3,13 +3,55 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.app.page.visitor_screen import Screen
-from workbench.app.page.window_channel import Target
-from workbench.app.processes.process_connection import Message
-from workbench.app.processes.remote_board import RemoteBoard
+from workbench.app.page.window_channel import Show, Target
+from workbench.app.processes.job_queue_proxy import QueuePlaces
+from workbench.app.processes.process_connection import Message, ProcessConnection
+from workbench.app.processes.warm_partitioner_proxy import Questions
+from workbench.app.runners.job_queue import JobQueue
+from workbench.engine import WarmWorker
 from workbench.errors import EngineError
+
+
+class RemoteBoard(ProcessConnection):
+    """Sends the page's messages, and passes what the board shows to `show`.
+
+    `prepared` is known once it is prepared: `{}`, or the `message` and the `ways_out` of what prevents the first plan from being made.
+    `ended(board)` is called once, from a thread, when the process has ended without having been closed; `pid` is then that of the ended
+    process.
+    """
+
+    def __init__(self, connection: Connection, queue: JobQueue, worker: WarmWorker) -> None:
+        super().__init__(connection)
+        self.show: Show = lambda _target, _parameters: None  # no visitor: a page that connects is sent everything anew
+        self.ended: Callable[[RemoteBoard], None] = lambda _board: None  # it was never given to a visitor
+        self.prepared: Future[Mapping[str, Any]] = Future()
+        self._places, self._questions = QueuePlaces(queue, self.send), Questions(worker, self.send)
+        self.start()
+
+    def handle(self, message: dict[str, Any]) -> None:
+        if "prepared" in message:
+            self.prepared.set_result(message["prepared"])
+        elif "enter" in message or "leave" in message:
+            self._places.handle(message)
+        elif "partition" in message or "overtaken" in message:
+            self._questions.handle(message)
+        else:
+            self.show(message["show"], message["parameters"])
+
+    def handle_end(self) -> None:
+        self._places.leave_all()
+        self._questions.give_up()
+        if not self.prepared.done():
+            self.prepared.set_result({})
+        if not self.is_closed:
+            self.is_closed = True
+            self.ended(self)
+
 
 PATIENCE, LIMIT = 3.0, 120.0
 """Seconds until a visitor sees that the board is busy, and until its work is stopped."""
@@ -82,7 +124,7 @@ class ServedBoard:
 
     def _show_on(self, screen: Screen) -> None:
         if self.screen:
-            self.screen.hear = _to_nobody
+            self.screen.hear = lambda _message: None  # another page shows the board now
         self.screen, self.left_at = screen, None
         screen.hear = self.hear
 
@@ -152,7 +194,3 @@ class ServedBoard:
             if self.screen:
                 self.screen.show("board", {"closed": True})
                 self.screen.show("bridge", {"failure": {"text": text, "by_link": False}})
-
-
-def _to_nobody(_message: Message) -> None:
-    """Another page shows the board now."""

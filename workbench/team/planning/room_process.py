@@ -31,7 +31,8 @@ from typing import Any
 
 from workbench.app.page.window_channel import VisitorWindow
 from workbench.app.processes.job_queue_proxy import RemoteSlots
-from workbench.app.processes.message_loop import Message, MessageLoop
+from workbench.app.processes.message_loop import MessageLoop
+from workbench.app.processes.process_connection import Message
 from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import WorkerRunner

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from workbench.app.processes.child_table import BROKER, DESCRIBERS, FORK_SERVER, PARTITIONER, ChildState
-from workbench.app.processes.fork_server_client import ForkServer
+from workbench.app.processes.healing_child import ForkServer
 from workbench.app.processes.process_connection import ENDING
 from workbench.core.child_process import start_child
 from workbench.core.import_path import python_path
@@ -62,7 +62,7 @@ def start_on_cluster(address: str) -> StartedPlanner:
     return StartedPlanner(connection, reason, process.kill)
 
 
-Told = TypeVar("Told")
+Part = TypeVar("Part")
 _ROOM = "workbench.team.planning.room_process:serve_room"
 
 
@@ -191,7 +191,7 @@ def described_plan(record: Mapping[str, Any]) -> DescribedPlan:
     return _read(DescribedPlan, record, "The process that read this plan sent what describes none.")
 
 
-def _read(kind: type[Told], record: Mapping[str, Any], problem: str) -> Told:
+def _read(kind: type[Part], record: Mapping[str, Any], problem: str) -> Part:
     """A record as a value of this type, field by field of the types that those have: a process that runs somebody's code sends anything."""
     try:
         return msgspec.convert(record, kind)

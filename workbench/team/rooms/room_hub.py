@@ -1,4 +1,7 @@
-"""All open rooms of the server: opened when somebody comes, ended some minutes after the last has left. Their state is their log."""
+"""All open rooms of the server: opened when somebody comes, ended some minutes after the last has left. Their state is their log.
+
+`room_page` is the page of a room: the board of one person, as `app.page` serves it, on what the room's process sends.
+"""
 
 import asyncio
 import logging
@@ -6,20 +9,25 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+import panel as pn
+
+from workbench.app.page.page_template import TITLE, template_of
 from workbench.app.processes.child_table import ROOMS, ChildState
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole
+from workbench.team.accounts.provider import person_of_session
 from workbench.team.rooms.open_room import OpenRoom
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_jobs import RoomJobs
 from workbench.team.rooms.room_notices import RoomGuest
-from workbench.team.rooms.room_records import PushedPlan, append_push, read_room, role_of
+from workbench.team.rooms.room_records import PushedPlan, append_push, principal_of_user, read_room, role_of
 from workbench.team.rooms.room_screen import RoomScreen
 from workbench.team.rooms.stored_room_actions import StoredRoomActions
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store
 
+PATH = "/room/{room}"
 IDLE_FOR, MOST_ROOMS = 600.0, 200
 """Seconds that a room without people keeps its process, and how many rooms are open at once."""
 LOOK = 1.0  # seconds between two checks of all rooms
@@ -198,3 +206,23 @@ class GuestPage:
     def leave(self) -> None:
         """The page is closed."""
         self._room.leave(self._number)
+
+
+def room_page(store: Store, hub: RoomHub, health: str) -> pn.Template:
+    """The page that a session of Bokeh shows; the person is the one whom the session's signed token names. After a cut it asks the server's
+    `health` by and by, and comes back, to the room or to where one signs in."""
+    document = pn.state.curdoc
+    screen = RoomScreen(document)
+    room_id = pn.state.route_params.get("room", "")
+    try:
+        principal = principal_of_user(store, person_of_session(document.session_context.token_payload))
+        guest = hub.enter(room_id, principal, screen)
+    except WorkbenchError as error:
+        return template_of(TITLE, None, str(error))
+    pn.state.on_session_destroyed(lambda _: _close(screen, guest))
+    return template_of(TITLE, screen.root, opens=True, health=health, is_kept=True)
+
+
+def _close(screen: RoomScreen, guest: GuestPage) -> None:
+    screen.leave()
+    guest.leave()
