@@ -3,7 +3,7 @@
 **Invariants**
 
 - Every object is closed (`additionalProperties: false`), every text and list that is sent has a greatest length, every number is finite.
-- What has a default may be left out. Null is sent only where the default is another one than `None`.
+- What has a default may be left out. Where that is `None`, null is not sent: what may also be null has the default `UNSET`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
