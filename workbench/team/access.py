@@ -25,9 +25,6 @@ class ProjectRole(IntEnum):
         return self.name.lower()
 
 
-Role = ProjectRole
-
-
 def parse_role(text: str) -> ProjectRole:
     """The role of a name; raises `WorkbenchError` for another word."""
     found = {str(role): role for role in ProjectRole}.get(text.strip().lower())

@@ -101,16 +101,6 @@ def test_a_job_that_slurm_refuses_fails_with_slurms_words(slurm, store, tmp_path
 
 
 @pytest.mark.parametrize("make", ALL_ENGINES, ids=lambda make: make.name)
-def test_every_engine_says_what_it_is_also_where_it_is_not_installed(make, monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setitem(sys.modules, "ray", None)
-    found = make().describe()
-    assert found.name == make.name
-    assert found.is_ready is (make is Here)
-    assert bool(found.problem) is not found.is_ready
-
-
-@pytest.mark.parametrize("make", ALL_ENGINES, ids=lambda make: make.name)
 def test_every_engine_refuses_in_words_what_it_cannot_do(make, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setitem(sys.modules, "ray", None)

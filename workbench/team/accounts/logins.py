@@ -68,11 +68,6 @@ def principal_of_login(store: Store, secret: str) -> Principal | None:
     return Principal(user.id, user.name, user.display, user.admin, "login", login.digest)
 
 
-def is_live(session: Session, digest: str) -> bool:
-    """Whether the login of a digest is still good."""
-    return session.execute(_live_login(digest)).first() is not None
-
-
 def live_digests(session: Session, digests: set[str]) -> set[str]:
     """Those of the logins that are still good."""
     return set(session.scalars(_live().with_only_columns(Login.digest).where(Login.digest.in_(digests)))) if digests else set()

@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from workbench.app.processes.child_table import JOB_LANES, ChildState
 from workbench.errors import unknown_name
-from workbench.team.jobs.engine import EngineDescription, JobEngine
+from workbench.team.jobs.engine import JobEngine
 from workbench.team.jobs.events import JobEvent, read_events
 from workbench.team.jobs.host_memory import JobMemory, own_memory, surest_peak, verify_fits
 from workbench.team.jobs.job_folder import EVENTS, write_folder
@@ -86,10 +86,6 @@ class Dispatcher:
         lanes = self.lanes.values()
         missing = max((each.missing_seconds() for each in lanes), default=0.0)
         return {JOB_LANES.name: ChildState(sum(each.failures for each in lanes), missing)}
-
-    def describe(self) -> tuple[EngineDescription, ...]:
-        """The engines, for people; it may take as long as they take to answer."""
-        return tuple(each.engine.describe() for each in self.lanes.values())
 
     def listen(self, listener: JobListener) -> Callable[[], None]:
         """Call the listener with what happens to jobs, from threads of ours; returns the function that ends it."""

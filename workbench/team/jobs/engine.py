@@ -4,8 +4,6 @@ Everything else about a job is read from its folder (`job_folder`); an engine is
 thread at a time. Raises `JobError` wherever it does not do as asked.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -23,21 +21,6 @@ class NativeState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     GONE = "gone"
-
-
-@dataclass(frozen=True, slots=True)
-class EngineDescription:
-    """An engine for people: what it is, whether it can be used now, and if not, why.
-
-    - `is_multi_host`: whether a job may span machines; `options`: what a spec's `options` may say to it, with their meaning.
-    """
-
-    name: str
-    title: str
-    is_ready: bool
-    problem: str
-    is_multi_host: bool
-    options: Mapping[str, str]
 
 
 class JobEngine(Protocol):
@@ -62,6 +45,3 @@ class JobEngine(Protocol):
 
     def cancel(self, native: str) -> None:
         """End it. Nothing happens if it has ended."""
-
-    def describe(self) -> EngineDescription:
-        """What it is, for people."""

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from workbench.team.jobs.engine import EngineDescription, NativeState
+from workbench.team.jobs.engine import NativeState
 from workbench.team.jobs.job_folder import base_environment, has_argument, python_path, read_started, start_mark
 from workbench.team.jobs.spec import JobError, JobSpec
 
@@ -47,9 +47,6 @@ class Here:
 
     def cancel(self, native: str) -> None:
         end_process(native)
-
-    def describe(self) -> EngineDescription:
-        return EngineDescription(self.name, "This machine", True, "", False, {})
 
 
 def process_state(native: str) -> NativeState:

@@ -6,7 +6,6 @@ that folder alone.
 """
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.engine import EngineDescription, NativeState
+from workbench.team.jobs.engine import NativeState
 from workbench.team.jobs.here import supervisor_command
 from workbench.team.jobs.spec import JobError, JobSpec, own_port
 
@@ -68,11 +67,6 @@ class Kubernetes:
     def cancel(self, native: str) -> None:
         namespace, _, name = native.partition("/")
         self._ask("delete", "job,service", "--namespace", namespace, "--selector", f"{_LABEL}={name}", "--wait=false", "--ignore-not-found")
-
-    def describe(self) -> EngineDescription:
-        found = shutil.which(self._kubectl) is not None
-        problem = "" if found else f"`{self._kubectl}` is not on this machine."
-        return EngineDescription(self.name, "Kubernetes", found, problem, True, OPTIONS)
 
     def _find(self, native: str) -> Mapping[str, Any] | None:
         """The status of a job; `None` where there is none."""

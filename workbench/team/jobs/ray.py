@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.engine import EngineDescription, EngineUnavailableError, NativeState
+from workbench.team.jobs.engine import EngineUnavailableError, NativeState
 from workbench.team.jobs.here import free_port, supervisor_command
 from workbench.team.jobs.job_folder import python_path
 from workbench.team.jobs.spec import JobError, JobSpec, own_port
@@ -74,13 +74,6 @@ class Ray:
                 self._open().stop_job(native)
             except Exception as error:  # as above
                 raise JobError(f"Ray does not end the job: {_first_line(error)}", ["try again", "look at the cluster"]) from error
-
-    def describe(self) -> EngineDescription:
-        try:
-            self._open()
-        except JobError as error:
-            return EngineDescription(self.name, "Ray", False, error.message, False, OPTIONS)
-        return EngineDescription(self.name, "Ray", True, "", False, OPTIONS)
 
     def _status(self, native: str) -> str | None:
         try:

@@ -14,7 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.engine import EngineDescription, EngineUnavailableError, NativeState
+from workbench.team.jobs.engine import EngineUnavailableError, NativeState
 from workbench.team.jobs.here import end_process, process_state, supervisor_command
 from workbench.team.jobs.job_folder import python_path, read_started, start_mark, write_whole
 from workbench.team.jobs.spec import JobError, JobSpec
@@ -80,11 +80,6 @@ class Slurm:
             end_process(native)
         else:
             _run("scancel", native)  # SIGTERM, on which the supervisors write the end, and half a minute later SIGKILL
-
-    def describe(self) -> EngineDescription:
-        problem = _why_not(self._executor)
-        title = "Slurm" if self._executor == "slurm" else "submitit on this machine"
-        return EngineDescription(self.name, title, not problem, problem, self._executor == "slurm", OPTIONS)
 
     def _open(self, spec: JobSpec, folder: Path) -> Any:
         if problem := _why_not(self._executor):

@@ -8,8 +8,6 @@ from urllib.parse import urlencode
 from workbench.team.pages.page_words import TIER_NAMES, TIERS
 from workbench.team.pages.plan_cards import PEAK_MEMORY, SENT, STEP_TIME, FigureKind, PlanCard
 
-Choices = Sequence[tuple[str, str]]
-
 SORTS: Mapping[str, FigureKind] = {"step": STEP_TIME, "peak": PEAK_MEMORY, "sent": SENT}
 _NAMES = {"q": "has", "model": "model", "mesh": "mesh", "hardware": "hardware", "author": "by", "dimension": "dimension"}
 _MOST = 200  # characters of a filter
