@@ -11,7 +11,7 @@ from workbench.team.actions.action import Call
 from workbench.team.actions.entry_records import TIERS, EntryRecord, entry_records
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.persons.people import escape_like
-from workbench.team.actions.schemas import Page, PageQuery, Sha256, Word, described, one_of
+from workbench.team.actions.schemas import ListPage, PageQuery, Sha256, Word, described, one_of
 from workbench.team.store.tables import GalleryEntry, StoredFigures, StoredPlan, User
 
 Part = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -34,7 +34,7 @@ class GalleryQuery(PageQuery, frozen=True):
     withdrawn: Annotated[bool, described("also those that were withdrawn")] = False
 
 
-def search(call: Call, query: GalleryQuery, projects: set[str], readable: set[str]) -> Page[EntryRecord]:
+def search(call: Call, query: GalleryQuery, projects: set[str], readable: set[str]) -> ListPage[EntryRecord]:
     """One part of the entries of these projects that the query asks for."""
     found = select(GalleryEntry).join(StoredPlan, StoredPlan.digest == GalleryEntry.digest).where(GalleryEntry.project_id.in_(projects))
     if not query.withdrawn:

@@ -18,7 +18,7 @@ from workbench.team.actions.schemas import (
     Digest,
     Id,
     JobKind,
-    Page,
+    ListPage,
     PageQuery,
     PersonRecord,
     PlanName,
@@ -145,7 +145,7 @@ def _submitted(call: Call) -> JobRecord:
 
 
 @action("jobs.list", "GET /projects/{project}/jobs", member(ProjectRole.VIEWER), "read")
-def _list(call: Call, query: JobQuery) -> Page[JobRecord]:
+def _list(call: Call, query: JobQuery) -> ListPage[JobRecord]:
     """List the jobs of a project."""
     found = select(StoredJob).where(StoredJob.project_id == call.project.id)
     if query.state is not None:

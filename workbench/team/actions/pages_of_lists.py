@@ -11,7 +11,7 @@ from sqlalchemy import Select, and_, or_
 from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import InputError
-from workbench.team.actions.schemas import Item, Page, PageQuery
+from workbench.team.actions.schemas import Item, ListPage, PageQuery
 
 _LATEST = 1e12
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,80}")
@@ -24,7 +24,7 @@ def list_page(
     key: Any,
     query: PageQuery,
     to_records: Callable[[Sequence[Any]], list[Item]],
-) -> Page[Item]:
+) -> ListPage[Item]:
     """One part of what a statement selects, ordered by the column `time` and then `key`. Raises `InputError` for a cursor that is none."""
     if query.cursor is not None:
         before, last = parse_cursor(query.cursor)
@@ -34,7 +34,7 @@ def list_page(
     columns = statement.add_columns(time.label("page_time"), key.label("page_key"))
     rows = session.execute(columns.order_by(time.desc(), key.desc()).limit(query.limit + 1)).all()
     shown = rows[: query.limit]
-    return Page(items=to_records([row[0] for row in shown]), next=make_cursor(*shown[-1][-2:]) if len(rows) > query.limit else None)
+    return ListPage(items=to_records([row[0] for row in shown]), next=make_cursor(*shown[-1][-2:]) if len(rows) > query.limit else None)
 
 
 def make_cursor(time: float, key: object) -> str:

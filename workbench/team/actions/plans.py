@@ -21,7 +21,7 @@ from workbench.team.actions.action import PERSON, Call, action, member, planner_
 from workbench.team.actions.entry_records import EntryRecord, entry_records
 from workbench.team.actions.gallery_search import GalleryQuery, search
 from workbench.team.actions.held_roles import project_of_slug, role_in_project
-from workbench.team.actions.schemas import DOCUMENT, NAME, Digest, Id, Named, Note, Page, Record, Slug
+from workbench.team.actions.schemas import DOCUMENT, NAME, Digest, Id, ListPage, Named, Note, Record, Slug
 from workbench.team.actions.visible_plans import program_of_document, project_ids_of, readable_plan
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import GalleryEntry, Member, StoredFigures, StoredPlan, User
@@ -128,13 +128,13 @@ def _readable(call: Call) -> set[str]:
 
 
 @action("plans.list", "GET /projects/{project}/plans", member(ProjectRole.VIEWER), "read")
-def _list(call: Call, query: GalleryQuery) -> Page[EntryRecord]:
+def _list(call: Call, query: GalleryQuery) -> ListPage[EntryRecord]:
     """Search the plans of a project."""
     return search(call, query, {call.project.id}, _readable(call))
 
 
 @action("plans.mine", "GET /plans", PERSON, "read")
-def _list_mine(call: Call, query: GalleryQuery) -> Page[EntryRecord]:
+def _list_mine(call: Call, query: GalleryQuery) -> ListPage[EntryRecord]:
     """Search the plans of all my projects."""
     # an administrator sees the plans of others by the address of their project
     mine = {each for each in _readable(call) if not call.person.admin or _is_member(call, each)}

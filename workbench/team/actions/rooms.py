@@ -17,8 +17,8 @@ from workbench.team.actions.schemas import (
     Count,
     Digest,
     Id,
+    ListPage,
     Named,
-    Page,
     PageQuery,
     PersonRecord,
     PlanName,
@@ -114,7 +114,7 @@ def _last_of_logs(session: DatabaseSession, ids: list[str]) -> dict[str, tuple[i
 
 
 @action("rooms.list", "GET /projects/{project}/rooms", member(ProjectRole.VIEWER), "read")
-def _list(call: Call, query: RoomQuery) -> Page[RoomRecord]:
+def _list(call: Call, query: RoomQuery) -> ListPage[RoomRecord]:
     """List the rooms of a project, but for those of assignments."""
     found = select(StoredRoom).where(StoredRoom.project_id == call.project.id, StoredRoom.id.not_in(select(StudentWork.room_id)))
     if not query.closed:

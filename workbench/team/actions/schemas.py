@@ -76,7 +76,7 @@ class PersonRecord(Record, frozen=True):
     display: str
 
 
-class Page(Record, Generic[Item], frozen=True):
+class ListPage(Record, Generic[Item], frozen=True):
     """A part of a long list, and the cursor of the next part."""
 
     items: list[Item]

@@ -10,7 +10,7 @@ from workbench.team.access import ProjectRole
 from workbench.team.actions.action import ADMIN, Call, action, member
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.people_records import people_by_id, project_slugs
-from workbench.team.actions.schemas import Count, Page, PageQuery, PersonRecord, Record, Slug, Time, Word
+from workbench.team.actions.schemas import Count, ListPage, PageQuery, PersonRecord, Record, Slug, Time, Word
 from workbench.team.store.tables import AuditEntry, User
 
 
@@ -36,18 +36,18 @@ class AuditQuery(PageQuery, frozen=True):
 
 
 @action("audit.list", "GET /audit", ADMIN, "manage")
-def _of_server(call: Call, query: AuditQuery) -> Page[AuditRecord]:
+def _of_server(call: Call, query: AuditQuery) -> ListPage[AuditRecord]:
     """List all that was changed."""
     return _page(call.session, select(AuditEntry), query)
 
 
 @action("audit.of_project", "GET /projects/{project}/audit", member(ProjectRole.OWNER), "manage")
-def _of_project(call: Call, query: AuditQuery) -> Page[AuditRecord]:
+def _of_project(call: Call, query: AuditQuery) -> ListPage[AuditRecord]:
     """List what was changed in a project."""
     return _page(call.session, select(AuditEntry).where(AuditEntry.project_id == call.project.id), query)
 
 
-def _page(session: DatabaseSession, found: Select[Any], query: AuditQuery) -> Page[AuditRecord]:
+def _page(session: DatabaseSession, found: Select[Any], query: AuditQuery) -> ListPage[AuditRecord]:
     for column, value in ((AuditEntry.action, query.action), (AuditEntry.subject, query.subject)):
         if value is not None:
             found = found.where(column == value)

@@ -18,7 +18,7 @@ from workbench.team.actions.action import ADMIN, Call, action, member
 from workbench.team.actions.pages_of_lists import list_page
 from workbench.team.actions.people_records import user_of_name
 from workbench.team.actions.persons.me import close_ended_logins
-from workbench.team.actions.schemas import NAME, Days, Id, Page, PageQuery, Record, RoleName, Time, Word
+from workbench.team.actions.schemas import NAME, Days, Id, ListPage, PageQuery, Record, RoleName, Time, Word
 from workbench.team.store.store import now
 from workbench.team.store.tables import User
 
@@ -56,7 +56,7 @@ class InvitationRecord(Record, frozen=True):
 
 
 @action("people.list", "GET /people", ADMIN, "manage")
-def _list(call: Call, query: PeopleQuery) -> Page[AccountRecord]:
+def _list(call: Call, query: PeopleQuery) -> ListPage[AccountRecord]:
     """List the people of the server."""
     found = select(User)
     if query.q is not None:
