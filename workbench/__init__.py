@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from workbench.errors import WorkbenchError as WorkbenchError
     from workbench.exercises.exercise import Exercise as Exercise
     from workbench.public_plan import Plan as Plan
+    from workbench.public_plan import plan_config as plan_config
     from workbench.reports.measurement import Measurement as Measurement
     from workbench.reports.report import Report as Report
     from workbench.session.plan_history import Session as Session
@@ -70,6 +71,7 @@ _MODULE_OF = {
     "WorkbenchError": "workbench.errors",
     "Exercise": "workbench.exercises.exercise",
     "Plan": "workbench.public_plan",
+    "plan_config": "workbench.public_plan",
     "Measurement": "workbench.reports.measurement",
     "Report": "workbench.reports.report",
     "Session": "workbench.session.plan_history",

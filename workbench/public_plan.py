@@ -17,6 +17,7 @@ from workbench.plan import plan as data
 if TYPE_CHECKING:
     from workbench.analysis.plan_diff import PlanDiff
     from workbench.analysis.tier_comparison import Comparison
+    from workbench.models.sizing.cluster_answer import ClusterAnswer
     from workbench.plan.edits import Edit
     from workbench.reports.compiled import Compiled
     from workbench.reports.latency_front import LatencyFront
@@ -194,3 +195,15 @@ def load(path: str | Path, allow: str | Iterable[str] = ()) -> Plan:
     from workbench.documents import load_plan
 
     return as_public(load_plan(path, allow))
+
+
+def plan_config(config: str | Path, on: str | Hardware, **options: Any) -> "ClusterAnswer":
+    """Whether a model fits on a cluster, how long it takes there, and its fastest, smallest and cheapest layouts, each of them a plan:
+    `print(wb.plan_config("config.json", "64 H100", tokens="2T"))`.
+
+    `config` is a Hugging Face `config.json`, the folder that holds one, or a preset of the zoo. Options and errors are those of
+    `models.sizing.plan_config.plan_config`.
+    """
+    from workbench.models.sizing.plan_config import plan_config
+
+    return plan_config(config, on, plan_class=Plan, **options)

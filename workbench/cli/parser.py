@@ -20,6 +20,7 @@ from workbench.cli.arguments import (
 from workbench.cli.fleet_parser import add_fleet
 from workbench.cli.grade_command import add_grade
 from workbench.cli.latency_command import add_latency
+from workbench.cli.plan_command import add_plan
 from workbench.cli.search_parser import add_search
 from workbench.cli.team_parser import add_team_commands
 
@@ -35,6 +36,7 @@ examples:
   workbench run my.plan.json --steps 20 --check             run it here, and check the result against the unsharded step
   workbench compare my.plan.json --hardware "TPU v5e 4x4"   what its compiler makes of it, beside the prediction; no TPU is needed
   workbench diff mine.plan.json theirs.plan.json            what two plans decide otherwise, and what it costs or saves
+  workbench plan config.json --on "64 H100" --tokens 2T      whether a model fits on a cluster, how long it takes, with which layouts
   workbench search my.plan.json --devices 256 --hardware "TPU v5p" --within 60s
                                                             the best way to lay its program out over them, proved where time allows
   workbench export my.plan.json -o my_plan.py               the same plan as a JAX script; as a page to mail, -o my_plan.html
@@ -64,6 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
         _diff,
         _explain,
         _recipe,
+        add_plan,
         add_search,
         add_latency,
         add_fleet,

@@ -1,0 +1,277 @@
+"""A model on a cluster: whether it fits, its layouts and their figures, which are the planner's, and how they are run."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.support.model_configs import PUBLISHED
+from workbench.cli.main import main
+from workbench.errors import DocumentError, SearchError, WorkbenchError
+from workbench.hardware.catalogue import parse_hardware
+from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout
+from workbench.models.sizing.cluster_answer import GOALS, answer_record
+from workbench.models.sizing.cluster_question import parse_amount, read_cluster, read_question
+from workbench.models.sizing.launcher_options import launcher_options
+from workbench.models.sizing.nearest_program import Workload, list_approximations, nearest_program, program_parameters
+from workbench.models.sizing.plan_config import plan_config
+from workbench.models.sizing.plan_layout import ESTIMATED, PLANNED, LayoutPlanner
+from workbench.models.sizing.read_config import read_architecture
+
+SMALL = {
+    "model_type": "llama",
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 1000,
+    "max_position_embeddings": 1024,
+}
+
+
+@pytest.fixture
+def small(tmp_path):
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "config.json").write_text(json.dumps(SMALL))
+    return tmp_path / "small"
+
+
+@pytest.fixture
+def llama70(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED["Llama 3 70B"][1]))
+    return tmp_path / "config.json"
+
+
+def test_the_figures_of_each_layout_are_those_of_its_plan_s_report(small):
+    answer = wb.plan_config(small, "8 H100", tokens="1B", batch=64, seconds=3)
+    assert answer.fits
+    assert list(answer.layouts) == list(GOALS)
+    planned = [goal for goal, layout in answer.layouts.items() if layout.tier == PLANNED]
+    assert planned
+    for goal in planned:
+        layout, report = answer.layouts[goal], answer.plan(goal).report()
+        assert (layout.seconds, layout.memory) == (report.seconds, report.peak)
+        assert sum(layout.by_role.values()) == report.peak
+
+
+def test_each_layout_is_the_least_in_what_it_is_named_for(small):
+    layouts = plan_config(small, "8 H100", batch=64, seconds=3).layouts
+    planned = [layout for layout in layouts.values() if layout.tier == PLANNED]
+    for goal, key in GOALS.items():
+        if layouts[goal].tier == PLANNED:
+            assert key(layouts[goal]) == min(map(key, planned))
+    assert layouts["fewest devices"].devices == 1
+
+
+def test_without_time_every_figure_is_estimated_and_says_so(llama70):
+    answer = plan_config(llama70, "64 H100", seconds=0)
+    assert {layout.tier for layout in answer.layouts.values()} == {ESTIMATED}
+    assert all(layout.step_range is None for layout in answer.layouts.values())
+    assert "`estimated` figures are of a closed form" in " ".join(str(answer).split())
+    assert answer.planned == 0
+
+
+def test_a_model_that_does_not_fit_is_answered_with_the_devices_that_do(llama70):
+    answer = plan_config(llama70, "8 T4", seconds=0)
+    assert not answer.fits
+    assert list(answer.layouts) == ["fewest devices"]
+    fewest = answer.layouts["fewest devices"]
+    assert fewest.devices > 8
+    assert fewest.devices & (fewest.devices - 1) == 0
+    assert answer.least_memory > parse_hardware("8 T4").chip.memory
+    assert str(answer).startswith(f"{llama70.parent.name} does not fit on 8 T4; it trains on {fewest.devices} devices")
+
+
+def test_days_and_cost_follow_from_step_time_and_price(small):
+    record = answer_record(plan_config(small, "8 H100, 2 $/h", tokens="3B", batch=64, seq=512, seconds=0))
+    layout = record["layouts"]["fastest"]
+    steps = 3e9 / (64 * 512)
+    assert layout["days"] == pytest.approx(steps * layout["step_seconds"] / 86400)
+    assert layout["dollars"] == pytest.approx(layout["days"] * 24 * 2 * layout["devices"])
+    assert layout["tokens_per_second_per_device"] == pytest.approx(64 * 512 / layout["step_seconds"] / layout["devices"])
+    json.dumps(record)
+
+
+def test_ranges_are_of_what_is_known_of_the_platform(small):
+    on_tpu = plan_config(small, "TPU v5e 2x4", batch=64, seconds=3).layouts["fastest"]
+    assert on_tpu.step_range is not None
+    assert on_tpu.step_range[0].low < on_tpu.seconds < on_tpu.step_range[0].high
+    assert "programs that the compiler was asked about" in on_tpu.step_range[1]
+    on_gpu = plan_config(small, "8 A100", batch=64, seconds=3)
+    assert on_gpu.layouts["fastest"].step_range[1] == "8 published runs on A100 and H100, without a fit"
+
+
+def test_a_decoding_step_is_planned_with_its_cache(small):
+    answer = plan_config(small, "8 H100", inference=True, batch=8, seq=1024, seconds=3)
+    fewest = answer.layouts["fewest devices"]
+    cache = 4 * 8 * 1024 * 2 * 4 * 64 * 2  # layers, sequences, tokens, keys and values, heads, their width, bytes
+    assert fewest.devices == 1
+    assert fewest.by_role["model state"] == pytest.approx(cache, rel=0.01)
+    assert [options.launcher for options in launcher_options(fewest.choice, answer.question.workload, fewest.hardware)] == ["vLLM"]
+
+
+def test_an_encoder_has_no_decoding_step():
+    question = Workload(128, 8, is_inference=True)
+    with pytest.raises(DocumentError, match="no decoding step of a model of the family BERT"):
+        nearest_program(read_architecture(PUBLISHED["BERT base"][1]), question)
+
+
+@pytest.mark.parametrize("name", ["Llama 3 70B", "Mixtral 8x7B", "GPT-2", "DeepSeek V2 Lite", "T5 base", "ViT B/16", "Whisper small"])
+def test_what_the_zoo_s_program_does_otherwise_is_said_with_its_parameters(name):
+    architecture = read_architecture(PUBLISHED[name][1])
+    workload = Workload(196 if architecture.kind == "vision" else 512, 8)
+    program = nearest_program(architecture, workload)
+    notes = list_approximations(architecture, workload, program)
+    assert program_parameters(program) == pytest.approx(architecture.parameters, rel=0.03)
+    assert bool(notes) == (program_parameters(program) != architecture.parameters)
+    assert not notes or f"{program_parameters(program):,} parameters" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        ParallelLayout(8, 1, 1, 1, "zero_3", micro_batches=4),
+        ParallelLayout(8, 1, 1, 1, "zero_1", "full", micro_batches=4),
+        ParallelLayout(2, 1, 2, 2, "zero_1", micro_batches=16),
+        ParallelLayout(1, 1, 4, 2, "", "full", micro_batches=32),
+    ],
+    ids=str,
+)
+def test_an_outline_is_near_what_the_planner_says(choice):
+    """A closed form that is far off would leave out layouts that fit. It has a factor of 1.35 either way."""
+    sizes = {**SMALL, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8}
+    architecture, hardware = read_architecture(sizes | {"vocab_size": 32000}), parse_hardware("8 H100")
+    question = read_question("llama3-8b", hardware, batch=32, seq=4096)
+    question = type(question)("model", architecture, hardware, question.workload, 0)
+    outline = next(found for found in Outliner(architecture, question.workload, hardware).outlines() if found.choice == choice)
+    planned = LayoutPlanner(question).evaluate(choice, hardware)
+    assert outline.memory == pytest.approx(planned.memory, rel=0.35)
+    assert 1 / 2 < outline.seconds / planned.seconds < 2
+
+
+def test_a_batch_is_of_sequences_or_of_tokens():
+    def batch(text):
+        return read_question("llama3-8b", "64 H100", batch=text, seq="8k").workload
+
+    assert batch("4M") == Workload(8192, 512)
+    assert batch("512") == batch(512) == batch("512 sequences") == Workload(8192, 512)
+    assert batch("4194304 tokens") == Workload(8192, 512)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": "many"}, "`batch` is 'many'; it should be a number, such as 2T, 4M or 512."),
+        ({"tokens": "-2T"}, "`tokens` is '-2T'; it should be a number, such as 2T, 4M or 512."),
+        ({"tokens": 0}, "`tokens` is 0; it is 1 at least and 1,000,000,000,000,000,000 at most."),
+        ({"seq": "9999k"}, "`seq` is 10238976; it is 1 at least and 1,048,576 at most."),
+        ({"seconds": float("nan")}, "`seconds` is nan; it should be a number of seconds."),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(options, message):
+    with pytest.raises(SearchError) as caught:
+        plan_config("llama3-8b", "8 H100", **options)
+    assert caught.value.message == message
+
+
+@given(st.text(max_size=12) | st.integers() | st.floats() | st.booleans() | st.none())
+def test_an_amount_is_a_number_or_an_error(value):
+    try:
+        assert 1 <= parse_amount("tokens", value, 10**18) <= 10**18
+    except SearchError as error:
+        assert error.ways_out  # noqa: PT017 - every error of this kind
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("64 H100", "8 nodes of 8 H100"),
+        ("4 H100", "4 H100"),
+        ("256 TPU v5p", "TPU v5p 4x8x8"),
+        ("16 A100, 2 $/h", "2 nodes of 8 A100-80GB, 2 $/h"),
+    ],
+)
+def test_a_count_of_devices_is_a_cluster(text, name):
+    assert read_cluster(text).name == name
+
+
+@pytest.mark.parametrize("text", ["64 H1000", "many H100", "", "100 H100"])
+def test_a_cluster_that_is_not_is_refused(text):
+    with pytest.raises(WorkbenchError) as caught:
+        read_cluster(text)
+    assert caught.value.ways_out
+
+
+def test_a_batch_that_no_layout_can_share_ends_in_an_answer():
+    answer = plan_config("llama3-8b", "96 H100", batch=7, seconds=0)
+    assert answer.layouts == {} or all(7 % layout.choice.replicas == 0 for layout in answer.layouts.values())
+
+
+PIPELINED = ParallelLayout(2, 1, 4, 8, "zero_1", micro_batch=1, micro_batches=256)
+SHARDED = ParallelLayout(64, 1, 1, 1, "zero_3", "full", micro_batch=2, micro_batches=4)
+EXPERTS = ParallelLayout(2, 8, 2, 2, "zero_1", micro_batch=1, micro_batches=32)
+
+
+def options(choice, launcher):
+    (found,) = launcher_options(choice, Workload(8192, 512), parse_hardware("8 nodes of 8 H100"), launcher)
+    return found
+
+
+def test_megatron_has_a_flag_for_every_decision():
+    text = options(PIPELINED, "megatron").text
+    assert text == (
+        "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 8 --sequence-parallel --micro-batch-size 1 --global-batch-size 512 "
+        "--seq-length 8192 --bf16 --use-distributed-optimizer"
+    )
+    assert "--expert-model-parallel-size 8" in options(EXPERTS, "megatron").text
+    assert "--data-parallel-sharding-strategy optim_grads_params" in options(SHARDED, "megatron").text
+    assert "--recompute-granularity full" in options(SHARDED, "megatron").text
+
+
+def test_maxtext_s_axes_multiply_to_the_devices():
+    for choice in (PIPELINED, SHARDED, EXPERTS):
+        sizes = [int(word.split("=")[1]) for word in options(choice, "maxtext").text.split() if "_parallelism=" in word]
+        product = 1
+        for size in sizes:
+            product *= size
+        assert product == choice.devices
+    assert "ici_fsdp_parallelism=8 dcn_fsdp_parallelism=8" in options(SHARDED, "maxtext").text
+
+
+def test_what_a_launcher_cannot_do_is_said():
+    assert options(SHARDED, "nanotron").unsupported == (
+        "it has no ZeRO 3: weights and gradients are whole on each replica, and may not fit",
+    )
+    assert "zero_stage: 1" in options(PIPELINED, "nanotron").text
+    assert options(PIPELINED, "deepspeed").unsupported[0].startswith("8 stages are said in the model")
+    assert json.loads(options(SHARDED, "deepspeed").text)["zero_optimization"] == {"stage": 3}
+    assert "data_parallel_shard_degree = 64" in options(SHARDED, "torchtitan").text
+    with pytest.raises(SearchError, match="no launcher `alpa`"):
+        options(SHARDED, "alpa")
+
+
+def test_the_command_saves_layouts_that_open(small, tmp_path, capsys):
+    folder = tmp_path / "plans"
+    assert main(["plan", str(small), "--on", "8 H100", "--batch", "64", "--seconds", "0", "--json", "--save", str(folder)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["fits"] is True
+    assert sorted(file.name for file in folder.iterdir()) == ["cheapest.plan.json", "fastest.plan.json", "fewest_devices.plan.json"]
+    plan = wb.load(folder / "fastest.plan.json")
+    assert plan.mesh.size == record["layouts"]["fastest"]["devices"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["no/such.json", "--on", "8 H100"], "`no/such.json` cannot be read: No such file or directory."),
+        (["llama9", "--on", "8 H100"], "There is no file or model of the zoo `llama9`"),
+        (["llama3-8b", "--on", "8 Z100"], "There is no hardware `Z100`"),
+        (["llama3-8b", "--on", "8 H100", "--open", "fastest"], "A layout is opened on the board from its file."),
+    ],
+)
+def test_the_command_s_errors_are_the_user_s(words, message, capsys):
+    assert main(["plan", *words]) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,153 @@
+"""A `config.json` becomes an architecture with the parameters that were published, or an error in the user's names."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.model_configs import PUBLISHED
+from workbench.errors import DocumentError
+from workbench.models.decoder import config as decoder_config
+from workbench.models.mixture import config as mixture_config
+from workbench.models.sizing.architecture import Architecture
+from workbench.models.sizing.cluster_question import read_model
+from workbench.models.sizing.read_config import families, read_architecture, read_config
+
+LLAMA = PUBLISHED["Llama 2 7B"][1]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_parameters_are_the_published_ones(name):
+    published, config = PUBLISHED[name]
+    assert read_architecture(config).parameters == published
+
+
+def test_every_family_has_a_published_model():
+    assert {config["model_type"] for _, config in PUBLISHED.values()} >= {family.model_types[0] for family in families().values()} - {
+        "gemma"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"), [("Mixtral 8x7B", 12.9), ("Qwen 3 235B-A22B", 22), ("DeepSeek V3", 37), ("GPT-OSS 120B", 5.1)]
+)
+def test_a_token_passes_as_many_parameters_as_were_published(name, billions):
+    """Published counts have the token table or round to whole billions."""
+    assert read_architecture(PUBLISHED[name][1]).active / 1e9 == pytest.approx(billions, rel=0.03)
+
+
+@pytest.mark.parametrize("preset", ["llama3-8b", "llama3-70b", "megatron-175b", "maxtext-64b", "deepseek-v2", "deepseek-v3"])
+def test_a_preset_of_the_zoo_has_the_zoo_s_parameters(preset):
+    known = decoder_config.PRESETS | mixture_config.PRESETS
+    assert read_model(preset)[1].parameters == known[preset].parameters
+
+
+def test_parts_add_up_and_a_mixture_holds_most_in_its_experts():
+    found = read_architecture(PUBLISHED["DeepSeek V3"][1])
+    assert sum(found.by_part.values()) == found.parameters
+    assert max(found.by_part, key=found.by_part.__getitem__) == "experts"
+    assert found.sparse_layers == 58
+    assert found.cached_values == 576
+
+
+def test_a_language_model_inside_another_configuration_is_read():
+    found = read_architecture(
+        {
+            "model_type": "gemma3",
+            "text_config": {
+                "model_type": "gemma3_text",
+                "hidden_size": 2560,
+                "num_hidden_layers": 34,
+                "intermediate_size": 10240,
+                "sliding_window": 1024,
+            },
+        }
+    )
+    assert (found.vocab, found.heads, found.kv_heads, found.d_head) == (262208, 8, 4, 256)  # transformers leaves them out of the file
+    assert found.local_layers == 29
+
+
+def test_a_file_and_its_folder_are_the_same(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert read_config(tmp_path) == read_config(tmp_path / "config.json") == read_architecture(LLAMA)
+
+
+def test_an_unknown_family_is_named_with_the_known_ones():
+    with pytest.raises(DocumentError) as caught:
+        read_architecture({**LLAMA, "model_type": "mamba"})
+    assert caught.value.message.startswith("`config.json`: There is no `model_type` `mamba`; there are `llama`, `mistral`")
+    assert "These are the families Llama, Mistral, Qwen 2" in caught.value.message
+
+
+def errors():
+    """What is wrong with a file, and the error's message."""
+    return [
+        ({"num_attention_heads": None}, "`config.json` has no `num_attention_heads`, which a model of the family Llama needs."),
+        ({"hidden_size": math.nan}, "`config.json`: `hidden_size` is nan; it should be a whole number from 1 to 16,777,216."),
+        ({"hidden_size": -4096}, "`config.json`: `hidden_size` is -4096; it should be a whole number from 1 to 16,777,216."),
+        ({"vocab_size": 10**30}, f"`config.json`: `vocab_size` is {10**30}; it should be a whole number from 1 to 16,777,216."),
+        ({"num_hidden_layers": [32]}, "`config.json`: `num_hidden_layers` is [32]; it should be a whole number from 1 to 4,096."),
+        ({"num_hidden_layers": True}, "`config.json`: `num_hidden_layers` is True; it should be a whole number from 1 to 4,096."),
+        (
+            {"intermediate_size": {"a": 1}},
+            "`config.json`: `intermediate_size` is {'a': 1}; it should be a whole number from 1 to 16,777,216.",
+        ),
+        ({"num_attention_heads": 33}, "`config.json`: `d_model / heads` is 4096 / 33, which is no whole number."),
+        ({"num_key_value_heads": 5}, "`config.json` has 32 heads of queries and 5 of keys, which do not divide them."),
+        ({"tie_word_embeddings": "yes"}, "`config.json`: `tie_word_embeddings` is yes; it should be true or false."),
+    ]
+
+
+@pytest.mark.parametrize(("change", "message"), errors(), ids=lambda each: next(iter(each)) if isinstance(each, dict) else "")
+def test_what_is_wrong_is_said_in_the_file_s_names(change, message):
+    with pytest.raises(DocumentError) as caught:
+        read_architecture({**LLAMA, **change})
+    assert caught.value.message == message
+    assert caught.value.ways_out
+
+
+def test_patterns_of_sparse_layers_that_cannot_be_counted_are_refused():
+    with pytest.raises(DocumentError, match="`decoder_sparse_step` is 2; it should be 1"):
+        read_architecture({**PUBLISHED["Qwen 3 30B-A3B"][1], "decoder_sparse_step": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON that can be read"),
+        ("[1, 2]", "holds no object of settings"),
+        ('{"a": NaN}', "NaN is no number"),
+        ("{}", "has no `model_type`"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(DocumentError, match=message):
+        read_config(tmp_path)
+
+
+def test_a_folder_without_a_configuration_is_refused(tmp_path):
+    with pytest.raises(DocumentError, match="cannot be read: No such file or directory"):
+        read_config(tmp_path)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(sorted(PUBLISHED)), st.data())
+def test_no_change_of_a_file_ends_in_a_traceback(name, data):
+    """Every file is read, or is refused in the user's names."""
+    config = PUBLISHED[name][1]
+    changed = data.draw(st.dictionaries(st.sampled_from([*config, "text_config", "sliding_window", "id2label"]), VALUES, max_size=3))
+    try:
+        found = read_architecture({**config, **changed})
+    except DocumentError:
+        return
+    assert isinstance(found, Architecture)
+    assert 0 < found.active <= found.parameters

@@ -1,0 +1,156 @@
+"""The architecture of a published Transformer, as its `config.json` describes it, and its exact parameter count."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+BIASES = ("qkv", "qv", "output", "mlp", "head", "router", "experts")
+KINDS = ("decoder", "encoder", "encoder-decoder", "vision")
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A Transformer by its sizes and choices. Sizes are those of one layer; 0 means that the model has none of it.
+
+    - `layers` of the decoder, or of the only stack; `encoder_layers` of the encoder in front of it, without cross-attention;
+    - `dense_layers`: the first layers, which have no experts; `d_ff` is the width of a dense layer, `d_expert` of one expert, `d_shared` of
+      the experts that every token passes together;
+    - `q_rank`, `kv_rank`, `d_rotary`, `d_value`: latent attention (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1); a `q_rank` of 0
+      projects queries in one product;
+    - `norm`: `rms`, `layer` or `none` (without parameters), `layer_norms` of them in a layer; `qk_norm`: queries and keys are normalised
+      by `head` or over their whole `width`;
+    - `window`: tokens that local layers attend to: every layer, or all but each `local_every`-th;
+    - `learned`: rows of a table of positions; `context`: tokens that the model was trained on;
+    - `stem`: parameters outside the layers beside the token table, positions, head and last norms.
+
+    **Invariants**
+
+    - `kv_heads` divides `heads`; `top_k` is at most `experts`; fewer layers are dense than there are where there are experts.
+    """
+
+    family: str
+    kind: str
+    layers: int
+    d_model: int
+    heads: int
+    kv_heads: int
+    d_head: int
+    d_ff: int
+    vocab: int
+    gated: bool
+    norm: str
+    context: int
+    tied: bool = False
+    layer_norms: int = 2
+    final_norms: int = 1
+    qk_norm: str = ""
+    biases: tuple[str, ...] = ()
+    learned: int = 0
+    window: int = 0
+    local_every: int = 0
+    encoder_layers: int = 0
+    source: int = 0
+    experts: int = 0
+    top_k: int = 0
+    d_expert: int = 0
+    d_shared: int = 0
+    shared_gate: bool = False
+    expert_bias: bool = False
+    sinks: bool = False
+    dense_layers: int = 0
+    q_rank: int = 0
+    kv_rank: int = 0
+    d_rotary: int = 0
+    d_value: int = 0
+    stem: int = 0
+
+    @property
+    def gates(self) -> int:
+        """Products that a feed-forward layer makes of its input."""
+        return 2 if self.gated else 1
+
+    @property
+    def sparse_layers(self) -> int:
+        return self.layers - self.dense_layers if self.experts else 0
+
+    @property
+    def local_layers(self) -> int:
+        """Layers whose attention is limited to the window."""
+        if not self.window:
+            return 0
+        return self.layers - (self.layers // self.local_every if self.local_every else 0)
+
+    @property
+    def by_part(self) -> Mapping[str, int]:
+        """The parameters of each part of the model."""
+        return self._count(self.experts)
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters, each once."""
+        return sum(self.by_part.values())
+
+    @property
+    def active(self) -> int:
+        """The parameters that one token passes; the token table counts once, as the head that multiplies with it."""
+        unused = 0 if self.tied else self.vocab * self.d_model
+        return sum(self._count(self.top_k).values()) - unused
+
+    def _count(self, experts: int) -> Mapping[str, int]:
+        table = self.vocab * self.d_model
+        cross = self.layers if self.encoder_layers else 0
+        dense = self.layers + self.encoder_layers - self.sparse_layers
+        norms = self.layer_norms * (self.layers + self.encoder_layers) + cross + self.final_norms
+        return {
+            "embedding": table + self.learned * self.d_model,
+            "attention": (self.layers + self.encoder_layers + cross) * self.attention_parameters,
+            "feed-forward": dense * self.dense_parameters,
+            "experts": self.sparse_layers * self._expert_parameters(experts),
+            "norms": norms * self._norm(self.d_model),
+            "head": (0 if self.tied else table) + ("head" in self.biases) * self.vocab,
+            "other": self.stem,
+        }
+
+    def _norm(self, width: int) -> int:
+        return width * {"rms": 1, "layer": 2, "none": 0}[self.norm]
+
+    @property
+    def attention_parameters(self) -> int:
+        """One attention layer."""
+        if self.kv_rank:
+            return self._latent_parameters
+        projected, mixed = (self.heads + 2 * self.kv_heads) * self.d_head, self.heads * self.d_head
+        biases = ("qkv" in self.biases) * projected + ("qv" in self.biases) * (mixed + self.kv_heads * self.d_head)
+        norms = {"": 0, "head": 2 * self.d_head, "width": (self.heads + self.kv_heads) * self.d_head}[self.qk_norm]
+        output = mixed * self.d_model + ("output" in self.biases) * self.d_model
+        return self.d_model * projected + biases + output + norms + self.sinks * self.heads
+
+    @property
+    def _latent_parameters(self) -> int:
+        query = self.heads * (self.d_head + self.d_rotary)
+        queries = self.q_rank * (self.d_model + query) + self._norm(self.q_rank) if self.q_rank else self.d_model * query
+        down = self.d_model * (self.kv_rank + self.d_rotary) + self._norm(self.kv_rank)
+        return queries + down + self.kv_rank * self.heads * (self.d_head + self.d_value) + self.heads * self.d_value * self.d_model
+
+    @property
+    def dense_parameters(self) -> int:
+        """One feed-forward layer without experts."""
+        biases = self.gates * self.d_ff + self.d_model if "mlp" in self.biases else 0
+        return (self.gates + 1) * self.d_model * self.d_ff + biases
+
+    def _expert_parameters(self, experts: int) -> int:
+        """One layer of experts, of which so many are counted; the router and what every token passes besides."""
+        expert = (self.gates + 1) * self.d_model * self.d_expert
+        expert += self.gates * self.d_expert + self.d_model if "experts" in self.biases else 0
+        router = self.experts * (self.d_model + ("router" in self.biases) + self.expert_bias)
+        return experts * expert + router + (self.gates + 1) * self.d_model * self.d_shared + self.shared_gate * self.d_model
+
+    @property
+    def cached_values(self) -> int:
+        """Values of keys and values, or of their latent, that one layer caches for one token."""
+        return self.kv_rank + self.d_rotary if self.kv_rank else 2 * self.kv_heads * self.d_head
+
+
+def pad_vocab(vocab: int, multiple: int = 128) -> int:
+    """The vocabulary with as many rows as Megatron-LM gives it (`--make-vocab-size-divisible-by`), so that devices can share them."""
+    return ceil(vocab / multiple) * multiple

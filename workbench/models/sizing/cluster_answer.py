@@ -1,0 +1,261 @@
+"""The answer about a model on a cluster: whether it fits, three layouts with their figures, how to run them; as text and as JSON."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.core.tensor import Role
+from workbench.core.text_tables import pairs_text, table_text, wrap_text
+from workbench.errors import SearchError, unknown_name
+from workbench.models.sizing.architecture import Architecture
+from workbench.models.sizing.candidate_layouts import step_flops
+from workbench.models.sizing.cluster_question import ClusterQuestion
+from workbench.models.sizing.launcher_options import LauncherOptions, launcher_options
+from workbench.models.sizing.plan_layout import ESTIMATED, PlannedLayout
+from workbench.plan.plan import Plan
+from workbench.units import format_bytes, format_count, format_dollars, format_range, format_seconds
+
+DAY = 86400
+NAMES = {Role.PARAMETER: "weights", Role.OPTIMIZER_STATE: "optimiser", Role.GRADIENT: "gradients", Role.ACTIVATION: "activations"}
+
+
+Key = Callable[[PlannedLayout], tuple[float, ...]]
+GOALS: Mapping[str, Key] = {
+    "fastest": lambda layout: (layout.seconds, layout.devices),
+    "fewest devices": lambda layout: (layout.devices, layout.seconds),
+    "cheapest": lambda layout: (layout.price, layout.devices),
+}
+"""Each layout of an answer, and what it is the least in."""
+
+
+@dataclass(frozen=True)
+class ClusterAnswer:
+    """What a model needs of a cluster.
+
+    - `layouts`: the best that was found for each of `GOALS`; empty where nothing fits on any number of devices that was tried;
+    - `fits`: whether it fits on the cluster; where it does not, `layouts` are of more devices of its kind;
+    - `least_memory`: bytes of the fullest device in the leanest layout of the whole cluster, where nothing fits there;
+    - `planned`, `refused`: layouts that were planned, and of these the ones that the planner refused; `outlined`: that were compared;
+    - `plan_of`: the plan of one of its layouts, which is made where it was not planned;
+    - `approximations`: what the planned program does differently from the model.
+    """
+
+    question: ClusterQuestion
+    layouts: Mapping[str, PlannedLayout]
+    fits: bool
+    outlined: int
+    planned: int
+    refused: int
+    device_counts: tuple[int, ...]
+    seconds: float
+    plan_of: Callable[[PlannedLayout], Plan] = field(compare=False, repr=False)
+    approximations: tuple[str, ...] = ()
+    least_memory: float = 0.0
+
+    def plan(self, goal: str = "fastest") -> Plan:
+        """The plan of the layout for one of `GOALS`. Raises `SearchError` for a goal without one."""
+        if goal not in self.layouts:
+            raise SearchError(*unknown_name("layout", goal, self.layouts))
+        return self.plan_of(self.layouts[goal])
+
+    def __str__(self) -> str:
+        return answer_text(self)
+
+
+def answer_text(answer: ClusterAnswer) -> str:
+    """The whole answer: what was asked, the layouts, how the first is run, and what the figures do not know."""
+    parts = [_headline(answer), pairs_text(_facts(answer))]
+    if answer.layouts:
+        columns = [[goal, *figures_of(answer.question, layout).values()] for goal, layout in answer.layouts.items()]
+        names = ["", *figures_of(answer.question, next(iter(answer.layouts.values())))]
+        first, *rows = zip(names, *columns, strict=True)
+        parts += [table_text([f"{each}~" for each in first], [row for row in rows if set(row[1:]) != {""}]), options_text(answer)]
+    return "\n\n".join([*parts, "\n".join(wrap_text(note) for note in notes_of(answer))])
+
+
+def _headline(answer: ClusterAnswer) -> str:
+    question, fewest = answer.question, answer.layouts.get("fewest devices")
+    name, hardware = question.name, question.hardware
+    if not answer.layouts:
+        most = f"{max(answer.device_counts, default=hardware.size):,}"
+        return f"{name} on {hardware}: no layout fits, on up to {most} devices."
+    assert fewest is not None  # every answer with a layout has it
+    what = "it decodes" if question.workload.is_inference else "it trains"
+    few = f"{fewest.devices:,} device{'s' * (fewest.devices > 1)}"
+    likely = " (estimated)" if fewest.tier == ESTIMATED else ""
+    if not answer.fits:
+        return f"{name} does not fit on {hardware}; {what} on {few}, {fewest.hardware}{likely}."
+    return f"{name} fits on {hardware}; {few} {'are' if fewest.devices > 1 else 'is'} enough{likely}."
+
+
+def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
+    question = answer.question
+    one, workload = question.architecture, question.workload
+    active = f"; a token passes {format_count(one.active)}" if one.experts else ""
+    yield "parameters", f"{one.parameters:,}", f"{one.family}, {one.layers + one.encoder_layers} layers, d_model {one.d_model:,}{active}"
+    if workload.is_inference:
+        yield "step", f"{workload.batch:,} tokens", f"one of each of {workload.batch:,} sequences, after {workload.seq:,} cached tokens"
+        yield "held as", "bfloat16", "weights and cache"
+    else:
+        yield "step", f"{question.step_tokens:,} tokens", f"{workload.batch:,} sequences of {workload.seq:,}"
+        yield "held as", "16 bytes a parameter", "float32 weights, gradients and two moments of AdamW; products in bfloat16"
+    if question.tokens:
+        yield "in all", f"{format_count(question.tokens)} tokens", f"{-(-question.tokens // question.step_tokens):,} steps"
+    if not answer.fits and answer.least_memory:
+        capacity = format_bytes(question.hardware.chip.memory)
+        yield (
+            "least memory",
+            format_bytes(answer.least_memory),
+            f"of the {capacity} of a device, estimated, over all of {question.hardware}",
+        )
+
+
+def figures_of(question: ClusterQuestion, layout: PlannedLayout) -> dict[str, str]:
+    """The figures of a layout by their names, as text; empty where one is not known."""
+    choice, step_range, days = layout.choice, layout.step_range, days_of(question, layout)
+    roles = {_name_of(role, question): format_bytes(layout.by_role[role]) if role in layout.by_role else "" for role in Role}
+    return {
+        "devices": f"{layout.devices:,}",
+        "layout": str(choice),
+        "micro-batches": f"{choice.micro_batches:,} of {choice.micro_batch}" if choice.micro_batches > 1 else "",
+        "step time": format_seconds(layout.seconds),
+        "range": format_range(step_range[0].low, step_range[0].high, format_seconds) if step_range else "none",
+        "tokens/s a device": f"{tokens_per_second(question, layout) / layout.devices:,.0f}",
+        "MFU": f"{utilisation(question, layout):.1%}",
+        "days": "" if days is None else f"{days:,.3g}" if days < 1000 else f"{days:,.0f}",
+        "cost": cost_text(question, layout),
+        "memory": f"{format_bytes(layout.memory)} of {format_bytes(layout.hardware.chip.memory)}",
+        **{f"  {name}": text for name, text in roles.items()},
+        "figures": layout.tier,
+    }
+
+
+def tokens_per_second(question: ClusterQuestion, layout: PlannedLayout) -> float:
+    return question.step_tokens / layout.seconds
+
+
+def utilisation(question: ClusterQuestion, layout: PlannedLayout) -> float:
+    """Model FLOPs over what the devices could do in the step."""
+    peak = layout.hardware.chip.peak("bfloat16") * layout.devices
+    return step_flops(question.architecture, question.workload) / (layout.seconds * peak)
+
+
+def days_of(question: ClusterQuestion, layout: PlannedLayout) -> float | None:
+    """Days that all the tokens take; `None` where none were named."""
+    return question.tokens / tokens_per_second(question, layout) / DAY if question.tokens else None
+
+
+def cost_of(question: ClusterQuestion, layout: PlannedLayout) -> float | None:
+    """Dollars of all the tokens, of a million where none were named; `None` where no price is known."""
+    hourly = layout.hardware.hourly_price
+    return None if hourly is None else (question.tokens or 1e6) / tokens_per_second(question, layout) / 3600 * hourly
+
+
+def cost_text(question: ClusterQuestion, layout: PlannedLayout) -> str:
+    cost = cost_of(question, layout)
+    return "" if cost is None else format_dollars(cost) + ("" if question.tokens else " a M tokens")
+
+
+def _name_of(role: Role, question: ClusterQuestion) -> str:
+    cache = role is Role.MODEL_STATE and question.workload.is_inference
+    return "cache" if cache else NAMES.get(role, role.value)
+
+
+def options_text(answer: ClusterAnswer) -> str:
+    """How the first layout is run, launcher by launcher."""
+    goal, layout = next(iter(answer.layouts.items()))
+    found = launcher_options(layout.choice, answer.question.workload, layout.hardware)
+    return "\n\n".join([f"To run the layout `{goal}`", *map(_launcher_text, found)])
+
+
+def _launcher_text(options: LauncherOptions) -> str:
+    lines = [f"  {options.launcher}", *(f"    {line}" for line in options.text.splitlines())]
+    return "\n".join([*lines, *(f"    ! {note}" for note in options.unsupported)])
+
+
+def notes_of(answer: ClusterAnswer) -> Iterator[str]:
+    """What was assumed, approximated and not known."""
+    for text in answer.question.assumptions:
+        yield f"Assumed: {text}."
+    for text in answer.approximations:
+        yield f"Approximated: {text}."
+    chip = answer.question.hardware.chip
+    if not chip.calibrated:
+        of = f"; its shares of the peak are those of {chip.shares_of}" if chip.shares_of else ""
+        yield f"Not calibrated: no run on {chip.name} was fitted{of}."
+    if chip.price is None:
+        yield f'No price is known of {chip.name}; the cheapest layout takes the fewest device seconds. Say one: --on "... , 2.5 $/h".'
+    yield from dict.fromkeys(_range_note(layout) for layout in answer.layouts.values())
+    counts = answer.device_counts
+    yield (
+        f"Examined: {answer.outlined:,} layouts that fit by a closed form, on {min(counts):,} to {max(counts):,} devices; "
+        f"{answer.planned:,} of them planned, {answer.refused:,} refused, in {answer.seconds:.1f} s. "
+        "More time may find better ones: `--seconds 60`."
+    )
+
+
+def _range_note(layout: PlannedLayout) -> str:
+    if layout.tier == ESTIMATED:
+        return "`estimated` figures are of a closed form, corrected by the layouts that were planned; they have no range."
+    if layout.step_range is None:
+        return f"The step time has no range: nothing was fitted for {layout.hardware.chip.name}."
+    return f"Ranges of the step time are from {layout.step_range[1]}."
+
+
+def answer_record(answer: ClusterAnswer) -> dict[str, Any]:
+    """The answer as JSON has it."""
+    question = answer.question
+    return {
+        "model": question.name,
+        "architecture": _architecture_record(question.architecture),
+        "hardware": str(question.hardware),
+        "fits": answer.fits,
+        "batch": question.workload.batch,
+        "seq": question.workload.seq,
+        "tokens": question.tokens or None,
+        "inference": question.workload.is_inference,
+        "layouts": {goal: _layout_record(question, layout) for goal, layout in answer.layouts.items()},
+        "examined": {
+            "outlined": answer.outlined,
+            "planned": answer.planned,
+            "refused": answer.refused,
+            "devices": list(answer.device_counts),
+        },
+        "notes": list(notes_of(answer)),
+        "seconds": answer.seconds,
+    }
+
+
+def _architecture_record(one: Architecture) -> dict[str, Any]:
+    return {"family": one.family, "parameters": one.parameters, "active": one.active, "by_part": dict(one.by_part)}
+
+
+def _layout_record(question: ClusterQuestion, layout: PlannedLayout) -> dict[str, Any]:
+    choice, step_range = layout.choice, layout.step_range
+    return {
+        "devices": layout.devices,
+        "hardware": str(layout.hardware),
+        "data": choice.data,
+        "expert": choice.expert,
+        "tensor": choice.model,
+        "pipeline": choice.stages,
+        "zero": int(choice.zero[-1]) if choice.zero else 0,
+        "recompute": choice.recompute,
+        "micro_batch": choice.micro_batch,
+        "micro_batches": choice.micro_batches,
+        "figures": layout.tier,
+        "step_seconds": layout.seconds,
+        "step_range": [step_range[0].low, step_range[0].high] if step_range else None,
+        "range_from": step_range[1] if step_range else None,
+        "tokens_per_second_per_device": tokens_per_second(question, layout) / layout.devices,
+        "model_flops_utilisation": utilisation(question, layout),
+        "memory": layout.memory,
+        "memory_by_role": {role.value: count for role, count in layout.by_role.items()},
+        "capacity": layout.hardware.chip.memory,
+        "days": days_of(question, layout),
+        "dollars": cost_of(question, layout),
+        "options": {
+            each.launcher: {"options": each.text, "unsupported": list(each.unsupported)}
+            for each in launcher_options(choice, question.workload, layout.hardware)
+        },
+    }

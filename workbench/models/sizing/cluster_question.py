@@ -1,0 +1,189 @@
+"""What is asked: a model, a cluster, and how much is trained or decoded; numbers as people write them, `2T`, `4M`, `8k`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import DocumentError, HardwareError, SearchError, unknown_name, wrong_type
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.link_change import split_options
+from workbench.hardware.resize_hardware import resize_hardware
+from workbench.models.registry import ALL_MODELS
+from workbench.models.sizing.architecture import Architecture
+from workbench.models.sizing.nearest_program import Workload
+from workbench.models.sizing.read_config import read_config
+
+TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022 (arXiv:2203.15556), table 3
+DEFAULT_BATCH_TOKENS = 1 << 20
+DEFAULT_SEQUENCES = 8  # that are decoded at once
+MOST_SEQ = 1 << 20
+MOST_BATCH = 1 << 24
+MOST_TOKENS = 10**18
+ZOO = ("decoder", "mixture", "gpt", "t5")
+_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+_NUMBER = re.compile(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([kmbgt]?)\s*(tokens?|sequences?|seqs?)?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQuestion:
+    """A model on a cluster: a training step of a workload, or a decoding step; `tokens` in all. `assumptions` are what nobody said."""
+
+    name: str
+    architecture: Architecture
+    hardware: Hardware
+    workload: Workload
+    tokens: int
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of a step: of all sequences in training, one of each in decoding."""
+        return self.workload.batch * (1 if self.workload.is_inference else self.workload.seq)
+
+
+def read_question(
+    config: str | Path,
+    on: str | Hardware,
+    *,
+    tokens: int | str | None = None,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    inference: bool = False,
+) -> ClusterQuestion:
+    """A question with its defaults. `batch` counts sequences; with a suffix or the word `tokens` it counts tokens, rounded to whole
+    sequences that every device can have as many of.
+
+    Raises `DocumentError` for a model, `HardwareError` for a cluster and `SearchError` for numbers that cannot be.
+    """
+    name, architecture = read_model(config)
+    hardware = on if isinstance(on, Hardware) else read_cluster(on)
+    assumed = list[str]()
+    length = _read_seq(architecture, seq, assumed)
+    sequences = _read_batch(batch, length, hardware.size, inference, assumed)
+    total = 0 if tokens is None else parse_amount("tokens", tokens, MOST_TOKENS)
+    if not total and not inference:
+        total = TOKENS_PER_PARAMETER * architecture.parameters
+        assumed.append(f"{TOKENS_PER_PARAMETER} tokens a parameter, {total / 1e12:,.3g} T in all (Hoffmann et al. 2022); say `--tokens`")
+    return ClusterQuestion(name, architecture, hardware, Workload(length, sequences, inference), total, tuple(assumed))
+
+
+def parse_amount(name: str, value: Any, most: int) -> int:
+    """A count as a person writes it, with k, M, B or T for powers of a thousand. Raises `SearchError` for what is none.
+
+    >>> parse_amount("tokens", "2T", 10**18), parse_amount("batch", "1.5M", 10**9), parse_amount("tokens", 300, 10**18)
+    (2000000000000, 1500000, 300)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        count = value
+    elif isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
+        count = round(float(found[1]) * _SUFFIXES[found[2].lower()])
+    else:
+        raise SearchError(wrong_type(name, value, "a number, such as 2T, 4M or 512"), [f"write {name} 4M"])
+    if not 1 <= count <= most:
+        raise SearchError(f"`{name}` is {value}; it is 1 at least and {most:,} at most.", [f"write another `{name}`"])
+    return count
+
+
+def _read_seq(architecture: Architecture, seq: int | str | None, assumed: list[str]) -> int:
+    if architecture.kind == "vision":
+        return architecture.context  # an image has so many patches
+    if seq is None:
+        length = min(architecture.context, 4096)
+        assumed.append(f"sequences of {length:,} tokens; say `--seq`")
+        return length
+    text = seq.strip().lower() if isinstance(seq, str) else ""
+    if text.endswith("k") and text[:-1].isdecimal():  # 8k tokens are 8,192
+        return parse_amount("seq", int(text[:-1][:9] or 0) * 1024, MOST_SEQ)
+    return parse_amount("seq", seq, MOST_SEQ)
+
+
+def _read_batch(batch: int | str | None, seq: int, devices: int, inference: bool, assumed: list[str]) -> int:
+    if batch is None and inference:
+        assumed.append(f"{DEFAULT_SEQUENCES} sequences decoded at once; say `--batch`")
+        return DEFAULT_SEQUENCES
+    found = _NUMBER.fullmatch(batch) if isinstance(batch, str) else None
+    unit = (found[3] or "").lower() if found else ""
+    counts_tokens = batch is None or unit.startswith("token") or (found is not None and bool(found[2]) and not unit)
+    if not counts_tokens or inference:
+        return parse_amount("batch", batch, MOST_BATCH)
+    tokens = DEFAULT_BATCH_TOKENS if batch is None else parse_amount("batch", batch, MOST_TOKENS)
+    sequences = max(1, round(tokens / seq / devices)) * devices
+    if batch is None or sequences * seq != tokens:
+        assumed.append(f"a batch of {sequences:,} sequences, {sequences * seq:,} tokens{'; say `--batch`' if batch is None else ''}")
+    return parse_amount("batch", sequences, MOST_BATCH)
+
+
+def read_cluster(text: str) -> Hardware:
+    """The hardware that a person names: as a plan does, or as a count of devices alone, `64 H100`, `256 TPU v5p`.
+
+    >>> read_cluster("64 H100").name, read_cluster("256 TPU v5p").name, read_cluster("4 nodes of 8 A100").name
+    ('8 nodes of 8 H100', 'TPU v5p 4x8x8', '4 nodes of 8 A100-80GB')
+
+    Raises `HardwareError`.
+    """
+    if not isinstance(text, str):
+        raise HardwareError(wrong_type("on", text, "a cluster"), ['write "64 H100"', '"TPU v5p 4x4x4"'])
+    devices, *options = split_options(text)
+    found = re.fullmatch(r"\s*(\d{1,7})\s*x?\s+(?!nodes? |slices? )(.+?)\s*", devices, re.IGNORECASE)
+    try:
+        return parse_hardware(text)
+    except HardwareError as error:
+        if found is None:
+            raise
+        try:
+            return resize_hardware(", ".join((found[2], *options)), int(found[1]))
+        except HardwareError as other:
+            raise (error if "no hardware" in other.message else other) from None
+
+
+def read_model(config: str | Path) -> tuple[str, Architecture]:
+    """The name and the architecture of a `config.json`, or of a preset of the zoo. Raises `DocumentError`."""
+    if not isinstance(config, str | Path):
+        raise DocumentError(wrong_type("config", config, "a file or a model of the zoo"), ["write `llama3-8b`"])
+    text, path = str(config), Path(config)
+    if path.exists() or path.suffix == ".json" or "/" in text or isinstance(config, Path):
+        folder = path if path.is_dir() else path.parent
+        return (folder.resolve().name if path.is_dir() or path.name == "config.json" else path.stem) or "model", read_config(path)
+    presets = {preset: config for model in ALL_MODELS if model.name in ZOO for preset, config in model.presets.items()}
+    presets = {preset: config for preset, config in presets.items() if not getattr(config, "alternate", False)}  # layers are of one kind
+    if text not in presets:
+        message, ways_out = unknown_name("file or model of the zoo", text, presets)
+        raise DocumentError(message, [*ways_out, "give a `config.json`, or the folder that holds one"])
+    return text, _of_preset(presets[text])
+
+
+def _of_preset(preset: Any) -> Architecture:
+    """The architecture of a configuration of the zoo."""
+    sizes = {name: getattr(preset, name) for name in ("layers", "d_model", "d_head", "d_ff", "vocab")}
+    heads = preset.kv_heads * preset.q_per_kv if hasattr(preset, "q_per_kv") else preset.heads
+    gates = getattr(preset, "gate_up", 1)
+    has_biases, is_encoder_decoder = bool(getattr(preset, "biases", False)), hasattr(preset, "target_seq")
+    is_learned = getattr(preset, "positions", "rotary" if hasattr(preset, "experts") or is_encoder_decoder else "learned") == "learned"
+    return Architecture(
+        family="the zoo",
+        kind="encoder-decoder" if is_encoder_decoder else "decoder",
+        heads=heads,
+        kv_heads=getattr(preset, "kv_heads", heads),
+        gated=gates == 2,
+        norm=getattr(preset, "norm", "layer" if has_biases else "rms"),
+        context=preset.seq,
+        tied=getattr(preset, "tied", not hasattr(preset, "q_per_kv")),
+        biases=("qkv", "output", "mlp") if has_biases else (),
+        learned=preset.seq if is_learned else 0,
+        encoder_layers=preset.layers if is_encoder_decoder else 0,
+        final_norms=2 if is_encoder_decoder else 1,
+        **sizes,
+        **_mixture_sizes(preset),
+    )
+
+
+def _mixture_sizes(preset: Any) -> Mapping[str, Any]:
+    if not hasattr(preset, "experts"):
+        return {}
+    names = ("experts", "top_k", "d_expert", "d_shared", "q_rank", "kv_rank", "d_rotary")
+    latent = {"d_value": preset.d_value} if preset.kv_rank else {}
+    dense = preset.layers - preset.sparse
+    return {name: getattr(preset, name) for name in names} | latent | {"dense_layers": dense}

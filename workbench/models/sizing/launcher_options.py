@@ -1,0 +1,145 @@
+"""How a layout is run: the options of MaxText, Megatron-LM, torchtitan, nanotron, DeepSpeed, and of vLLM for decoding.
+
+Each launcher gives its options and what it does not support of the layout. Names are those of MaxText's `base.yml`, Megatron Core's
+`arguments.py`, torchtitan's `job_config.py`, nanotron's and DeepSpeed's configuration and `vllm serve`, read in November 2026.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import gcd
+
+from workbench.errors import SearchError, unknown_name
+from workbench.hardware.hardware import Hardware
+from workbench.models.sizing.candidate_layouts import ZERO_1, ZERO_3, ParallelLayout
+from workbench.models.sizing.nearest_program import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherOptions:
+    """The options of one launcher, as it reads them, and what of the layout it cannot do."""
+
+    launcher: str
+    text: str
+    unsupported: tuple[str, ...] = ()
+
+
+def launcher_options(choice: ParallelLayout, workload: Workload, hardware: Hardware, only: str = "") -> tuple[LauncherOptions, ...]:
+    """The options of every launcher that can run such a step, or of the one that is named. Raises `SearchError` for an unknown one."""
+    known = DECODING if workload.is_inference else TRAINING
+    if only and only not in known:
+        raise SearchError(*unknown_name("launcher", only, known))
+    return tuple(make(choice, workload, hardware) for name, make in known.items() if only in ("", name))
+
+
+def _note(condition: bool, text: str) -> tuple[str, ...]:
+    return (text,) if condition else ()
+
+
+def _maxtext(choice: ParallelLayout, workload: Workload, hardware: Hardware) -> LauncherOptions:
+    sharded = choice.zero == ZERO_3
+    sizes = {"tensor": choice.model, "expert": choice.expert, "fsdp" if sharded else "data": choice.data, "pipeline": choice.stages}
+    room = hardware.axes[-1].size if hardware.axes[-1].name == "device" else choice.devices
+    options: dict[str, object] = {}
+    for axis, size in sizes.items():  # the busiest axes inside a node or slice, what is left between them
+        inner = gcd(size, room)
+        room //= inner
+        options |= {f"ici_{axis}_parallelism": inner} if inner > 1 else {}
+        options |= {f"dcn_{axis}_parallelism": size // inner} if size > inner else {}
+    options |= {"per_device_batch_size": choice.micro_batch / choice.model / choice.stages, "max_target_length": workload.seq}
+    if choice.stages > 1:
+        options["per_device_batch_size"] = choice.micro_batch * choice.micro_batches / choice.model / choice.stages
+        options["num_pipeline_microbatches"] = choice.micro_batches
+    else:
+        options["gradient_accumulation_steps"] = choice.micro_batches
+    options |= {"remat_policy": "full" if choice.recomputes else "minimal", "scan_layers": True}
+    options |= {"shard_optimizer_over_data": True} if choice.zero == ZERO_1 else {}
+    notes = _note(choice.stages > 1, "its pipeline is GPipe or circular in one program, not 1F1B: more activations are alive")
+    return LauncherOptions("MaxText", " ".join(f"{name}={_plain(value)}" for name, value in options.items()), notes)
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _megatron(choice: ParallelLayout, workload: Workload, _: Hardware) -> LauncherOptions:
+    flags = [f"--tensor-model-parallel-size {choice.model}", f"--pipeline-model-parallel-size {choice.stages}"]
+    flags += ["--sequence-parallel"] if choice.model > 1 else []
+    flags += [f"--expert-model-parallel-size {choice.expert}"] if choice.expert > 1 else []
+    flags += [f"--micro-batch-size {choice.micro_batch}", f"--global-batch-size {workload.batch}", f"--seq-length {workload.seq}", "--bf16"]
+    if choice.zero == ZERO_3:
+        flags += ["--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads_params", "--use-distributed-optimizer"]
+        flags += ["--ckpt-format fsdp_dtensor", "--no-gradient-accumulation-fusion"]
+    flags += ["--use-distributed-optimizer"] if choice.zero == ZERO_1 else []
+    flags += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"] if choice.recomputes else []
+    return LauncherOptions("Megatron-LM", " ".join(flags))
+
+
+def _torchtitan(choice: ParallelLayout, workload: Workload, _: Hardware) -> LauncherOptions:
+    is_sharded = choice.zero != ""
+    parallelism = {
+        "data_parallel_replicate_degree": 1 if is_sharded else choice.replicas,
+        "data_parallel_shard_degree": choice.replicas if is_sharded else 1,
+        "tensor_parallel_degree": choice.model,
+        "pipeline_parallel_degree": choice.stages,
+    }
+    parallelism |= {"expert_parallel_degree": choice.expert} if choice.expert > 1 else {}
+    training = {"seq_len": workload.seq, "global_batch_size": workload.batch, "local_batch_size": choice.micro_batch}
+    lines = ["[training]", *_toml(training), "[parallelism]", *_toml(parallelism)]
+    if choice.stages > 1:
+        lines[3] = f"local_batch_size = {choice.micro_batch * choice.micro_batches}"
+        lines += ['pipeline_parallel_schedule = "1F1B"', f"pipeline_parallel_microbatch_size = {choice.micro_batch}"]
+    lines += ['fsdp_reshard_after_forward = "never"'] if choice.zero == ZERO_1 else []
+    lines += ["[activation_checkpoint]", f'mode = "{"full" if choice.recomputes else "selective"}"']
+    notes = _note(choice.zero == ZERO_1, "it has no ZeRO 1: FSDP without resharding after the forward pass is ZeRO 2, and holds no more")
+    return LauncherOptions("torchtitan", "\n".join(lines), notes)
+
+
+def _toml(values: Mapping[str, int]) -> list[str]:
+    return [f"{name} = {value}" for name, value in values.items()]
+
+
+def _nanotron(choice: ParallelLayout, workload: Workload, _: Hardware) -> LauncherOptions:
+    lines = ["parallelism:", f"  dp: {choice.replicas}", f"  tp: {choice.model}", f"  pp: {choice.stages}", "  pp_engine: 1f1b"]
+    lines += ["  tp_mode: REDUCE_SCATTER", f"  expert_parallel_size: {choice.expert}"]
+    lines += [f"  recompute_layer: {str(choice.recomputes).lower()}", "optimizer:", f"  zero_stage: {1 if choice.zero else 0}"]
+    lines += ["tokens:", f"  sequence_length: {workload.seq}", f"  micro_batch_size: {choice.micro_batch}"]
+    lines += [f"  batch_accumulation_per_replica: {choice.micro_batches}"]
+    notes = _note(choice.zero == ZERO_3, "it has no ZeRO 3: weights and gradients are whole on each replica, and may not fit")
+    return LauncherOptions("nanotron", "\n".join(lines), notes)
+
+
+def _deepspeed(choice: ParallelLayout, workload: Workload, _: Hardware) -> LauncherOptions:
+    stage = {"": 0, ZERO_1: 1, ZERO_3: 3}[choice.zero]
+    values: dict[str, object] = {
+        "train_batch_size": workload.batch,
+        "train_micro_batch_size_per_gpu": choice.micro_batch,
+        "gradient_accumulation_steps": choice.micro_batches,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": stage},
+    }
+    values |= {"tensor_parallel": {"autotp_size": choice.model}} if choice.model > 1 else {}
+    notes = _note(choice.stages > 1, f"{choice.stages} stages are said in the model: `PipelineModule(layers, num_stages={choice.stages})`")
+    notes += _note(choice.expert > 1, f"experts are said in the model: `deepspeed.moe.layer.MoE(..., ep_size={choice.expert})`")
+    notes += _note(choice.recomputes, "recomputation is said in the model: `deepspeed.checkpointing` or `gradient_checkpointing_enable()`")
+    notes += _note(stage == 3 and choice.model > 1, "AutoTP goes with ZeRO 0 to 2 alone")
+    return LauncherOptions("DeepSpeed", json.dumps(values), notes)
+
+
+def _vllm(choice: ParallelLayout, workload: Workload, _: Hardware) -> LauncherOptions:
+    flags = [f"--tensor-parallel-size {choice.model}"]
+    flags += [f"--data-parallel-size {choice.replicas}"] if choice.replicas > 1 else []
+    flags += ["--enable-expert-parallel"] if choice.expert > 1 else []
+    flags += [f"--max-model-len {workload.seq}", f"--max-num-seqs {choice.micro_batch}", "--dtype bfloat16"]
+    notes = _note(choice.expert > 1, "it shards experts over all devices of both axes together")
+    return LauncherOptions("vLLM", " ".join(flags), notes)
+
+
+TRAINING: Mapping[str, Callable[[ParallelLayout, Workload, Hardware], LauncherOptions]] = {
+    "maxtext": _maxtext,
+    "megatron": _megatron,
+    "torchtitan": _torchtitan,
+    "nanotron": _nanotron,
+    "deepspeed": _deepspeed,
+}
+DECODING: Mapping[str, Callable[[ParallelLayout, Workload, Hardware], LauncherOptions]] = {"vllm": _vllm}

@@ -1,0 +1,163 @@
+"""The zoo's program that is nearest to an architecture, and what it does not have of it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from workbench.core.program import Program
+from workbench.core.remat import Remat
+from workbench.core.tensor import Role
+from workbench.errors import DocumentError
+from workbench.models.registry import build
+from workbench.models.sizing.architecture import Architecture, pad_vocab
+
+FUSED = "attention norm activation rotary loss"
+RECOMPUTE = ("kernels", "full")
+"""What a layer computes again in its backward pass: what kernels can make of what is kept, or all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a step is given: `batch` sequences of `seq` tokens; `is_inference` for one token of each, after `seq` cached ones."""
+
+    seq: int
+    batch: int
+    is_inference: bool = False
+
+
+def nearest_program(architecture: Architecture, workload: Workload, recompute: str = "kernels") -> Program:
+    """The program of the zoo with the sizes of an architecture: a training step with float32 parameters and moments and bfloat16 products,
+    or a decoding step with bfloat16 weights and cache.
+
+    Raises `DocumentError` where the zoo has none.
+    """
+    model = _model_of(architecture)
+    sizes: dict[str, Any] = {"seq": workload.seq, "batch": workload.batch, "layers": architecture.layers, "d_model": architecture.d_model}
+    sizes |= {"d_head": architecture.d_head, "vocab": pad_vocab(architecture.vocab), "compute": "bfloat16"}
+    sizes |= {"gate_up": architecture.gates, "tied": architecture.tied, **_SIZES[model](architecture, workload)}
+    if workload.is_inference:
+        if model == "t5" or architecture.kind != "decoder":
+            raise DocumentError(
+                f"The zoo has no decoding step of a model of the family {architecture.family}; it has one of decoders.",
+                ["leave out `--inference`: a training step can be planned"],
+            )
+        return build(f"{model}_decode", **sizes, weights="bfloat16", cache="bfloat16", context=workload.seq)
+    if model == "t5":
+        program = build(model, **sizes)
+        return program if recompute == "kernels" else program.variant(remat=Remat.parse(recompute))
+    return build(model, **sizes, recompute=recompute, params="float32")
+
+
+def _model_of(architecture: Architecture) -> str:
+    if architecture.encoder_layers:
+        return "t5"
+    return "mixture" if architecture.experts else "decoder"
+
+
+def has_all_biases(architecture: Architecture) -> bool:
+    """Whether every product of a layer has a bias, which the zoo's decoder has or has not."""
+    return {"qkv", "output", "mlp"} <= set(architecture.biases)
+
+
+def _decoder_sizes(architecture: Architecture, _: Workload) -> Mapping[str, Any]:
+    return {
+        "preset": "llama3-8b",
+        "kv_heads": architecture.kv_heads,
+        "q_per_kv": architecture.heads // architecture.kv_heads,
+        "d_ff": architecture.d_ff,
+        "biases": has_all_biases(architecture),
+        "positions": "learned" if architecture.learned else "rotary",
+        "norm": "rms" if architecture.norm == "rms" else "layer",
+        "fused": FUSED,
+    }
+
+
+def _mixture_sizes(architecture: Architecture, _: Workload) -> Mapping[str, Any]:
+    is_latent = architecture.kv_rank > 0
+    return {
+        "preset": "deepseek-v2",
+        "dense": architecture.dense_layers,
+        "heads": architecture.heads,
+        "attention": "latent" if is_latent else "heads",
+        "q_rank": _query_rank(architecture) if is_latent else 0,
+        "kv_rank": architecture.kv_rank,
+        "d_rotary": architecture.d_rotary,
+        "d_value": architecture.d_value if is_latent else architecture.d_head,
+        "d_ff": architecture.d_ff or architecture.d_expert,
+        "experts": architecture.experts,
+        "top_k": architecture.top_k,
+        "d_expert": architecture.d_expert,
+        "d_shared": architecture.d_shared,
+        "groups": 1,
+        "top_groups": 0,
+        "scale": 1.0,
+        "fused": f"{FUSED} permute sort",
+    }
+
+
+def _query_rank(architecture: Architecture) -> int:
+    """The rank of the queries' latent; where they are projected in one product, the rank that two products of as many weights have."""
+    width = architecture.heads * (architecture.d_head + architecture.d_rotary)
+    return architecture.q_rank or round(architecture.d_model * width / (architecture.d_model + width) / 128) * 128 or 128
+
+
+def _t5_sizes(architecture: Architecture, workload: Workload) -> Mapping[str, Any]:
+    source = architecture.source or workload.seq
+    return {
+        "preset": "t5-base",
+        "layers": (architecture.layers + architecture.encoder_layers + 1) // 2,
+        "heads": architecture.heads,
+        "d_ff": architecture.d_ff,
+        "seq": source,
+        "target_seq": workload.seq,
+    }
+
+
+_SIZES: Mapping[str, Callable[[Architecture, Workload], Mapping[str, Any]]] = {
+    "decoder": _decoder_sizes,
+    "mixture": _mixture_sizes,
+    "t5": _t5_sizes,
+}
+
+
+def program_parameters(program: Program) -> int:
+    """The parameters that a program holds."""
+    return sum(prod(tensor.shape) for tensor in program.arguments if tensor.role is Role.PARAMETER)
+
+
+def list_approximations(architecture: Architecture, workload: Workload, program: Program) -> tuple[str, ...]:
+    """What the program does differently from the model, and by how much that changes the parameters; empty where nothing differs."""
+    planned, exact = program_parameters(program), architecture.parameters
+    share = planned / exact - 1
+    notes = tuple(_differences(architecture, workload))
+    if not notes and not share:
+        return ()
+    count = f"the planned program has {planned:,} parameters, {share:+.2%} of the model's {exact:,}"
+    return (count, *notes)
+
+
+def _differences(architecture: Architecture, workload: Workload) -> Iterator[str]:
+    padded = pad_vocab(architecture.vocab)
+    if padded != architecture.vocab:
+        yield f"the vocabulary is padded from {architecture.vocab:,} to {padded:,} rows, so that devices can share it"
+    if architecture.experts and not architecture.kv_rank and architecture.kv_heads != architecture.heads:
+        more = architecture.heads / architecture.kv_heads
+        yield f"the zoo's mixture has a key and a value for each of the {architecture.heads} heads: its cache is {more:g} times as large"
+    if architecture.kv_rank and not architecture.q_rank:
+        yield f"queries are projected through a latent of {_query_rank(architecture):,} in place of one product"
+    if architecture.local_layers and workload.seq > architecture.window:
+        local = f"{architecture.local_layers} of {architecture.layers} layers"
+        yield f"{local} attend to {architecture.window:,} tokens; planned as attention to all {workload.seq:,}"
+    if architecture.kind in ("encoder", "vision"):
+        yield "attention to all tokens is planned as causal attention, which computes half of its scores"
+    if architecture.kind == "vision":
+        yield "the patch projection is planned as a token table of as many weights, and its classifier as that table"
+    if architecture.encoder_layers and architecture.encoder_layers != architecture.layers:
+        yield f"{architecture.encoder_layers} encoder and {architecture.layers} decoder layers are planned as equal numbers of both"
+    if architecture.source:
+        yield "the convolutions in front of the encoder are left out, and its positions are relative"
+    if architecture.layer_norms != 2 or architecture.qk_norm or architecture.norm == "none":
+        yield "two norms a layer are planned; norms of queries and keys, and further ones, are left out"
+    if architecture.biases and (architecture.experts or not has_all_biases(architecture)):
+        yield "biases are left out"

@@ -1,0 +1,145 @@
+"""From a layout choice to a plan and its figures, as the planner has them."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from workbench.analysis.analyze import analyze
+from workbench.analysis.prediction_intervals import residuals
+from workbench.core.program import Program
+from workbench.core.tensor import Role
+from workbench.cost.estimate import estimate
+from workbench.errors import RecipeError, WorkbenchError
+from workbench.hardware.hardware import Hardware
+from workbench.models.sizing.candidate_layouts import Outline, ParallelLayout
+from workbench.models.sizing.cluster_question import ClusterQuestion
+from workbench.models.sizing.nearest_program import nearest_program
+from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.pipeline_report import pipeline_report
+from workbench.plan.plan import Plan
+from workbench.recipes import find_recipe
+from workbench.reports.details import KERNELS, STEP, Range
+from workbench.reports.report import Report
+
+ESTIMATED, PLANNED = "estimated", "planned"
+
+
+@dataclass
+class LayoutPlanner:
+    """The plans of one question, of a class of plans. It keeps the programs that it has built, by what they recompute."""
+
+    question: ClusterQuestion
+    plan_class: type[Plan] = Plan
+    programs: dict[str, Program] = field(default_factory=dict)
+
+    def program(self, recompute: str) -> Program:
+        if recompute not in self.programs:
+            self.programs[recompute] = nearest_program(self.question.architecture, self.question.workload, recompute)
+        return self.programs[recompute]
+
+    def plan(self, choice: ParallelLayout, hardware: Hardware) -> Plan:
+        """The plan of a choice on hardware of so many devices. Raises `WorkbenchError` where it is illegal."""
+        decodes = self.question.workload.is_inference
+        mesh = choice.mesh.replace("stage:1", "").strip() if decodes else choice.mesh
+        pipeline = None if decodes else f"stages:{choice.stages} micro_batches:{choice.micro_batches} schedule:1f1b remat:never"
+        name = f"{self.question.name} on {hardware}"
+        plan = self.plan_class(self.program(choice.recompute), mesh or "data:1", "", name, hardware, pipeline=pipeline)
+        for recipe in _recipes_of(choice, decodes):
+            plan = apply_edit(plan, find_recipe(recipe).edit(plan))
+        return plan if decodes or choice.model == 1 else _with_sequence_parallel(plan)
+
+    def evaluate(self, choice: ParallelLayout, hardware: Hardware) -> "PlannedLayout":
+        """The layout with the planner's figures. Raises `WorkbenchError` where it is refused."""
+        plan = self.plan(choice, hardware)
+        if plan.pipeline is not None:
+            staged = pipeline_report(plan)
+            return PlannedLayout(choice, hardware, staged.seconds, max(staged.simulated.peaks), PLANNED, plan)
+        found = estimate(plan)
+        assert found.step_time is not None  # the plan has hardware
+        return PlannedLayout(choice, hardware, found.step_time.total, found.memory.peak, PLANNED, plan)
+
+
+def _recipes_of(choice: ParallelLayout, decodes: bool) -> list[str]:
+    recipes = ["data_parallel"] if choice.data > 1 else []
+    recipes += ["expert_parallel"] if choice.expert > 1 else []
+    recipes += ["megatron"] if choice.model > 1 else []
+    return recipes if decodes or not choice.zero else [*recipes, choice.zero]
+
+
+def _with_sequence_parallel(plan: Plan) -> Plan:
+    """The plan with sequences sharded between the products, where that is possible."""
+    try:
+        return apply_edit(plan, find_recipe("sequence_parallel").edit(plan))
+    except RecipeError:
+        return plan
+
+
+@dataclass(frozen=True)
+class PlannedLayout:
+    """A layout on a number of devices with its figures: the planner's, or where no time was left the outline's. Seconds are of a step,
+    bytes of the fullest device."""
+
+    choice: ParallelLayout
+    hardware: Hardware
+    seconds: float
+    memory: float
+    tier: str
+    plan: Plan | None = None
+
+    @property
+    def devices(self) -> int:
+        return self.choice.devices
+
+    @property
+    def fits(self) -> bool:
+        return self.memory <= self.hardware.chip.memory
+
+    @property
+    def price(self) -> float:
+        """What a step costs in dollars; in seconds of devices where no price is known, which orders layouts as well."""
+        hourly = self.hardware.hourly_price
+        return self.seconds * (self.devices if hourly is None else hourly / 3600)
+
+    @cached_property
+    def report(self) -> Report | None:
+        """The report of the plan, of its fullest stage; `None` where it was not planned."""
+        if self.plan is None:
+            return None
+        try:
+            return analyze(self.plan).shown
+        except WorkbenchError:
+            return None
+
+    @property
+    def by_role(self) -> Mapping[Role, int]:
+        """Bytes of the fullest device by role; empty where it was not planned."""
+        return self.report.memory.by_role if self.report else {}
+
+    @cached_property
+    def step_range(self) -> tuple[Range, str] | None:
+        """The range of the step time, and what it is taken from; `None` where nothing is known of the platform, or nothing was planned."""
+        if self.tier != PLANNED:
+            return None
+        platform = self.hardware.chip.platform
+        if self.report is not None and STEP in self.report.ranges and self.plan is not None and self.plan.pipeline is None:
+            return self.report.ranges[STEP], "nine in ten programs that the compiler was asked about"
+        if (errors := residuals().get((KERNELS, PLANNED, platform))) is not None:
+            source = f"kernel times of {errors.cases} programs that the compiler was asked about"
+            return Range(self.seconds * errors.low, self.seconds * errors.high), source
+        if (runs := published_runs().get(platform)) is not None:
+            source = f"{runs['cases']} published runs on A100 and H100, without a fit"
+            return Range(self.seconds * runs["low"], self.seconds * runs["high"]), source
+        return None
+
+
+@cache
+def published_runs() -> Mapping[str, Any]:
+    """Measured step times over planned ones, by platform, read from `published_runs.toml`."""
+    return tomllib.loads(Path(__file__).with_name("published_runs.toml").read_text(encoding="utf-8"))
+
+
+def estimated_layout(outline: Outline, hardware: Hardware) -> PlannedLayout:
+    return PlannedLayout(outline.choice, hardware, outline.seconds, outline.memory, ESTIMATED)
