@@ -13,6 +13,7 @@ from workbench.hardware.catalogue import (
     default_catalogue,
     list_example_hardware,
     load_catalogue,
+    machines,
     parse_hardware,
 )
 from workbench.hardware.catalogue_file import SHIPPED_FILE
@@ -257,3 +258,38 @@ def test_the_listing_tells_each_kind_and_each_source(entry):
     for source in entry.chip.sources.values():
         assert source.split()[0] in told
     assert hardware_text(entry.name, catalogue).startswith(f"{entry.name}, one device")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("8 RTX 4090", "8 RTX 4090"),
+        ("4 nodes of 8 rtx 3090", "4 nodes of 8 RTX 3090"),
+        ("8 A100-40GB PCIe", "8 A100-40GB PCIe"),
+        ("8 x p5.48xlarge", "8 nodes of 8 H100 EFA"),
+        ("a3-megagpu-8g", "8 H100"),
+        ("2 x A3-MegaGPU-8g, eager", "2 nodes of 8 H100, eager"),
+        ("ct5p-hightpu-4t", "TPU v5p 2x2x1"),
+        ("1 x g5.xlarge", "1 A10G"),
+    ],
+)
+def test_machines_and_cards_are_known_by_the_names_people_use(text, name):
+    assert parse_hardware(text).name == name
+
+
+@pytest.mark.parametrize("machine", machines().items(), ids=lambda each: each[0])
+def test_each_machine_is_hardware_of_the_catalogue(machine):
+    name, hardware = machine
+    assert parse_hardware(name) == parse_hardware(hardware)
+
+
+def test_machines_of_tpus_are_joined_as_a_shape_that_has_to_be_said():
+    with pytest.raises(HardwareError) as caught:
+        parse_hardware("4 x ct5p-hightpu-4t")
+    assert caught.value.message == "4 `ct5p-hightpu-4t` may be joined as slices of several shapes."
+    assert caught.value.ways_out == ('write "4 slices of TPU v5p 2x2x1"',)
+
+
+def test_a_card_without_a_count_is_a_kind():
+    with pytest.raises(HardwareError, match="`RTX 4090` is a kind of device; how many are there"):
+        parse_hardware("RTX 4090")

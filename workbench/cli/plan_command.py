@@ -66,10 +66,17 @@ def plan(options: argparse.Namespace) -> None:
     force_cpu_backend()
     use_hardware_file(options)
     wanted = {name: getattr(options, name) for name in ("tokens", "batch", "seq", "inference", "seconds")}
-    answer = plan_config(options.config, options.on, **wanted)
+    answer = plan_config(options.config, options.on, **wanted, on_progress=_print_progress)
     print(json.dumps(answer_record(answer), indent=1) if options.json else answer)
     if options.save:
         _save(answer, options)
+
+
+def _print_progress(answer: ClusterAnswer) -> None:
+    """Print what is known so far; the first line, of closed forms, is there at once."""
+    fits = "fits" if answer.fits else "does not fit"
+    best = [f"{goal} {layout.summary}" for goal, layout in answer.layouts.items()]
+    print(f"{answer.seconds:.1f} s: {fits}; {'; '.join(best)}", file=sys.stderr, flush=True)
 
 
 def _save(answer: ClusterAnswer, options: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@
     8 H100                          one node
     32 nodes of 8 H100              nodes joined by their network
     32 nodes of 8 H100, node=200 Gb/s       the same with another link; options stand after commas (`hardware_options`)
+    8 x p5.48xlarge                 machines as clouds name them (`machines.toml`)
 
 The numbers are in `hardware.toml`, each with its source. `WORKBENCH_HARDWARE` may name a file of the same form, whose entries are added
 or replace those of the same name; `load_catalogue(path)` reads one.
@@ -13,6 +14,7 @@ or replace those of the same name; `load_catalogue(path)` reads one.
 import functools
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +28,10 @@ from workbench.hardware.interconnect import Node
 from workbench.hardware.link_change import split_options
 
 HARDWARE_FILE_VARIABLE = "WORKBENCH_HARDWARE"
+MACHINES_FILE = Path(__file__).with_name("machines.toml")
 
 _SLICES = re.compile(r"(?:(\d{1,7}) +slices? +of +)?(.+?) +(\d{1,7}(?:x\d{1,7})*)", re.IGNORECASE)
+_MACHINES = re.compile(r"(?:(\d{1,7}) *x +)?(\S+)", re.IGNORECASE)
 _NODES = re.compile(r"(?:(\d{1,7}) +nodes? +of +)?(\d{1,7}) +(.+)", re.IGNORECASE)
 
 
@@ -44,6 +48,11 @@ class Catalogue:
             if folded_name in (each.casefold() for each in (entry.name, *entry.aliases)):
                 return entry
         raise HardwareError(*unknown_name("hardware", name, self.entries))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is an entry of this name or alias."""
+        folded_name = " ".join(str(name).casefold().split())
+        return any(folded_name == each.casefold() for entry in self.entries.values() for each in (entry.name, *entry.aliases))
 
 
 def parse_hardware(text: str, catalogue: Catalogue | None = None) -> Hardware:
@@ -71,8 +80,11 @@ def _split_options(text: str, known: Catalogue) -> list[str]:
 
 
 def _parse_devices(text: str, known: Catalogue) -> Hardware:
-    text = " ".join(text.split())
-    if match := _SLICES.fullmatch(text):
+    text = _read_machines(" ".join(text.split()))
+    if (match := _NODES.fullmatch(text)) and match[3] in known:  # first: `8 RTX 4090` is no slice of 4090 chips
+        count, devices, name = match.groups()
+        return known[name].nodes(int(devices), _parse_count(count, "node"))
+    if text not in known and (match := _SLICES.fullmatch(text)):
         count, name, sides = match.groups()
         return known[name].slices(tuple(map(int, sides.split("x"))), _parse_count(count, "slice"))
     if match := _NODES.fullmatch(text):
@@ -83,6 +95,25 @@ def _parse_devices(text: str, known: Catalogue) -> Hardware:
     if kind := next((each for each in known.entries.values() if text.casefold().startswith(f"{each.name.casefold()} ")), None):
         raise HardwareError(f"`{text[len(kind.name) + 1 :]}` is no size of a {kind.name} slice or node.", [f'write "{kind.example}"'])
     raise HardwareError(f"`{known[text].name}` is a kind of device; how many are there?", [f'write "{known[text].example}"'])
+
+
+def _read_machines(text: str) -> str:
+    """Machines as clouds name them, alone or a number of them, as nodes or a slice: `8 x p5.48xlarge`; other text as it is."""
+    match = _MACHINES.fullmatch(text)
+    machine = machines().get(match[2].casefold()) if match else None
+    if match is None or machine is None:
+        return text
+    count = _parse_count(match[1], "machine")
+    if count > 1 and not machine[0].isdecimal():
+        raise HardwareError(f"{count:,} `{match[2]}` may be joined as slices of several shapes.", [f'write "{count} slices of {machine}"'])
+    return machine if count == 1 else f"{count} nodes of {machine}"
+
+
+@functools.cache
+def machines() -> Mapping[str, str]:
+    """The hardware of one machine of each kind, by its name in small letters, read from `machines.toml`."""
+    tables = tomllib.loads(MACHINES_FILE.read_text(encoding="utf-8"))
+    return {name.casefold(): hardware for table in tables.values() for name, hardware in table.items()}
 
 
 def read_hardware(given: Hardware | str | None) -> Hardware | None:

@@ -40,7 +40,7 @@ def _make(entry: CatalogueEntry, devices: int) -> Hardware:
     network = entry.network
     if isinstance(network, Node):
         inside = max(each for each in divisors(devices) if each <= network.size)
-        if devices > network.size and inside < network.size:
+        if devices > network.size and inside < 1 << (network.size.bit_length() - 1):  # of a rack of 72 a node may leave 8 idle
             near = [devices // network.size * network.size, -(-devices // network.size) * network.size]
             raise HardwareError(
                 f"{devices:,} {entry.name} do not fill nodes of {network.size}; {devices} % {network.size} = {devices % network.size}.",

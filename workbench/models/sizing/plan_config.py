@@ -70,18 +70,17 @@ class _Sizing:
         """Plan one layout after another, for each goal in turn, until time is over or no outline is better than what was planned."""
         self._outline_cluster()
         yield self.answer()
-        while (found := list(self._next_round())) or self._outline_more():
+        while not self._is_over() and ((found := list(self._next_round())) or self._outline_more()):
             for goal in found:
-                if self._is_over():
-                    return
-                if (best := self._most_promising(goal)) is not None:
+                if not self._is_over() and (best := self._most_promising(goal)) is not None:
                     self._plan(best)
                     yield self.answer()
+        while not self._candidates() and self._outline_more():  # what was planned did not fit: more devices, as far as outlines say
+            pass
 
     def _is_over(self) -> bool:
         spent = time.monotonic() - self.started
-        has_one = any(layout is not None and layout.fits for layout in self.planned.values())
-        return spent > (self.seconds if has_one else FIRST_LAYOUT * self.seconds)
+        return spent > (self.seconds if self._fitting() else FIRST_LAYOUT * self.seconds)
 
     def _outline_cluster(self) -> None:
         """Outlines on every power of two of the cluster's devices, and on all of them."""
@@ -93,16 +92,13 @@ class _Sizing:
 
     def _outline_more(self) -> bool:
         """Outlines on more devices than the cluster has, where nothing fits there; whether there are any."""
-        if any(layout is not None and layout.fits for layout in self.planned.values()) or not self._has_time_for_more():
+        if self._fitting():
             return False
         before = len(self.outlines)
         while len(self.outlines) == before and (count := 2 * max((*self.hardware, self.question.hardware.size))) <= MOST_DEVICES:
             if not self._outline(count):
                 return False
         return len(self.outlines) > before
-
-    def _has_time_for_more(self) -> bool:
-        return not self.planned or not self._is_over()
 
     def _outline(self, count: int) -> bool:
         """Outline the choices on so many devices; whether there is such hardware."""

@@ -23,6 +23,7 @@ from workbench.plan.plan import Plan
 from workbench.recipes import find_recipe
 from workbench.reports.details import KERNELS, STEP, Range
 from workbench.reports.report import Report
+from workbench.units import format_seconds
 
 ESTIMATED, PLANNED = "estimated", "planned"
 
@@ -96,6 +97,12 @@ class PlannedLayout:
     @property
     def fits(self) -> bool:
         return self.memory <= self.hardware.chip.memory
+
+    @property
+    def summary(self) -> str:
+        """`8 devices, 1.20 s a step (estimated)`."""
+        devices = f"{self.devices:,} device{'s' * (self.devices > 1)}"
+        return f"{devices}, {format_seconds(self.seconds)} a step" + (" (estimated)" if self.tier == ESTIMATED else "")
 
     @property
     def price(self) -> float:
