@@ -3,6 +3,19 @@
 from typing import Any
 
 PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
+    "Gemma 2B": (
+        2506172416,
+        {
+            "model_type": "gemma",
+            "hidden_size": 2048,
+            "intermediate_size": 16384,
+            "num_hidden_layers": 18,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 1,
+            "head_dim": 256,
+            "vocab_size": 256000,
+        },
+    ),
     "Llama 3.1 8B": (
         8030261248,
         {

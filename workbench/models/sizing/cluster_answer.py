@@ -1,13 +1,12 @@
 """The answer about a model on a cluster: whether it fits, three layouts with their figures, how to run them; as text and as JSON."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from workbench.core.tensor import Role
 from workbench.core.text_tables import pairs_text, table_text, wrap_text
 from workbench.errors import SearchError, unknown_name
-from workbench.models.sizing.architecture import Architecture
 from workbench.models.sizing.candidate_layouts import step_flops
 from workbench.models.sizing.cluster_question import ClusterQuestion
 from workbench.models.sizing.launcher_options import LauncherOptions, launcher_options
@@ -103,11 +102,7 @@ def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
         yield "in all", f"{format_count(question.tokens)} tokens", f"{-(-question.tokens // question.step_tokens):,} steps"
     if not answer.fits and answer.least_memory:
         capacity = format_bytes(question.hardware.chip.memory)
-        yield (
-            "least memory",
-            format_bytes(answer.least_memory),
-            f"of the {capacity} of a device, estimated, over all of {question.hardware}",
-        )
+        yield "least memory", format_bytes(answer.least_memory), f"of the {capacity} of a device, estimated, over all devices"
 
 
 def figures_of(question: ClusterQuestion, layout: PlannedLayout) -> dict[str, str]:
@@ -204,10 +199,10 @@ def _range_note(layout: PlannedLayout) -> str:
 
 def answer_record(answer: ClusterAnswer) -> dict[str, Any]:
     """The answer as JSON has it."""
-    question = answer.question
+    question, one = answer.question, answer.question.architecture
     return {
         "model": question.name,
-        "architecture": _architecture_record(question.architecture),
+        "architecture": {"family": one.family, "parameters": one.parameters, "active": one.active, "by_part": dict(one.by_part)},
         "hardware": str(question.hardware),
         "fits": answer.fits,
         "batch": question.workload.batch,
@@ -215,19 +210,10 @@ def answer_record(answer: ClusterAnswer) -> dict[str, Any]:
         "tokens": question.tokens or None,
         "inference": question.workload.is_inference,
         "layouts": {goal: _layout_record(question, layout) for goal, layout in answer.layouts.items()},
-        "examined": {
-            "outlined": answer.outlined,
-            "planned": answer.planned,
-            "refused": answer.refused,
-            "devices": list(answer.device_counts),
-        },
+        **{name: getattr(answer, name) for name in ("outlined", "planned", "refused", "device_counts")},
         "notes": list(notes_of(answer)),
         "seconds": answer.seconds,
     }
-
-
-def _architecture_record(one: Architecture) -> dict[str, Any]:
-    return {"family": one.family, "parameters": one.parameters, "active": one.active, "by_part": dict(one.by_part)}
 
 
 def _layout_record(question: ClusterQuestion, layout: PlannedLayout) -> dict[str, Any]:
@@ -235,14 +221,7 @@ def _layout_record(question: ClusterQuestion, layout: PlannedLayout) -> dict[str
     return {
         "devices": layout.devices,
         "hardware": str(layout.hardware),
-        "data": choice.data,
-        "expert": choice.expert,
-        "tensor": choice.model,
-        "pipeline": choice.stages,
-        "zero": int(choice.zero[-1]) if choice.zero else 0,
-        "recompute": choice.recompute,
-        "micro_batch": choice.micro_batch,
-        "micro_batches": choice.micro_batches,
+        **asdict(choice),
         "figures": layout.tier,
         "step_seconds": layout.seconds,
         "step_range": [step_range[0].low, step_range[0].high] if step_range else None,

@@ -1,7 +1,6 @@
 """What is asked: a model, a cluster, and how much is trained or decoded; numbers as people write them, `2T`, `4M`, `8k`."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from workbench.hardware.resize_hardware import resize_hardware
 from workbench.models.registry import ALL_MODELS
 from workbench.models.sizing.architecture import Architecture
 from workbench.models.sizing.nearest_program import Workload
-from workbench.models.sizing.read_config import read_config
+from workbench.models.sizing.read_config import families, read_config, read_preset
+from workbench.units import divisors
 
 TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022 (arXiv:2203.15556), table 3
 DEFAULT_BATCH_TOKENS = 1 << 20
@@ -22,7 +22,6 @@ DEFAULT_SEQUENCES = 8  # that are decoded at once
 MOST_SEQ = 1 << 20
 MOST_BATCH = 1 << 24
 MOST_TOKENS = 10**18
-ZOO = ("decoder", "mixture", "gpt", "t5")
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 _NUMBER = re.compile(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([kmbgt]?)\s*(tokens?|sequences?|seqs?)?\s*", re.IGNORECASE)
 
@@ -54,7 +53,7 @@ def read_question(
     inference: bool = False,
 ) -> ClusterQuestion:
     """A question with its defaults. `batch` counts sequences; with a suffix or the word `tokens` it counts tokens, rounded to whole
-    sequences that every device can have as many of.
+    sequences that many devices can share.
 
     Raises `DocumentError` for a model, `HardwareError` for a cluster and `SearchError` for numbers that cannot be.
     """
@@ -109,11 +108,21 @@ def _read_batch(batch: int | str | None, seq: int, devices: int, inference: bool
     counts_tokens = batch is None or unit.startswith("token") or (found is not None and bool(found[2]) and not unit)
     if not counts_tokens or inference:
         return parse_amount("batch", batch, MOST_BATCH)
-    tokens = DEFAULT_BATCH_TOKENS if batch is None else parse_amount("batch", batch, MOST_TOKENS)
-    sequences = max(1, round(tokens / seq / devices)) * devices
+    tokens = max(DEFAULT_BATCH_TOKENS, devices * seq) if batch is None else parse_amount("batch", batch, MOST_TOKENS)
+    sequences = _round_sequences(tokens / seq, devices)
     if batch is None or sequences * seq != tokens:
         assumed.append(f"a batch of {sequences:,} sequences, {sequences * seq:,} tokens{'; say `--batch`' if batch is None else ''}")
     return parse_amount("batch", sequences, MOST_BATCH)
+
+
+def _round_sequences(sequences: float, devices: int) -> int:
+    """The nearest number of sequences that many devices can share: a multiple of the largest divisor of their number up to a fourth of it.
+
+    >>> _round_sequences(488.3, 64), _round_sequences(1953.1, 16384), _round_sequences(0.3, 8)
+    (512, 2048, 1)
+    """
+    shares = max((each for each in divisors(devices) if each <= sequences / 4), default=1)
+    return max(1, round(sequences / shares)) * shares
 
 
 def read_cluster(text: str) -> Hardware:
@@ -147,43 +156,10 @@ def read_model(config: str | Path) -> tuple[str, Architecture]:
     if path.exists() or path.suffix == ".json" or "/" in text or isinstance(config, Path):
         folder = path if path.is_dir() else path.parent
         return (folder.resolve().name if path.is_dir() or path.name == "config.json" else path.stem) or "model", read_config(path)
-    presets = {preset: config for model in ALL_MODELS if model.name in ZOO for preset, config in model.presets.items()}
-    presets = {preset: config for preset, config in presets.items() if not getattr(config, "alternate", False)}  # layers are of one kind
+    zoo = [model for model in ALL_MODELS if f"zoo_{model.name}" in families()]
+    presets = {preset: (model.name, config) for model in zoo for preset, config in model.presets.items()}
+    presets = {name: preset for name, preset in presets.items() if not getattr(preset[1], "alternate", False)}  # layers are of one kind
     if text not in presets:
         message, ways_out = unknown_name("file or model of the zoo", text, presets)
         raise DocumentError(message, [*ways_out, "give a `config.json`, or the folder that holds one"])
-    return text, _of_preset(presets[text])
-
-
-def _of_preset(preset: Any) -> Architecture:
-    """The architecture of a configuration of the zoo."""
-    sizes = {name: getattr(preset, name) for name in ("layers", "d_model", "d_head", "d_ff", "vocab")}
-    heads = preset.kv_heads * preset.q_per_kv if hasattr(preset, "q_per_kv") else preset.heads
-    gates = getattr(preset, "gate_up", 1)
-    has_biases, is_encoder_decoder = bool(getattr(preset, "biases", False)), hasattr(preset, "target_seq")
-    is_learned = getattr(preset, "positions", "rotary" if hasattr(preset, "experts") or is_encoder_decoder else "learned") == "learned"
-    return Architecture(
-        family="the zoo",
-        kind="encoder-decoder" if is_encoder_decoder else "decoder",
-        heads=heads,
-        kv_heads=getattr(preset, "kv_heads", heads),
-        gated=gates == 2,
-        norm=getattr(preset, "norm", "layer" if has_biases else "rms"),
-        context=preset.seq,
-        tied=getattr(preset, "tied", not hasattr(preset, "q_per_kv")),
-        biases=("qkv", "output", "mlp") if has_biases else (),
-        learned=preset.seq if is_learned else 0,
-        encoder_layers=preset.layers if is_encoder_decoder else 0,
-        final_norms=2 if is_encoder_decoder else 1,
-        **sizes,
-        **_mixture_sizes(preset),
-    )
-
-
-def _mixture_sizes(preset: Any) -> Mapping[str, Any]:
-    if not hasattr(preset, "experts"):
-        return {}
-    names = ("experts", "top_k", "d_expert", "d_shared", "q_rank", "kv_rank", "d_rotary")
-    latent = {"d_value": preset.d_value} if preset.kv_rank else {}
-    dense = preset.layers - preset.sparse
-    return {name: getattr(preset, name) for name in names} | latent | {"dense_layers": dense}
+    return text, read_preset(*presets[text])

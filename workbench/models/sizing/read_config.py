@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -81,13 +81,20 @@ def read_architecture(values: Any, name: str = f"`{CONFIG_NAME}`") -> Architectu
     return _Reading(family, _with_absent(family, values), name).make()
 
 
+def read_preset(model: str, preset: Any) -> Architecture:
+    """The architecture of a configuration of the zoo, which is read as a file is."""
+    values = {key: value for key, value in asdict(preset).items() if value != 0 or isinstance(value, bool)}
+    family = families()[f"zoo_{model}"]
+    return _Reading(family, _with_absent(family, values), f"`{model}`").make()
+
+
 def _find_family(model_type: Any, name: str) -> Family:
-    known = {each: family for family in families().values() for each in family.model_types}
+    known = {each: family for family in families().values() for each in family.model_types}  # the zoo's have none
     if model_type is None:
         raise DocumentError(f"{name} has no `model_type`.", [f"add one of {', '.join(f'`{each}`' for each in known)}"])
     if not isinstance(model_type, str) or model_type not in known:
         message, ways_out = unknown_name("`model_type`", model_type if isinstance(model_type, str) else str(model_type), known)
-        abouts = ", ".join(family.about for family in families().values())
+        abouts = ", ".join(family.about for family in families().values() if family.model_types)
         raise DocumentError(
             f"{name}: {message} These are the families {abouts}.", [*ways_out, "give the nearest family's `model_type` to the file"]
         )
