@@ -19,6 +19,7 @@ MOST_STAGES = 32
 MOST_MICRO_TOKENS = 1 << 15  # of a micro-batch of one replica: larger ones are no faster
 SLACK = 1.08  # an outline may be so much above a device's memory, and is planned all the same
 REACHED = 0.62  # share of the peak that products of a training step reach
+WEIGHT_TRAFFIC = 30  # bytes a parameter that a micro-batch moves: weights read and cast forward and backward, gradients added
 HIDDEN = 0.7  # share of the arithmetic that gathers of weights run beside
 REDUCE_LATENCY = 20e-6  # seconds of a small all-reduce in a decoding step
 
@@ -189,8 +190,8 @@ class Outliner:
         one, chip = self.architecture, self.hardware.chip
         tokens = self.workload.batch * self.workload.seq
         again = 4 / 3 if choice.recomputes else 1.03
-        work = again * step_flops(one, self.workload) / choice.devices / (REACHED * chip.peak("bfloat16"))
-        work += choice.micro_batches * self._tensor_seconds(choice)
+        work = again * step_flops(one, self.workload) / choice.devices / (REACHED * chip.peak(self.workload.compute))
+        work += choice.micro_batches * (self._tensor_seconds(choice) + WEIGHT_TRAFFIC * self._weights(choice) / chip.memory_bandwidth)
         bubble = (choice.stages - 1) / choice.micro_batches
         sent = self._gather_seconds(choice)
         all_to_all = 6 * HALF * one.top_k * one.d_model * tokens / choice.replicas / choice.model / choice.stages * one.sparse_layers
@@ -209,19 +210,23 @@ class Outliner:
         if choice.model == 1:
             return 0.0
         one, tokens = self.architecture, choice.micro_batch * self.workload.seq
-        sent = 8 * HALF * tokens * one.d_model * (choice.model - 1) / choice.model
+        values = 4 + 4 * max(1, one.top_k)  # what experts make of a token is summed for each of its experts
+        sent = values * HALF * tokens * one.d_model * (choice.model - 1) / choice.model
         return (one.layers + one.encoder_layers) / choice.stages * sent / self._bandwidth(choice.model)
 
     def _gather_seconds(self, choice: ParallelLayout) -> float:
         """Gathers of sharded weights and sums of their gradients in one micro-batch."""
         if choice.zero != ZERO_3:
             return 0.0
-        weights = (self.architecture.parameters - self._expert_weights * (1 - 1 / choice.expert)) / choice.model / choice.stages
-        return 3 * HALF * weights / self._bandwidth(choice.devices)
+        return 3 * HALF * self._weights(choice) / self._bandwidth(choice.devices)
+
+    def _weights(self, choice: ParallelLayout) -> float:
+        """Parameters that a device computes with, gathered where ZeRO shards them."""
+        return (self.architecture.parameters - self._expert_weights * (1 - 1 / choice.expert)) / choice.model / choice.stages
 
     def _update_seconds(self, choice: ParallelLayout) -> float:
         """Sums of gradients over the replicas, where they are made once a step, and the update."""
-        weights = (self.architecture.parameters - self._expert_weights * (1 - 1 / choice.expert)) / choice.model / choice.stages
+        weights = self._weights(choice)
         sums = 0.0 if choice.replicas == 1 or choice.zero == ZERO_3 else 2 * GRADIENT * weights / self._bandwidth(choice.devices)
         sharded = choice.data if choice.zero else 1
         return sums + 2 * (PARAMETER + GRADIENT + MOMENTS) * weights / sharded / self.hardware.chip.memory_bandwidth

@@ -94,10 +94,10 @@ def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
     yield "parameters", f"{one.parameters:,}", f"{one.family}, {one.layers + one.encoder_layers} layers, d_model {one.d_model:,}{active}"
     if workload.is_inference:
         yield "step", f"{workload.batch:,} tokens", f"one of each of {workload.batch:,} sequences, after {workload.seq:,} cached tokens"
-        yield "held as", "bfloat16", "weights and cache"
+        yield "held as", "bfloat16", f"weights and cache; products in {workload.compute}"
     else:
         yield "step", f"{question.step_tokens:,} tokens", f"{workload.batch:,} sequences of {workload.seq:,}"
-        yield "held as", "16 bytes a parameter", "float32 weights, gradients and two moments of AdamW; products in bfloat16"
+        yield "held as", "16 bytes a parameter", "float32 weights, gradients and two moments of AdamW; products in " + workload.compute
     if question.tokens:
         yield "in all", f"{format_count(question.tokens)} tokens", f"{-(-question.tokens // question.step_tokens):,} steps"
     if not answer.fits and answer.least_memory:
@@ -131,7 +131,7 @@ def tokens_per_second(question: ClusterQuestion, layout: PlannedLayout) -> float
 
 def utilisation(question: ClusterQuestion, layout: PlannedLayout) -> float:
     """Model FLOPs over what the devices could do in the step."""
-    peak = layout.hardware.chip.peak("bfloat16") * layout.devices
+    peak = layout.hardware.chip.peak(question.workload.compute) * layout.devices
     return step_flops(question.architecture, question.workload) / (layout.seconds * peak)
 
 

@@ -66,7 +66,8 @@ def read_question(
     if not total and not inference:
         total = TOKENS_PER_PARAMETER * architecture.parameters
         assumed.append(f"{TOKENS_PER_PARAMETER} tokens a parameter, {total / 1e12:,.3g} T in all (Hoffmann et al. 2022); say `--tokens`")
-    return ClusterQuestion(name, architecture, hardware, Workload(length, sequences, inference), total, tuple(assumed))
+    compute = next((dtype for dtype in ("bfloat16", "float16") if dtype in hardware.chip.flops), "float32")
+    return ClusterQuestion(name, architecture, hardware, Workload(length, sequences, inference, compute), total, tuple(assumed))
 
 
 def parse_amount(name: str, value: Any, most: int) -> int:

@@ -19,22 +19,24 @@ RECOMPUTE = ("kernels", "full")
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a step is given: `batch` sequences of `seq` tokens; `is_inference` for one token of each, after `seq` cached ones."""
+    """What a step is given: `batch` sequences of `seq` tokens; `is_inference` for one token of each, after `seq` cached ones. `compute` is
+    the type of products."""
 
     seq: int
     batch: int
     is_inference: bool = False
+    compute: str = "bfloat16"
 
 
 def nearest_program(architecture: Architecture, workload: Workload, recompute: str = "kernels") -> Program:
-    """The program of the zoo with the sizes of an architecture: a training step with float32 parameters and moments and bfloat16 products,
-    or a decoding step with bfloat16 weights and cache.
+    """The program of the zoo with the sizes of an architecture: a training step with float32 parameters and moments, or a decoding step
+    with bfloat16 weights and cache.
 
     Raises `DocumentError` where the zoo has none.
     """
     model = _model_of(architecture)
     sizes: dict[str, Any] = {"seq": workload.seq, "batch": workload.batch, "layers": architecture.layers, "d_model": architecture.d_model}
-    sizes |= {"d_head": architecture.d_head, "vocab": pad_vocab(architecture.vocab), "compute": "bfloat16"}
+    sizes |= {"d_head": architecture.d_head, "vocab": pad_vocab(architecture.vocab), "compute": workload.compute}
     sizes |= {"gate_up": architecture.gates, "tied": architecture.tied, **_SIZES[model](architecture, workload)}
     if workload.is_inference:
         if model == "t5" or architecture.kind != "decoder":
