@@ -291,5 +291,6 @@ def test_machines_of_tpus_are_joined_as_a_shape_that_has_to_be_said():
 
 
 def test_a_card_without_a_count_is_a_kind():
-    with pytest.raises(HardwareError, match="`RTX 4090` is a kind of device; how many are there"):
-        parse_hardware("RTX 4090")
+    for name in ("RTX 4090", "A100-40GB PCIe"):
+        with pytest.raises(HardwareError, match=f"`{name}` is a kind of device; how many are there"):
+            parse_hardware(name)

@@ -92,7 +92,9 @@ def _parse_devices(text: str, known: Catalogue) -> Hardware:
         return known[name].nodes(int(devices), _parse_count(count, "node"))
     if not text:
         raise HardwareError("No hardware is named.", ['write "TPU v5p 8x8x16"', '"4 slices of TPU v5e 16x16"', '"32 nodes of 8 H100"'])
-    if kind := next((each for each in known.entries.values() if text.casefold().startswith(f"{each.name.casefold()} ")), None):
+    if text not in known and (
+        kind := next((each for each in known.entries.values() if text.casefold().startswith(f"{each.name.casefold()} ")), None)
+    ):
         raise HardwareError(f"`{text[len(kind.name) + 1 :]}` is no size of a {kind.name} slice or node.", [f'write "{kind.example}"'])
     raise HardwareError(f"`{known[text].name}` is a kind of device; how many are there?", [f'write "{known[text].example}"'])
 

@@ -205,6 +205,9 @@ def test_an_amount_is_a_number_or_an_error(value):
         ("64 H100", "8 nodes of 8 H100"),
         ("4 H100", "4 H100"),
         ("256 TPU v5p", "TPU v5p 4x8x8"),
+        ("A100-40GB PCIe", "1 A100-40GB PCIe"),
+        ("8 RTX 4090", "8 RTX 4090"),
+        ("2 x p5.48xlarge", "2 nodes of 8 H100 EFA"),
         ("16 A100, 2 $/h", "2 nodes of 8 A100-80GB, 2 $/h"),
     ],
 )
@@ -212,7 +215,7 @@ def test_a_count_of_devices_is_a_cluster(text, name):
     assert read_cluster(text).name == name
 
 
-@pytest.mark.parametrize("text", ["64 H1000", "many H100", "", "100 H100"])
+@pytest.mark.parametrize("text", ["64 H1000", "many H100", "", "100 H100", "4 x ct5p-hightpu-4t", "99999999 H100"])
 def test_a_cluster_that_is_not_is_refused(text):
     with pytest.raises(WorkbenchError) as caught:
         read_cluster(text)
@@ -296,3 +299,12 @@ def test_products_are_of_the_type_that_the_chip_computes_fast(hardware, compute)
     question = read_question("llama3-8b", hardware)
     assert question.workload.compute == compute
     assert f"products in {compute}" in str(plan_config("llama3-8b", hardware, seconds=0))
+
+
+def test_an_answer_without_a_layout_says_what_to_try():
+    answer = plan_config("deepseek-v3", "8 H100", inference=True, batch=1, seconds=0)
+    assert answer.layouts == {}
+    assert "no layout fits, on up to 65,536 devices." in str(answer)
+    assert "Data and expert parallelism share a batch of 1." in str(answer)
+    with pytest.raises(SearchError, match="There is no layout `fastest`"):
+        answer.plan()

@@ -210,7 +210,9 @@ class Outliner:
         if choice.model == 1:
             return 0.0
         one, tokens = self.architecture, choice.micro_batch * self.workload.seq
-        values = 4 + (12 * one.top_k if one.experts else 4)  # what experts make of a token is summed for each of them, places left empty too
+        values = 4 + (
+            12 * one.top_k if one.experts else 4
+        )  # what experts make of a token is summed for each of them, places left empty too
         sent = values * HALF * tokens * one.d_model * (choice.model - 1) / choice.model
         return (one.layers + one.encoder_layers) / choice.stages * sent / self._bandwidth(choice.model)
 

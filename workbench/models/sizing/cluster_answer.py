@@ -174,6 +174,9 @@ def notes_of(answer: ClusterAnswer) -> Iterator[str]:
         yield f"Assumed: {text}."
     for text in answer.approximations:
         yield f"Approximated: {text}."
+    if not answer.layouts:
+        batch = f"a batch of {answer.question.workload.batch:,} sequences" if answer.question.workload.batch > 1 else "a batch of 1"
+        yield f"Data and expert parallelism share {batch}. Try another `--batch`, a shorter `--seq`, or larger devices."
     chip = answer.question.hardware.chip
     if not chip.calibrated:
         of = f"; its shares of the peak are those of {chip.shares_of}" if chip.shares_of else ""

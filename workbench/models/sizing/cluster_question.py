@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import DocumentError, HardwareError, SearchError, unknown_name, wrong_type
-from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.catalogue import default_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.link_change import split_options
 from workbench.hardware.resize_hardware import resize_hardware
@@ -19,6 +19,7 @@ from workbench.units import divisors
 TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022 (arXiv:2203.15556), table 3
 DEFAULT_BATCH_TOKENS = 1 << 20
 DEFAULT_SEQUENCES = 8  # that are decoded at once
+MOST_CLUSTER = 1 << 20  # devices
 MOST_SEQ = 1 << 20
 MOST_BATCH = 1 << 24
 MOST_TOKENS = 10**18
@@ -127,7 +128,7 @@ def _round_sequences(sequences: float, devices: int) -> int:
 
 
 def read_cluster(text: str) -> Hardware:
-    """The hardware that a person names: as a plan does, or as a count of devices alone, `64 H100`, `256 TPU v5p`.
+    """The hardware that a person names: as a plan does, or a count of devices alone, `64 H100`, `256 TPU v5p`; a kind alone is one device.
 
     >>> read_cluster("64 H100").name, read_cluster("256 TPU v5p").name, read_cluster("4 nodes of 8 A100").name
     ('8 nodes of 8 H100', 'TPU v5p 4x8x8', '4 nodes of 8 A100-80GB')
@@ -137,7 +138,11 @@ def read_cluster(text: str) -> Hardware:
     if not isinstance(text, str):
         raise HardwareError(wrong_type("on", text, "a cluster"), ['write "64 H100"', '"TPU v5p 4x4x4"'])
     devices, *options = split_options(text)
-    found = re.fullmatch(r"\s*(\d{1,7})\s*x?\s+(?!nodes? |slices? )(.+?)\s*", devices, re.IGNORECASE)
+    if devices in default_catalogue():
+        return resize_hardware(text, 1)
+    found = re.fullmatch(r"\s*(\d{1,20})\s+(?!x |nodes? |slices? )(.+?)\s*", devices, re.IGNORECASE)
+    if found and int(found[1]) > MOST_CLUSTER:
+        raise HardwareError(f"{int(found[1]):,} devices are more than can be planned.", [f"take {MOST_CLUSTER:,} at most"])
     try:
         return parse_hardware(text)
     except HardwareError as error:
