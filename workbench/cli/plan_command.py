@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,17 +67,24 @@ def plan(options: argparse.Namespace) -> None:
     force_cpu_backend()
     use_hardware_file(options)
     wanted = {name: getattr(options, name) for name in ("tokens", "batch", "seq", "inference", "seconds")}
-    answer = plan_config(options.config, options.on, **wanted, on_progress=_print_progress)
+    answer = plan_config(options.config, options.on, **wanted, on_progress=_progress_printer())
     print(json.dumps(answer_record(answer), indent=1) if options.json else answer)
     if options.save:
         _save(answer, options)
 
 
-def _print_progress(answer: ClusterAnswer) -> None:
-    """Print what is known so far; the first line, of closed forms, is there at once."""
-    fits = "fits" if answer.fits else "does not fit"
-    best = [f"{goal} {layout.summary}" for goal, layout in answer.layouts.items()]
-    print(f"{answer.seconds:.1f} s: {fits}; {'; '.join(best)}", file=sys.stderr, flush=True)
+def _progress_printer() -> Callable[[ClusterAnswer], None]:
+    """What prints each better answer on standard error; the first one, of closed forms, is there at once."""
+    printed = [""]
+
+    def hear(answer: ClusterAnswer) -> None:
+        best = [f"{goal} {layout.summary}" for goal, layout in answer.layouts.items()]
+        text = "; ".join(["fits" if answer.fits else "does not fit", *best])
+        if text != printed[0]:
+            print(f"{answer.seconds:.1f} s: {text}", file=sys.stderr, flush=True)
+        printed[0] = text
+
+    return hear
 
 
 def _save(answer: ClusterAnswer, options: argparse.Namespace) -> None:
