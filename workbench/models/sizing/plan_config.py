@@ -80,7 +80,7 @@ class _Sizing:
 
     def _is_over(self) -> bool:
         spent = time.monotonic() - self.started
-        return spent > (self.seconds if self._fitting() else FIRST_LAYOUT * self.seconds)
+        return spent > (self.seconds if any(self.planned.values()) else FIRST_LAYOUT * self.seconds)
 
     def _outline_cluster(self) -> None:
         """Outlines on every power of two of the cluster's devices, and on all of them."""
