@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from workbench.adapters.traced_model import ModelParts, call_loss, dims_text, key_spec
+from workbench.adapters.traced_model import ModelParts, call_loss, dims_text, key_spec, partition_dims
 from workbench.errors import TraceError
 from workbench.tracing.leaves import Leaves, path_of
 from workbench.tracing.model_state import first_difference
@@ -128,9 +128,14 @@ def _unbox(variables: Any) -> Any:
 
 
 def _stated_dims(variables: Any) -> dict[str, str]:
-    """The names that `nn.with_partitioning` and `nn.with_logical_partitioning` have put around parameters, by path."""
+    """The names that `nn.with_logical_partitioning` has put around parameters, by path, and those of `nn.with_partitioning` that do not
+    read as mesh axes."""
     from flax.core import meta
+    from flax.linen import LogicallyPartitioned
 
     params = dict(variables).get("params", {})
     boxes, _ = jax.tree_util.tree_flatten_with_path(params, is_leaf=lambda leaf: isinstance(leaf, meta.AxisMetadata))
-    return {path_of("params", keys): words for keys, box in boxes if (words := dims_text(getattr(box, "names", ())))}
+    named = {path_of("params", keys): box for keys, box in boxes if hasattr(box, "names")}
+    logical = {path: dims_text(box.names) for path, box in named.items() if isinstance(box, LogicallyPartitioned)}
+    stated = {path: (box.names, box.unbox().shape) for path, box in named.items() if path not in logical}
+    return partition_dims(stated) | {path: words for path, words in logical.items() if words}

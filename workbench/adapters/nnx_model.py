@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from workbench.adapters.module_scopes import module_scopes
-from workbench.adapters.traced_model import ModelParts, TraceOptions, dims_text, takes_argument
+from workbench.adapters.traced_model import ModelParts, TraceOptions, dims_text, partition_dims, takes_argument
 from workbench.adapters.traced_objects import ObjectStep, object_names, title_of, trace_objects
 from workbench.core.program import Program
 
@@ -104,13 +104,19 @@ def _like(before: Any, after: Any) -> Any:
 
 
 def _stated_dims(params: Any) -> dict[str, str]:
-    """The names that `nnx.with_partitioning` or a variable's own metadata state, by path."""
+    """The names that `nnx.with_partitioning` or a variable's own metadata state, by path. With rules beside them they are names of
+    dimensions; without, mesh axes if they read so."""
     from flax import nnx
 
-    found = {}
+    ruled: dict[str, str] = {}
+    stated: dict[str, tuple[Any, tuple[int, ...]]] = {}
+    axes: set[str] = set()
     for path, variable in nnx.to_flat_state(params):
-        metadata = variable.get_metadata()
+        metadata, key = variable.get_metadata(), "/".join(("params", *map(str, path)))
         names = metadata.get("out_sharding") or metadata.get("sharding_names") or metadata.get("sharding")
-        if words := dims_text(names if isinstance(names, tuple) else ()):
-            found["/".join(("params", *map(str, path)))] = words
-    return found
+        axes |= {*getattr(metadata.get("mesh"), "axis_names", ())}
+        if isinstance(names, tuple) and metadata.get("sharding_rules"):
+            ruled[key] = dims_text(names)
+        elif isinstance(names, tuple):
+            stated[key] = names, tuple(variable.get_value().shape)
+    return partition_dims(stated, axes) | {path: words for path, words in ruled.items() if words}

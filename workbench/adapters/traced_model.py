@@ -1,7 +1,7 @@
 """A model taken apart into pytrees of parameters and state, and the program of a loss that is given the model whole again."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +13,7 @@ from workbench.adapters.layer_dims import attention_dims
 from workbench.core.path_patterns import match_patterns
 from workbench.core.program import Program, Reference
 from workbench.errors import TraceError
+from workbench.recipes.naming_conventions import MESH_AXES
 from workbench.tracing import trace, trace_training
 from workbench.tracing.leaves import Leaves
 from workbench.tracing.trace_function import guard_tracing, name_of, verify_callable, zeros_like
@@ -198,6 +199,24 @@ def dims_text(names: Any) -> str:
     """
     words = [name if isinstance(name, str) else "_" for name in names or ()]
     return " ".join(words) if len(set(words)) == len(words) - max(words.count("_") - 1, 0) and {*words} - {"_"} else ""
+
+
+def partition_dims(stated: Mapping[str, tuple[Any, tuple[int, ...]]], mesh_axes: Iterable[str] = ()) -> dict[str, str]:
+    """Names of dimensions from metadata, names and shape by path, that may state mesh axes instead: `("fsdp", "tp")` is a layout, and its
+    words name no dimension. One usual name of a mesh axis, or one of `mesh_axes`, says that all of them are; so does a second size.
+
+    >>> partition_dims({"up": (("embed", "mlp"), (8, 32))}), partition_dims({"up": (("fsdp", "tp"), (8, 32)), "scale": (("tp",), (8,))})
+    ({'up': 'embed mlp'}, {})
+    """
+    sizes: dict[str, set[int]] = {}
+    for names, shape in stated.values():
+        for name, size in zip(names or (), shape, strict=False):
+            for word in name if isinstance(name, tuple) else (name,):
+                sizes.setdefault(str(word), set()).add(size)
+    if not sizes.keys().isdisjoint({*MESH_AXES, *mesh_axes}):
+        return {}
+    found = {path: [name if len(sizes.get(str(name), ())) == 1 else None for name in names or ()] for path, (names, _) in stated.items()}
+    return {path: words for path, names in found.items() if (words := dims_text(names))}
 
 
 def _trace(call: _NamedState, state: dict[str, Any], batch: Any, options: TraceOptions) -> Program:

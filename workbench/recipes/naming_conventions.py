@@ -25,6 +25,8 @@ class DimUse(StrEnum):
     VOCABULARY = "words of the vocabulary"
     EXPERTS = "experts"
     SPACE = "positions in space"
+    WIDTH = "width of the residual stream"
+    LAYERS = "stacked layers"
 
 
 _PREFIX = re.compile(r"^(?:activation_|global_|micro_|local_|num_|n_|padded_|image_)+")
@@ -53,6 +55,8 @@ DIMS: dict[DimUse, tuple[str, ...]] = {
     ),
     DimUse.VOCABULARY: ("vocab", "vocabulary", "words", "v"),
     DimUse.EXPERTS: ("experts", "expert", "exp", "e", "moe_experts", "local_experts", "routed_experts"),
+    DimUse.WIDTH: ("d_model", "embed", "width", "n_embd"),
+    DimUse.LAYERS: ("layers", "layer", "blocks"),
     DimUse.SPACE: ("depth", "height", "width", "rows", "cols", "columns", "frames", "time", "planes", "d", "h", "w", "x", "y", "z"),
 }
 """Names by purpose, without what `strip_affixes` removes; a program may use an ambiguous one, so the use is checked too."""
@@ -87,3 +91,7 @@ def is_named(dim: str, use: DimUse) -> bool:
     unnumbered = re.sub(r"_?\d+$", "", dim)
     ending = use is DimUse.SEQUENCE and dim.lower().endswith(("_seq", "_sequence", "_length"))  # `target_seq`, of a decoder
     return ending or strip_affixes(dim) in DIMS[use] or dim.lower() in DIMS[use] or strip_affixes(unnumbered) in DIMS[use]
+
+
+MESH_AXES = frozenset(name for names in AXES.values() for name in names if not any(is_named(name, use) for use in DimUse))
+"""Names of mesh axes that are no names of dimensions."""
