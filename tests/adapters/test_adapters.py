@@ -73,7 +73,7 @@ def test_parameters_are_called_as_their_users_call_them_and_state_is_carried(nam
     program = program_of(name)
     paths = {each.path: each for each in program.arguments}
     assert paths[KERNELS[name]].role is Role.PARAMETER
-    assert set(paths[KERNELS[name]].dims) <= {"features", "hidden", "d32"}
+    assert set(paths[KERNELS[name]].dims) <= {"features", "hidden", "d_ff"}
     assert any(path.startswith("opt_state/") and path.endswith(KERNELS[name].removeprefix("params/")) for path in paths)
     assert state_paths(program) == STATE.get(name, state_paths(program))
     assert program.results[program.step.loss].path.rpartition("/")[2] in ("loss", "result")

@@ -185,8 +185,8 @@ def test_the_explanation_of_a_value_in_words():
     report = reported(lambda x, w: jnp.tanh(x @ w), [(16, 32), (32, 64)], "data:4 model:2", "x=[data, -]; w=[-, model]; @tanh=[?, data]")
     text = report.explain("dot_general").replace(report.propagation.values[2].source, "mlp.py:7")
     assert text == (
-        "dot_general: dot_general [d16=16, d64=64], mlp.py:7, sharded as [-, data]\n"
-        "  d16 (16): whole\n"
+        "dot_general: dot_general [batch=16, d64=64], mlp.py:7, sharded as [-, data]\n"
+        "  batch (16): whole\n"
         "    rejected: `data`, `x=[data, -]` on x, over dot_general (mlp.py:7): "
         "data already splits d64 of dot_general, by `@tanh=[?, data]`\n"
         "  d64 (64): data\n"

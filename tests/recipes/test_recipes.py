@@ -322,7 +322,7 @@ def test_of_layers_without_names_every_other_one_is_split():
         return (x**2).mean()
 
     weights = {"a": (32, 16), "b": (16, 16), "c": (16, 16), "d": (16, 4)}
-    assert megatron_layout(loss, weights, (8, 32)) == "d16:model; d16_c:model"
+    assert megatron_layout(loss, weights, (8, 32)) == "d_ff:model"
 
 
 def test_of_attention_without_names_the_heads_are_split_and_not_what_a_head_has():
@@ -335,7 +335,7 @@ def test_of_attention_without_names_the_heads_are_split_and_not_what_a_head_has(
         return (x**2).mean()
 
     weights = {"q": (32, 4, 8), "k": (32, 4, 8), "v": (32, 4, 8), "out": (4, 8, 32)}
-    assert megatron_layout(loss, weights, (2, 16, 32)) == "d4:model"
+    assert megatron_layout(loss, weights, (2, 16, 32)) == "heads:model"
 
 
 REFUSED = [

@@ -60,9 +60,9 @@ def test_names_spread_from_the_few_that_are_given():
     assert {op.dims for op in program.operations if op.path == "dot_general"} == {("batch", "d_ff"), ("batch", "d_out")}
 
 
-def test_what_no_name_reaches_is_called_after_its_size():
+def test_what_neither_a_name_nor_a_role_reaches_is_called_after_its_size():
     program = trace(lambda x, w: x @ w, S((6, 5), "float32"), S((5, 6), "float32"))
-    assert [tensor.dims for tensor in program.arguments] == [("d6", "d5"), ("d5", "d6_b")]
+    assert [tensor.dims for tensor in program.arguments] == [("batch", "d5"), ("d5", "d6_b")]
 
 
 def chain(params, x):

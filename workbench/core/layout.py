@@ -190,6 +190,15 @@ class Layout:
                 layout = layout.renamed_dim(dim, former[dim])
         return layout
 
+    def with_aliases(self, aliases: Mapping[str, str]) -> "Layout":
+        """The layout with names after sizes, `d1024`, replaced by those that were proposed for these dimensions. Of two rules for one
+        dimension then the first counts."""
+        if not any(dim in aliases for dim, _ in (*self.rules, *self.priorities)):
+            return self
+        stated = {aliases.get(dim, dim): None for dim, _ in self.rules}
+        rules, priorities = ({aliases.get(dim, dim): value for dim, value in reversed(pairs)} for pairs in (self.rules, self.priorities))
+        return self.updated(rules=tuple((dim, rules[dim]) for dim in stated), priorities=tuple(priorities.items()))
+
     def map_axes(self, names: Mapping[str, str | None]) -> "Layout":
         """Mesh axes renamed, or dropped where `names` maps to `None`, in rules, overrides and constraints alike."""
         mapped = tuple((dim, tuple(new for axis in old if (new := names.get(axis, axis)) is not None)) for dim, old in self.rules)

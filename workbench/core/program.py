@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.precision import AS_WRITTEN, Precision
+from workbench.core.proposed_names import NONE_PROPOSED, ProposedNames
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role, Tensor, verify_dim_name
 from workbench.errors import DimensionError, TraceError, unknown_name
@@ -105,6 +106,7 @@ class Program:
     - `renamed` maps every dimension name of the trace to its present one; it is empty until the first renaming.
     - `former_dims` maps dimension names of earlier versions of the model to those of the trace, so that layouts and documents written
       with them can be read.
+    - `proposed` are the dimensions that the user did not name, with the names that the trace proposes and the reasons.
     - Two programs are equal if their StableHLO, names, remat, precision and offload are; `step` is not compared.
     - `named_values` are the names of `checkpoint_name` in the function of a training step, which remat can speak of.
     - `retrace` makes the same program under another remat policy, precision and offload, each once; pickling drops it.
@@ -122,6 +124,7 @@ class Program:
     reference: Reference | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
     former_dims: Mapping[str, str] = field(default_factory=dict)
+    proposed: ProposedNames = NONE_PROPOSED
     remat: Remat = AS_TRACED
     precision: Precision = AS_WRITTEN
     offload: Offload = ALL_ON_DEVICE
@@ -165,15 +168,25 @@ class Program:
         """The number of parameters."""
         return sum(tensor.elements for tensor in self.arguments if tensor.role is Role.PARAMETER)
 
+    def present_dim(self, name: str) -> str:
+        """The present name of a dimension that may be called after its size, `d1024`; any other name as it is."""
+        return name if name in self.dims else self.proposed.aliases.get(name, name)
+
     def rename(self, names: Mapping[str, str]) -> "Program":
         """The program with dimensions renamed.
 
         Raises `DimensionError` if a name does not exist or cannot be one, or two dimensions of one argument would share a name.
         """
+        names = {self.present_dim(old): new for old, new in names.items()}
         for old, new in names.items():
             if old not in self.dims:
                 raise DimensionError(*unknown_name("dimension", old, self.dims))
             verify_dim_name(new)
+        renamed = {traced: names.get(now, now) for traced, now in (self.renamed or {dim: dim for dim in self.dims}).items()}
+        return replace(self.with_dims(names), renamed=renamed, proposed=self.proposed.renamed(names))
+
+    def with_dims(self, names: Mapping[str, str]) -> "Program":
+        """The program with other dimension names, which are those of the trace. Raises `DimensionError` as `rename` does."""
 
         def dims(old: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names.get(dim, dim) for dim in old)
@@ -185,7 +198,6 @@ class Program:
             arguments=arguments,
             results=tuple(replace(each, dims=dims(each.dims)) for each in self.results),
             operations=tuple(replace(each, dims=dims(each.dims)) for each in self.operations),
-            renamed={traced: names.get(now, now) for traced, now in (self.renamed or {dim: dim for dim in self.dims}).items()},
         )
 
     @property

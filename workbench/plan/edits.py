@@ -11,10 +11,11 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
-from workbench.errors import HardwareError, LayoutError, unknown_name
+from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment_text import AxisAssignment
 from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.hardware import Hardware
+from workbench.plan.layout_legality import unknown_dim_error
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis, SetMesh
 from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
@@ -37,9 +38,10 @@ class ShardDim:
     axes: tuple[str, ...] = ()
 
     def apply(self, plan: Plan) -> Plan:
-        if self.dim not in plan.program.dims:
-            raise LayoutError(*unknown_name("dimension", self.dim, plan.program.dims))
-        return plan.updated(layout=self.layout_after(plan.layout))
+        dim = plan.program.present_dim(self.dim)
+        if dim not in plan.program.dims:
+            raise unknown_dim_error(plan.program, self.dim)
+        return plan.updated(layout=plan.layout.with_rule(dim, self.axes))
 
     def layout_after(self, layout: Layout) -> Layout:
         """The layout with this statement, whether it is legal or not."""
@@ -111,8 +113,8 @@ class RenameDim:
     name: str
 
     def apply(self, plan: Plan) -> Plan:
-        program = plan.program.rename({self.dim: self.name})
-        return plan.updated(program=program, layout=plan.layout.renamed_dim(self.dim, self.name))
+        dim = plan.program.present_dim(self.dim)
+        return plan.updated(program=plan.program.rename({dim: self.name}), layout=plan.layout.renamed_dim(dim, self.name))
 
     def __str__(self) -> str:
         return f"dimension {self.dim} → {self.name}"

@@ -126,10 +126,22 @@ def first_fault(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tu
 def _unknown_name_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
     for dim, axes in layout.rules:
         if dim not in program.dims:
-            yield LayoutError(*unknown_name("dimension", dim, program.dims))
+            yield unknown_dim_error(program, dim)
         yield from (_unknown_axis_error(axis, mesh) for axis in axes if axis not in mesh)
     for _, sharding in layout.overrides + layout.constraints:
         yield from (_unknown_axis_error(axis, mesh) for axis in sharding.named_axes if axis not in mesh)
+
+
+def unknown_dim_error(program: Program, dim: str) -> LayoutError:
+    """The error of a dimension that the program has not; where names were proposed it says how to give others."""
+    message, ways_out = unknown_name("dimension", dim, program.dims)
+    named = [program.arguments[i] for i in program.inputs if {*program.arguments[i].dims} & {*program.proposed.unconfirmed}]
+    if not named:
+        return LayoutError(message, ways_out)
+    example = f'`dims={{"{named[0].path}": "{" ".join(named[0].dims)}"}}`'
+    return LayoutError(
+        f"{message} Those that you did not name have names from their use.", [*ways_out, f"name them in the trace, {example}"]
+    )
 
 
 def _unknown_axis_error(axis: str, mesh: Mesh) -> LayoutError:

@@ -64,7 +64,7 @@ class Plan:
             raise WorkbenchError(wrong_type("program", program, "a `Program`"), _suggest_programs(program))
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
-        given = layout if isinstance(layout, Layout) else Layout(layout)
+        given = (layout if isinstance(layout, Layout) else Layout(layout)).with_aliases(program.proposed.aliases)
         object.__setattr__(self, "layout", given.with_present_dims(program.former_dims, program.dims))
         object.__setattr__(self, "name", name or program.name)
         object.__setattr__(self, "hardware", read_hardware(hardware))

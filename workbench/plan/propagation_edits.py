@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from workbench.core.layout_text import barrier_text, group_text
 from workbench.errors import LayoutError, unknown_name
+from workbench.plan.layout_legality import unknown_dim_error
 from workbench.plan.plan import Plan
 
 
@@ -15,9 +16,10 @@ class Prioritize:
     priority: int
 
     def apply(self, plan: Plan) -> Plan:
-        if self.dim not in plan.program.dims:
-            raise LayoutError(*unknown_name("dimension", self.dim, plan.program.dims))
-        return plan.updated(layout=plan.layout.with_priority(self.dim, self.priority))
+        dim = plan.program.present_dim(self.dim)
+        if dim not in plan.program.dims:
+            raise unknown_dim_error(plan.program, self.dim)
+        return plan.updated(layout=plan.layout.with_priority(dim, self.priority))
 
     def __str__(self) -> str:
         return f"{self.dim} → p{self.priority}"

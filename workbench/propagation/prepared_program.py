@@ -9,6 +9,7 @@ from jax.extend.mlir import ir
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Operation, Program, Reference, Step, verify_unique_dims
+from workbench.core.proposed_names import ProposedName, ProposedNames
 from workbench.core.tensor import Tensor
 from workbench.propagation.module.calls import call_composites, scope_in_call
 from workbench.propagation.module.hlo_form import KIND
@@ -21,6 +22,8 @@ from workbench.propagation.module.shardy_attributes import dtype_name
 from workbench.propagation.module.source_meshes import merge_meshes
 from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.read_structure import read_structure
+
+_MOST_REPEATED = 5  # dimensions of one name in an argument
 
 
 class Prepared(NamedTuple):
@@ -57,7 +60,14 @@ def prepare_program(
         for i, tensor in enumerate(results)
     )
     operations = tuple(_operation(op, naming) for op in operations_below(main_function(module.operation)))
-    return Program(name, named, outputs, carried, operations, module_bytes(module), lowered, fingerprint, step, reference)
+    program = Program(name, named, outputs, carried, operations, module_bytes(module), lowered, fingerprint, step, reference)
+    return replace(program, proposed=_size_names(naming, program))
+
+
+def _size_names(naming: Naming, program: Program) -> ProposedNames:
+    """The names after sizes, also of the second dimension of one size in an argument: `d32_2`."""
+    known = {*naming.size_names, *(f"{each}_{i}" for each in naming.size_names for i in range(2, _MOST_REPEATED))}
+    return ProposedNames(tuple(ProposedName(dim, dim, "not named") for dim in program.dims if dim in known))
 
 
 @cache_with_program(1000)

@@ -1,36 +1,51 @@
 """The purpose of a program's dimensions: by name where the name is a common one, else by how the program uses them."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
-from workbench.core.tensor import Role, Tensor
+from workbench.core.tensor import Tensor
+from workbench.propagation import structure_of
+from workbench.recipes.dim_roles import dim_roles, residual_dims, scanned_dims
 from workbench.recipes.naming_conventions import DIMS, DimUse, is_named, strip_affixes
-from workbench.recipes.traced_dots import UNNAMED, find_dots, find_weight_dots
+from workbench.recipes.traced_dots import UNNAMED, find_dots, find_weight_dots, weight_arguments
 
 
 @cache_with_program(1)
 def batch_dim(program: Program) -> str | None:
-    """The dimension of the examples: by name, else the one that leads the inputs and that no weight has."""
+    """The dimension of the examples: by name, else the one that leads the inputs and that no weight has. A dimension that a loop takes
+    apart, or that a convolution runs along, is none of examples."""
     inputs = [program.arguments[i] for i in program.inputs if program.arguments[i].dims]
     named = [dim for each in inputs for dim in each.dims if is_named(dim, DimUse.BATCH)]
     if named:
         return named[0]
-    state_dims = {dim for i in program.state for dim in program.arguments[i].dims}
-    leads = Counter(each.dims[0] for each in inputs if each.dims[0] not in state_dims)
-    return leads.most_common(1)[0][0] if leads else None
+    excluded = {dim for i in program.state for dim in program.arguments[i].dims} | scanned_dims(program) | _crossed_dims(program)
+    inner = {dim for each in inputs for dim in each.dims[1:] if dim != each.dims[0]}
+    led = [(next((dim for dim in each.dims if dim not in excluded), None), each) for each in inputs]
+    leads = Counter(dim for dim, _ in led if dim is not None)
+    sizes = Counter(program.dims[dim] for dim, _ in led if dim is not None)
+    largest = {dim: max(each.elements for other, each in led if other == dim) for dim in leads}
+    return max(leads, key=lambda dim: (dim not in inner, leads[dim], sizes[program.dims[dim]], largest[dim]), default=None)
 
 
 @cache_with_program(1)
 def sequence_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of the tokens, an encoder's and a decoder's, say: those of inputs with such a name; else those of inputs that
-    attention scores have twice, for queries and for keys."""
+    attention scores have twice, for queries and for keys; else the one that products with weights leave as it is."""
     batch = batch_dim(program)
     inputs = dict.fromkeys(dim for i in program.inputs for dim in program.arguments[i].dims if dim != batch)
     named = tuple(dim for dim in inputs if is_named(dim, DimUse.SEQUENCE))
     twice = {dim for each in find_dots(program) for dim in each.dims if each.dims.count(dim) > 1}
-    return named or tuple(dim for dim in inputs if dim in twice)
+    return named or tuple(dim for dim in inputs if dim in twice) or _untouched_dims(program, batch, inputs)
+
+
+def _untouched_dims(program: Program, batch: str | None, inputs: Iterable[str]) -> tuple[str, ...]:
+    """The dimension of inputs, if there is one, that activations have before and after products with weights, and that no weight has."""
+    dots = [each for each in find_weight_dots(program, batch) if not each.is_convolution]
+    kept = {dim for each in dots for dim in each.dims if dim in each.activation(batch) and dim not in each.weight(batch)}
+    found = tuple(dim for dim in inputs if dim in kept)
+    return found if len(found) == 1 and found[0] not in _crossed_dims(program) else ()
 
 
 @cache_with_program(1)
@@ -67,17 +82,21 @@ def expert_dims(program: Program) -> tuple[str, ...]:
 @cache_with_program(1)
 def space_dims(program: Program) -> tuple[str, ...]:
     """The dimensions of inputs that convolutions run along, or that are named for space, the largest first."""
-    from workbench.propagation import structure_of
-
-    structure, batch = structure_of(program), batch_dim(program)
+    batch, along = batch_dim(program), _crossed_dims(program)
     inputs = {dim: size for i in program.inputs for dim, size in zip(*_sizes(program.arguments[i]), strict=True) if dim != batch}
-    along = {
+    found = [dim for dim in inputs if dim in along or (is_named(dim, DimUse.SPACE) and not is_named(dim, DimUse.SEQUENCE))]
+    return tuple(sorted(found, key=lambda dim: -inputs[dim]))
+
+
+@cache_with_program(1)
+def _crossed_dims(program: Program) -> frozenset[str]:
+    """The dimensions that convolutions run along."""
+    structure = structure_of(program)
+    return frozenset(
         program.operations[each.operation_id].dims[at]
         for each in find_dots(program)
         for at in structure.ops[each.operation_id].crossing_dims
-    }
-    found = [dim for dim in inputs if dim in along or (is_named(dim, DimUse.SPACE) and not is_named(dim, DimUse.SEQUENCE))]
-    return tuple(sorted(found, key=lambda dim: -inputs[dim]))
+    )
 
 
 def _sizes(tensor: Tensor) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -98,8 +117,7 @@ def width_dims(program: Program) -> tuple[str, ...]:
 def hidden_dims(program: Program) -> tuple[str, ...]:
     """The dimensions that tensor parallelism splits: heads, hidden units, vocabulary; at most one of them in a tensor.
 
-    By name; where none of a block's dimensions has such a name, those that one dot with a weight makes and another sums over, without the
-    one that most dots sum over, which is the width of the residual stream.
+    By name, and by use (`dim_roles`) where the name says nothing. The width of the residual stream is none of them, whatever its name.
     """
     chosen: list[str] = []
     for dim in _candidate_dims(program):
@@ -111,11 +129,12 @@ def hidden_dims(program: Program) -> tuple[str, ...]:
 
 def _candidate_dims(program: Program) -> Iterator[str]:
     batch = batch_dim(program)
-    weights = [each for each in program.arguments if each.role is Role.PARAMETER or (each.role is Role.INPUT and batch not in each.dims)]
-    dims = dict.fromkeys(dim for each in weights for dim in each.dims)
+    dims = dict.fromkeys(dim for each in weight_arguments(program, batch) for dim in each.dims)
+    roles, width = dim_roles(program, batch), residual_dims(program, batch)
     inside = [dim for use in (DimUse.HEADS, DimUse.HIDDEN) for dim in sorted(dims, key=lambda dim: _rank(dim, use)) if is_named(dim, use)]
-    yield from inside or _find_by_use(program, batch)
-    yield from (dim for dim in dims if is_named(dim, DimUse.VOCABULARY))
+    yield from (dim for dim in inside if dim not in width)
+    yield from (dim for dim, role in roles.items() if role.is_split)
+    yield from vocabulary_dims(program)
 
 
 def _rank(dim: str, use: DimUse) -> int:
@@ -129,18 +148,12 @@ def _rank(dim: str, use: DimUse) -> int:
     )
 
 
-def _find_by_use(program: Program, batch: str | None) -> Iterator[str]:
-    """Those of most weights first: queries, keys and values all have the heads, and each its own head size. Where no dimension is summed
-    over more often than the others there is no width: layers are a plain sequence, and every other one is split."""
-    dots = find_weight_dots(program, batch)
-    made = {dim for each in dots for dim in each.weight(batch) if dim in each.dims}
-    read = Counter(dim for each in dots for dim in each.shared if dim in made)
-    inputs = {dim for i in program.inputs if batch in program.arguments[i].dims for dim in program.arguments[i].dims}
-    ranked = [(dim, count) for dim, count in read.most_common() if dim not in inputs]
-    width = ranked[0][0] if len(ranked) > 1 and ranked[0][1] > ranked[1][1] else None
-    param_dims = Counter(dim for each in program.arguments if each.role is Role.PARAMETER for dim in set(each.dims))
-    inside = [dim for dim in read if dim not in inputs and dim != width]
-    yield from sorted(inside, key=lambda dim: -param_dims[dim])
+@cache_with_program(1)
+def vocabulary_dims(program: Program) -> tuple[str, ...]:
+    """The dimensions of the words in weights, by name or by use."""
+    batch = batch_dim(program)
+    roles, dims = dim_roles(program, batch), dict.fromkeys(dim for each in weight_arguments(program, batch) for dim in each.dims)
+    return tuple(dim for dim in dims if is_named(dim, DimUse.VOCABULARY) or (dim in roles and roles[dim].use is DimUse.VOCABULARY))
 
 
 @cache_with_program(1)

@@ -13,16 +13,23 @@ the bytes of that activation. A split vocabulary adds one for the lookup, one fo
 loss.
 """
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
+from workbench.propagation import structure_of
 from workbench.recipes.choose_axis import choose_axis, find_remainder, verify_divides, verify_unused
-from workbench.recipes.choose_dims import hidden_dims
-from workbench.recipes.naming_conventions import DimUse, is_named
+from workbench.recipes.choose_dims import batch_dim, hidden_dims, vocabulary_dims
+from workbench.recipes.dim_roles import dim_roles
 from workbench.recipes.recipe import Recipe, RecipeDraft
 from workbench.recipes.recipe_edits import place_dim
+from workbench.recipes.traced_dots import find_weight_dots
+
+_NOTABLE = 0.02  # of the work of products with weights
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +47,13 @@ class Megatron(Recipe):
 
 
 def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
-    """Heads, hidden units and words onto the axis. A vocabulary that it does not divide stays whole, with a note: Megatron-LM pads it.
+    """Heads, hidden units and words onto the axis, with notes on what stays whole: a vocabulary that the axis does not divide (Megatron-LM
+    pads it), heads within a larger dimension that it would split, and products none of whose dimensions is one of these.
 
     Raises `RecipeError` where the program has no such dimension, or the axis does not divide the heads or the hidden units.
     """
-    dims = hidden_dims(plan.program)
-    inside = [dim for dim in dims if not is_named(dim, DimUse.VOCABULARY)]
+    dims, words = hidden_dims(plan.program), vocabulary_dims(plan.program)
+    inside = [dim for dim in dims if dim not in words]
     if not inside:
         raise RecipeError(
             f"{title} splits a dimension between two products with weights (heads, hidden units), and `{plan.program.name}` has no such "
@@ -54,16 +62,51 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
         )
     verify_unused(plan, axis, dims, title)
     edits: list[Edit] = []
-    notes = []
+    notes, split = [], [dim for dim in dims if axis in plan.layout.rule(dim)]
     for dim in dims:
-        if axis in plan.layout.rule(dim):
-            continue
         axes = (*plan.layout.rule(dim), axis)
-        if dim not in inside and (problem := find_remainder(plan, dim, axes)):
-            size, parts = problem
-            padded = -(-size // parts) * parts
-            notes.append(f"`{dim}` ({size}) stays whole, for {size} % {parts} = {size % parts}; padded to {padded} it could be split")
+        if dim in split:
+            continue
+        if note := _note_whole_heads(plan, dim, axes) or (_note_whole_words(plan, dim, axes) if dim in words else ""):
+            notes.append(note)
             continue
         verify_divides(plan, dim, axes, title)
         edits += place_dim(plan, dim, axes)
-    return RecipeDraft(tuple(edits), tuple(notes), (axis,))
+        split.append(dim)
+    if not split:
+        raise RecipeError(f"{title} over `{axis}` splits nothing: {'; '.join(notes)}.", ["make the axis smaller", "give another axis"])
+    return RecipeDraft(tuple(edits), (*notes, *_note_whole_products(plan, axis, split)), (axis,))
+
+
+def _note_whole_words(plan: Plan, dim: str, axes: tuple[str, ...]) -> str:
+    """Why a vocabulary stays whole; empty where the axes divide it."""
+    if problem := find_remainder(plan, dim, axes):
+        size, parts = problem
+        padded = -(-size // parts) * parts
+        return f"`{dim}` ({size}) stays whole, for {size} % {parts} = {size % parts}; padded to {padded} it could be split"
+    return ""
+
+
+def _note_whole_heads(plan: Plan, dim: str, axes: tuple[str, ...]) -> str:
+    """Why a dimension that holds several heads stays whole; empty where the axes divide the heads."""
+    role = dim_roles(plan.program, batch_dim(plan.program)).get(dim)
+    parts = math.prod(plan.mesh[axis] for axis in axes)
+    if role is None or not role.heads or role.heads % parts == 0:
+        return ""
+    return f"`{dim}` stays whole: it has {role.heads} heads, and {role.heads} % {parts} = {role.heads % parts}; no head is split"
+
+
+def _note_whole_products(plan: Plan, axis: str, split: Sequence[str]) -> Iterator[str]:
+    """A note on the products with weights that every device of the axis computes whole, where they are a notable part of all."""
+    program, batch = plan.program, batch_dim(plan.program)
+    structure, roles = structure_of(program), dim_roles(program, batch)
+    work = {dot: structure.ops[dot.operation_id].work.flops for dot in find_weight_dots(program, batch)}
+    work = {dot: flops * structure.regions[structure.ops[dot.operation_id].region].runs_per_step for dot, flops in work.items()}
+    whole = {dot: flops for dot, flops in work.items() if {*dot.dims, *dot.shared}.isdisjoint(split)}
+    share = sum(whole.values()) / (sum(work.values()) or 1)
+    if share < _NOTABLE:
+        return
+    dims = dict.fromkeys(dim for dot in sorted(whole, key=lambda dot: -whole[dot]) for dim in dot.weight(batch) if dim in program.dims)
+    reasons = {dim: roles[dim].reason if dim in roles else program.proposed.reason(dim) for dim in dims}
+    named = "; ".join(f"`{dim}`: {reason}" for dim, reason in [*reasons.items()][:_MOST_NAMED] if reason)
+    yield f"{share:.0%} of the products with weights stay whole on every device of `{axis}`{f' ({named})' if named else ''}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Program
+from workbench.core.tensor import Role, Tensor
 from workbench.propagation import structure_of
 
 UNNAMED = "_"
@@ -48,26 +49,32 @@ class TracedDot(NamedTuple):
         return () if not weight else self.left if self.right == weight else self.right
 
 
+def value_dims(program: Program, value: int) -> tuple[str, ...]:
+    """The names of a value's dimensions; `_` where they are not known."""
+    record = structure_of(program).values[value]
+    if record.maker >= 0:
+        operation = program.operations[record.maker]
+        return operation.dims if record.result == 0 and len(operation.dims) == len(record.shape) else (UNNAMED,) * len(record.shape)
+    return program.arguments[record.result].dims if record.region == 0 else (UNNAMED,) * len(record.shape)
+
+
 @cache_with_program(15)
 def find_dots(program: Program) -> tuple[TracedDot, ...]:
     """All dots and convolutions with operands of known names, in order."""
     structure = structure_of(program)
-
-    def names(value: int) -> tuple[str, ...]:
-        record = structure.values[value]
-        if record.maker >= 0:
-            operation = program.operations[record.maker]
-            return operation.dims if record.result == 0 and len(operation.dims) == len(record.shape) else (UNNAMED,) * len(record.shape)
-        return program.arguments[record.result].dims if record.region == 0 else (UNNAMED,) * len(record.shape)
-
     found = []
     for place, (operation, op) in enumerate(zip(program.operations, structure.ops, strict=True)):
         if op.work.flops:
-            left, right = names(op.operands[0]), names(op.operands[1])
+            left, right = value_dims(program, op.operands[0]), value_dims(program, op.operands[1])
             of = (left, right)[op.work.contracted_of]
             contracted = tuple(of[i] for i in op.work.contracted)
             found.append(TracedDot(place, operation.path, left, right, operation.dims, contracted, operation.kind == "convolution"))
     return tuple(found)
+
+
+def weight_arguments(program: Program, batch: str | None) -> list[Tensor]:
+    """The parameters, and inputs without examples: what may be a weight."""
+    return [each for each in program.arguments if each.role is Role.PARAMETER or (each.role is Role.INPUT and batch not in each.dims)]
 
 
 def find_weight_dots(program: Program, batch: str | None) -> tuple[TracedDot, ...]:

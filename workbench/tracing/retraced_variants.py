@@ -4,13 +4,15 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from workbench.core.offload import Offload
 from workbench.core.precision import Precision
 from workbench.core.program import Program
+from workbench.core.proposed_names import ProposedNames
 from workbench.core.remat import Remat
+from workbench.recipes.propose_names import propose_names
 
 MOST_VARIANTS = 8  # kept, so that going back to one is instant
 
@@ -25,7 +27,7 @@ class Variants:
 
     def __init__(self, make: Callable[[Remat, Precision, Offload], Program]) -> None:
         self._make = make
-        self._known = lru_cache(maxsize=MOST_VARIANTS)(partial(_trace, make))
+        self._known = lru_cache(maxsize=MOST_VARIANTS)(_NamingTracer(make))
 
     def __call__(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
         return replace(self._known(remat, precision, offload), remat=remat, precision=precision, offload=offload, retrace=self)
@@ -34,9 +36,18 @@ class Variants:
         return Variants, (self._make,)
 
 
-def _trace(make: Callable[[Remat, Precision, Offload], Program], remat: Remat, precision: Precision, offload: Offload) -> Program:
-    with _gc_paused():
-        return make(remat, precision, offload)
+class _NamingTracer:
+    """Traces the variants; all of them have the dimension names that are proposed for the first."""
+
+    def __init__(self, make: Callable[[Remat, Precision, Offload], Program]) -> None:
+        self._make = make
+        self._names: ProposedNames | None = None
+
+    def __call__(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
+        with _gc_paused():
+            program = propose_names(self._make(remat, precision, offload), self._names)
+        self._names = self._names or program.proposed
+        return program
 
 
 @contextmanager

@@ -44,6 +44,7 @@ class Naming:
         self._groups: list[tuple[Node, ...]] = []
         self._groups_of: dict[Node, list[int]] = {}
         self.names: dict[Node, str] = {}
+        self.size_names: list[str] = []
         main = main_function(module.operation)
         for argument in main.regions[0].blocks[0].arguments:
             self.value(argument)
@@ -200,6 +201,7 @@ def _name_after_sizes(naming: Naming, arguments: Sequence[Tensor], positions: Pl
         if node not in naming.names:
             name = next(name for name in _size_names(size) if name not in used_names)
             used_names.add(name)
+            naming.size_names.append(name)
             naming.spread_names({node: name})
             _spread_over_layers(naming, arguments, positions)
 
