@@ -107,6 +107,14 @@ def test_targets_that_nothing_connects_with_the_inputs_are_examples_too():
     }
 
 
+def test_which_of_several_leading_dimensions_are_the_examples_is_left_open_without_parameters():
+    program = wb.trace(lambda embedding, x: x @ embedding.T, S((48, 64), "float32"), S((8, 64), "float32"))
+    assert [each.dims for each in program.arguments] == [("d48", "d64"), ("d8", "d64")]
+    assert program.proposed.reason("d8") == "inputs have several leading dimensions, any of which may be the examples"
+    program = wb.trace(lambda table, rows, w: jnp.tanh(rows @ table) @ w, *(S(each, "float32") for each in ((64, 32), (16, 64), (32, 8))))
+    assert [each.dims for each in program.arguments] == [("d64", "d_ff"), ("batch", "d64"), ("d_ff", "d8")]
+
+
 def test_an_unknown_dimension_says_how_to_name_one():
     program = training(mlp, MLP, PAIRS)
     with pytest.raises(LayoutError) as caught:

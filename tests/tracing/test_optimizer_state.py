@@ -66,7 +66,7 @@ def test_factored_rows_and_columns_are_named_and_placeholders_are_not(scan):
 def test_a_pattern_of_any_rank_does_not_name_a_column_after_the_rows():
     named = state_of(program_of(FACTORED, **{"in": "d_model ...", "out": "... d_model"}))
     assert named["v_row/in"] == named["v_row/out"] == ("d_model",)
-    assert named["v_col/in"] == named["v_col/out"] == ("d32",)
+    assert named["v_col/in"] == named["v_col/out"] == ("d_ff",)
 
 
 def test_state_can_be_named_by_its_own_path():

@@ -54,12 +54,15 @@ def propose_names(program: Program, known: ProposedNames | None = None) -> Progr
 
 
 def _name_batch(program: Program, batch: str | None, unnamed: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The examples' dimension is `batch`, and so is the leading one of other inputs of its size."""
+    """The examples' dimension is `batch`, and so is the leading one of other inputs of its size. Where no argument is known to be a
+    weight, and inputs have several leading sizes, one of them may be a weight: none is `batch` then."""
     if batch is None or (batch in unnamed and "batch" in {*program.dims}):
         return {}, {}
-    sizes, inner = program.dims[batch], {dim for each in _inputs(program) for dim in each.dims[1:]}
-    state = {dim for i in program.state for dim in program.arguments[i].dims}
-    leading = {each.dims[0] for each in _inputs(program) if program.dims[each.dims[0]] == sizes} - inner - state
+    inner = {dim for each in _inputs(program) for dim in each.dims[1:]} | {dim for i in program.state for dim in program.arguments[i].dims}
+    leads = dict.fromkeys(each.dims[0] for each in _inputs(program) if each.dims[0] not in inner)
+    if batch in unnamed and not program.state and len({program.dims[dim] for dim in leads}) > 1:
+        return {}, dict.fromkeys(leads.keys() & unnamed, "inputs have several leading dimensions, any of which may be the examples")
+    leading = {dim for dim in leads if program.dims[dim] == program.dims[batch]}
     name = "batch" if batch in unnamed else batch
     found = dict.fromkeys(({batch} | leading) & unnamed, name)
     return found, dict.fromkeys(found, "leading dimension of the inputs")
