@@ -71,7 +71,7 @@ def test_plans_made_of_a_plan_keep_its_class():
         assert type(ShardDim("hidden", ("data",)).apply(one.updated(layout=""))) is kind
         assert type(SetHardware(None).apply(one)) is kind
     assert type(public.apply(OpenPlan(plain, "a file"))) is Plan
-    assert type(public.updated(layout="").recipe("data_parallel")) is Plan
+    assert type(public.updated(layout="", hardware=None).recipe("data_parallel")) is Plan
     assert type(public.report().plan) is Plan
 
 

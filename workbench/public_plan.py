@@ -43,11 +43,15 @@ class Plan(data.Plan):
         """Apply a known recipe: `plan.recipe("data_parallel").recipe("megatron", "model").recipe("zero_1")`.
 
         `workbench.recipes` lists them; mesh axes are found by their names where none are given. Raises `RecipeError`, saying why, where
-        one does not apply.
+        one does not apply; warns (`RecipeWarning`) where it makes the step on the plan's hardware notably longer.
         """
+        from workbench.analysis.recipe_effect import warn_of_drawback
         from workbench.recipes import find_recipe
 
-        return self.apply(find_recipe(name, axes).edit(self))
+        recipe = find_recipe(name, axes)
+        changed = self.apply(recipe.edit(self))
+        warn_of_drawback(self, changed, recipe)
+        return changed
 
     def report(self, tier: str = "planned") -> "Report":
         """The report of what every device will hold, send and compute. `print` it.

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from workbench.analysis.analyze import analyze
 from workbench.analysis.plan_diff import PlanDiff
+from workbench.analysis.recipe_effect import recipe_drawback
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.pipeline.choose_boundaries import apply_edit
 from workbench.plan.plan import Plan
@@ -51,6 +52,7 @@ def _apply(plan: Plan, options: argparse.Namespace) -> None:
         edits += map(str, draft.edits)
         notes += draft.notes
     found = PlanDiff(analyze(plan), analyze(after))
+    notes += filter(None, [recipe_drawback(found.before, found.after, chosen)])
     if options.output:
         save_plan(after, options.output)
     if options.json:

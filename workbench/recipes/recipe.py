@@ -30,6 +30,7 @@ class Recipe(ABC):
     **Invariants**
 
     - `name` is unique in `ALL_RECIPES` and an identifier; `title` is what a menu shows, `about` one line, `source` where it is from.
+    - `saves_memory` says that a longer step is its price, and no drawback.
     - `draft` changes nothing, plans nothing and is quick; its edits can be applied one after another.
     """
 
@@ -40,6 +41,7 @@ class Recipe(ABC):
     about: ClassVar[str]
     source: ClassVar[str]
     most_axes: ClassVar[int] = 1
+    saves_memory: ClassVar[bool] = False
 
     @abstractmethod
     def draft(self, plan: Plan) -> RecipeDraft:

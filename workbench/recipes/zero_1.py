@@ -29,6 +29,7 @@ class Zero1(Recipe):
     title = "ZeRO 1"
     about = "optimiser state split over the data axis: each replica updates its share"
     source = "Rajbhandari et al. 2020, section 5.1"
+    saves_memory = True
 
     def draft(self, plan: Plan) -> RecipeDraft:
         axis = choose_shard_axis(plan, self.title, self.given_axis(0))

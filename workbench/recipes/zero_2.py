@@ -35,6 +35,7 @@ class Zero2(Recipe):
     title = "ZeRO 2"
     about = "gradients and optimiser state split over the data axis: reduce-scatter, then all-gather of the weights"
     source = "Rajbhandari et al. 2020, section 5.2"
+    saves_memory = True
 
     def draft(self, plan: Plan) -> RecipeDraft:
         axis = choose_shard_axis(plan, self.title, self.given_axis(0))

@@ -36,6 +36,7 @@ class Zero3(Recipe):
     title = "ZeRO 3 (fully sharded)"
     about = "weights, gradients and optimiser state split over the data axis; weights gathered where they are used"
     source = "Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023"
+    saves_memory = True
 
     def draft(self, plan: Plan) -> RecipeDraft:
         axis = choose_shard_axis(plan, self.title, self.given_axis(0))
