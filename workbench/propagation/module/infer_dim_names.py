@@ -2,7 +2,8 @@
 
 A name spreads, breadth first, over the dimensions that Shardy's rules call one factor of the same size; so the `d_ff` of the first
 matrix and of the second are one dimension. A name given by the user is never overwritten. The same place in repeated layers gets the
-same name. What no name reaches is called after its size: `d768`, and `d768_b` for another dimension of that size.
+same name. What no name reaches is called after its size: `d768`, and `d768_b` for another dimension of that size; a trace then proposes
+names from roles for these (`recipes.propose_names`).
 """
 
 from collections import deque
