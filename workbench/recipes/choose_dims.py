@@ -105,12 +105,13 @@ def _sizes(tensor: Tensor) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 @cache_with_program(1)
 def width_dims(program: Program) -> tuple[str, ...]:
-    """The dimensions of the residual stream (`d_model`), the most used first: results of a dot with a weight that others sum over, and not
-    hidden units."""
+    """The widths of residual streams (`d_model`); then other results of a dot with a weight that others sum over, and not hidden units, the
+    most used first."""
     hidden, batch = set(hidden_dims(program)), batch_dim(program)
     read = Counter(dim for each in find_weight_dots(program, batch) for dim in set(each.shared))
     made = {dim for each in find_weight_dots(program, batch) for dim in each.weight(batch) if dim in each.dims}
-    return tuple(dim for dim, _ in read.most_common() if dim in made and dim not in hidden)
+    counted = (dim for dim, _ in read.most_common() if dim in made and dim not in hidden)
+    return tuple(dict.fromkeys((*residual_dims(program, batch), *counted)))
 
 
 @cache_with_program(1)
