@@ -66,6 +66,7 @@ def test_every_proposed_name_has_a_reason_and_the_sizes_it_stands_for():
     )
     program = build_style("residual_mlp")
     assert program.proposed.unconfirmed == ("d_model", "d_ff", "batch")
+    assert repr(program).endswith("; names from use: d_model, d_ff, batch, others by `dims=` or `.rename(...)`)")
     named = program.rename({"d_ff": "units", "batch": "examples"})
     assert named.proposed.unconfirmed == ("d_model",)
     assert "`units` (d128): named by you" in str(named.proposed)

@@ -69,7 +69,7 @@ def plan_of(name, recipes):
 
 
 @pytest.mark.worker
-@pytest.mark.share(4)
+@pytest.mark.share(13)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("name", STYLES)
 def test_the_partitioner_makes_what_was_planned_without_more_work(name, recipe):

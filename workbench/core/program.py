@@ -251,7 +251,9 @@ class Program:
         return hash(self.fingerprint)
 
     def __repr__(self) -> str:
-        return f"Program({self.name!r}: {len(self.arguments)} arguments, {len(self.operations)} operations)"
+        names = ", ".join(self.proposed.unconfirmed)
+        proposed = f"; names from use: {names}, others by `dims=` or `.rename(...)`" if names else ""
+        return f"Program({self.name!r}: {len(self.arguments)} arguments, {len(self.operations)} operations{proposed})"
 
 
 _built_here: set[str] = set()
