@@ -3,10 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.support.choosing import drawn
+from tests.support.choosing import drawn, share_of
 
 CASES = [(model, recipe) for model in "abcde" for recipe in range(6)]
 
@@ -30,6 +31,16 @@ def test_long():
 def test_short():
     pass
 """
+FILE_OF_SHARES = """
+import pytest
+
+pytestmark = pytest.mark.share(3, of="file")
+
+def test_a(): pass
+def test_b(): pass
+def test_c(): pass
+def test_d(): pass
+"""
 
 
 def test_a_third_is_drawn_with_every_label_in_it_the_same_by_the_same_seed():
@@ -48,6 +59,14 @@ def test_labels_come_before_the_share():
     assert len(drawn(CASES, 0, lambda case: case, share=30)) >= 5
 
 
+@pytest.mark.parametrize(("asked", "most"), [("", 4), ("nightly", 10), ("nightly or not nightly", 10)])
+def test_what_one_test_tries_is_a_share_in_a_run_and_everything_at_night(asked, most):
+    options = {"markexpr": asked, "--hypothesis-seed": 7}
+    found = share_of(SimpleNamespace(getoption=options.get), range(10), 3)
+    assert len(found) == most
+    assert found == sorted(set(found))
+
+
 def collected(folder: Path, *options: str) -> list[str]:
     """Names of the tests that a run with these options has, of the file in the folder."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "tests.conftest", "--rootdir", str(folder), *options]
@@ -59,10 +78,16 @@ def collected(folder: Path, *options: str) -> list[str]:
 @pytest.mark.compile
 def test_a_run_and_the_night_behind_it_have_every_test_once(tmp_path):
     (tmp_path / "test_these.py").write_text(FILE)
+    (tmp_path / "test_a_file.py").write_text(FILE_OF_SHARES)
     run, night = (collected(tmp_path, "--hypothesis-seed=7", *options) for options in ((), ("-m", "nightly")))
-    assert len(run) == 3 + 3 + 1
+    assert len(run) == 3 + 3 + 1 + 2
     assert "test_short" in run
     assert "test_long" in night
     assert sorted(run + night) == sorted(
-        ["test_short", "test_long", *(f"test_{name}[{case}]" for name in ("many", "more") for case in range(9))]
+        [
+            "test_short",
+            "test_long",
+            *(f"test_{name}" for name in "abcd"),
+            *(f"test_{name}[{case}]" for name in ("many", "more") for case in range(9)),
+        ]
     )

@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[1] / "docs"))
 
 from plain_docstrings import convert
 
-from tests.support.choosing import drawn
+from tests.support.choosing import share_of
 from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.reports.measurement import Measurement
@@ -25,23 +25,23 @@ ROOT = Path(__file__).parents[1]
 
 
 LESSONS = sorted(each.parent.name for each in (ROOT / "lessons").glob("*/lesson.md"))
-SHARE = 6
+SHARE = 12
 """One in so many lessons is executed in every run, in addition to `one_product`; nightly runs execute all."""
 
 
 def executed_lessons(config: pytest.Config) -> list[str]:
-    if "nightly" in config.getoption("markexpr"):
-        return LESSONS
-    numbers = drawn(LESSONS, config.getoption("--hypothesis-seed"), lambda _: (), SHARE)
-    return sorted({"one_product", *(LESSONS[number] for number in numbers)})
+    return sorted({"one_product", *share_of(config, LESSONS, SHARE)})
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, request) -> Path:
-    """The site, built in a process of its own as `CONTRIBUTING.md` says, with boards recorded for one drop instead of two."""
+    """The site, built in a process of its own as `CONTRIBUTING.md` says, with boards recorded for one drop instead of two, and with a plain
+    theme where the run is no nightly one."""
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(out)]
     share = {"WORKBENCH_DOCS_LESSONS": " ".join(executed_lessons(request.config)), "WORKBENCH_RECORD_MOVES": "1"}
+    if "nightly" not in request.config.getoption("markexpr"):
+        share["WORKBENCH_DOCS_THEME"] = "basic"
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **share}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return out

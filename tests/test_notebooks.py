@@ -34,7 +34,7 @@ def test_there_are_notebooks():
 
 @pytest.mark.compile
 @pytest.mark.notebook
-@pytest.mark.share(3)
+@pytest.mark.share(5)
 def test_it_runs_and_gives_the_outputs_it_stores(path, request):
     """In a process of its own: a kernel's event loop and Playwright's do not share one, and Jupyter's own warnings are not ours."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}

@@ -22,6 +22,15 @@ def drawn(cases: Sequence[Case], seed: int, labels: Callable[[Case], Iterable[ob
     return found | {*rest[: max(0, -(-len(cases) // share) - len(found))]}
 
 
+def share_of(
+    config: pytest.Config, cases: Sequence[Case], share: int, labels: Callable[[Case], Iterable[object]] = lambda _: ()
+) -> list[Case]:
+    """The cases that one test tries in this run, in their order: the share drawn by the seed, or all of them in a nightly run."""
+    if "nightly" in config.getoption("markexpr"):
+        return list(cases)
+    return [cases[number] for number in sorted(drawn(cases, config.getoption("--hypothesis-seed"), labels, share))]
+
+
 def parametrize_drawn(
     metafunc: pytest.Metafunc, name: str, cases: Sequence[Any], labels: Callable[[Any], Iterable[object]], ids: Any = None, share: int = 3
 ) -> None:
@@ -34,11 +43,12 @@ def parametrize_drawn(
 
 
 def draw_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of each test marked `share(n)`, mark the cases that the seed of this run does not draw `nightly`."""
+    """Of each test marked `share(n)`, or of all tests of a file marked `share(n, of="file")`, mark the cases that the seed of this run does
+    not draw `nightly`."""
     cases: dict[str, list[pytest.Item]] = {}
     for each in items:
-        if each.get_closest_marker("share"):
-            cases.setdefault(each.nodeid.partition("[")[0], []).append(each)
+        if mark := each.get_closest_marker("share"):
+            cases.setdefault(each.nodeid.partition("::" if mark.kwargs.get("of") == "file" else "[")[0], []).append(each)
     for name, of_test in cases.items():
         kept = -(-len(of_test) // of_test[0].get_closest_marker("share").args[0])
         left_out = random.Random(f"{config.getoption('--hypothesis-seed')} {name}").sample(range(len(of_test)), len(of_test) - kept)
