@@ -1,11 +1,5 @@
 """A wire that is cut, a server started again, a page that is left: the board comes back with its history; nothing is lost unseen."""
 
-import os
-import signal
-import subprocess
-import sys
-from contextlib import contextmanager
-
 import pytest
 from playwright.sync_api import expect
 
@@ -16,17 +10,31 @@ from workbench.app.page.serve import serve
 from workbench.public_plan import Plan
 
 
+class WiredServer:
+    """A server with boards in processes of their own, and the wire to it; it can be stopped and started again at its address."""
+
+    def __init__(self, program, wire, port):
+        self._plan, self._wire, self._port = Plan(program, "data:4 model:2", "batch:data"), wire, port
+
+    def start(self):
+        origins = (f"127.0.0.1:{self._wire.port}",)
+        self._running = serve(self._plan, port=self._port, open_browser=False, origins=origins, threaded=True)
+        wait_for(f"http://127.0.0.1:{self._wire.port}/liveness")
+
+    def stop(self):
+        self._running.stop()
+        self._running.join(60)
+        self._running = None  # its boards end with it
+
+
 @pytest.fixture(scope="module")
 def wire(program):
-    """A server, and the wire to it."""
     port = free_port()
     with proxy_to(port) as proxy:
-        plan = Plan(program, "data:4 model:2", "batch:data")
-        origins = (f"127.0.0.1:{proxy.port}",)
-        running = serve(plan, port=port, open_browser=False, origins=origins, threaded=True)  # boards in processes of their own
-        wait_for(f"http://127.0.0.1:{proxy.port}/liveness")
+        proxy.server = WiredServer(program, proxy, port)
+        proxy.server.start()
         yield proxy
-        running.stop()
+        proxy.server.stop()
 
 
 @pytest.fixture
@@ -125,43 +133,22 @@ def test_who_stays_still_hears_of_a_cut(page_over, wire):
     expect(grip(page, "hidden", "model")).to_be_visible()
 
 
-@contextmanager
-def serving(port, state):
-    """`workbench serve` in a process of its own, ended as services are."""
-    options = ["--model", "two_layer", "--mesh", "data:4 model:2", "--layout", "batch:data", "--no-open", "--port", str(port)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "workbench.cli", "serve", *options],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WORKBENCH_STATE": str(state)},
-    )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/liveness")
-        yield
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
-    finally:
-        process.kill()
-        process.wait()
+def test_after_a_restart_of_the_server_the_board_comes_back_and_is_offered_to_new_pages(page_over, context, wire):
+    page = page_over
+    drag(page, "hidden", "model")
+    expect(grip(page, "hidden", "model")).to_be_visible()
+    wire.server.stop()
+    expect(lost(page)).to_be_visible()
+    wire.server.start()
+    expect(lost(page)).to_be_hidden(timeout=30_000)
+    expect(grip(page, "hidden", "model")).to_be_visible()
+    page.locator("[data-verb=undo]").click()
+    expect(grip(page, "hidden", "model")).to_be_hidden()
+    page.close()
 
-
-def test_after_a_restart_of_the_server_the_board_comes_back_and_is_offered_to_new_pages(guarded, context, tmp_path):
-    port = free_port()
-    with serving(port, tmp_path):
-        guarded.goto(f"http://127.0.0.1:{port}/")
-        guarded.locator(".wb .chip").first.wait_for()
-        drag(guarded, "hidden", "model")
-        expect(grip(guarded, "hidden", "model")).to_be_visible()
-    expect(lost(guarded)).to_be_visible()
-    with serving(port, tmp_path):
-        expect(lost(guarded)).to_be_hidden(timeout=30_000)
-        expect(grip(guarded, "hidden", "model")).to_be_visible()
-        guarded.locator("[data-verb=undo]").click()
-        expect(grip(guarded, "hidden", "model")).to_be_hidden()
-        guarded.close()
-
-        other = context.new_page()
-        other.goto(f"http://127.0.0.1:{port}/")
-        expect(other.locator("#notices .notice")).to_contain_text("Take up a board where you left it?")
-        other.get_by_role("button", name="2 plans").click()
-        other.locator("[data-verb=redo]").click()
-        expect(grip(other, "hidden", "model")).to_be_visible()
+    other = context.new_page()
+    other.goto(f"http://127.0.0.1:{wire.port}/")
+    expect(other.locator("#notices .notice")).to_contain_text("Take up a board where you left it?")
+    other.get_by_role("button", name="2 plans").click()
+    other.locator("[data-verb=redo]").click()
+    expect(grip(other, "hidden", "model")).to_be_visible()

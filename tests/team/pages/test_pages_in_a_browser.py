@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_accessibility import OF_COLOURS, findings
+from tests.support.choosing import share_of
 from tests.support.team_pages import ADMIN_PAGES, in_thread, project_pages
 
 expect.set_options(timeout=20_000)
@@ -64,9 +65,9 @@ def everything(world) -> list[tuple[str, str]]:
     return [*own, *(("root", path) for path in ADMIN_PAGES), ("", "/login"), ("", f"/share/{secret}"), ("sam", "/p/other/rooms")]
 
 
-def test_every_page_can_be_used_by_everyone_light_and_dark(visit, world):
+def test_every_page_can_be_used_by_everyone_light_and_dark(visit, world, pytestconfig):
     found = {}
-    for who, path in everything(world):
+    for who, path in share_of(pytestconfig, everything(world), 3):
         page = visit(who, path)
         page.emulate_media(color_scheme="light")
         found[path] = findings(page)
@@ -75,12 +76,12 @@ def test_every_page_can_be_used_by_everyone_light_and_dark(visit, world):
     assert {path: each for path, each in found.items() if each} == {}
 
 
-def test_a_phone_shows_every_page_in_its_width_with_targets_for_a_finger(visit, world):
+def test_a_phone_shows_every_page_in_its_width_with_targets_for_a_finger(visit, world, pytestconfig):
     """Buttons, fields and sections are large; a link within a text is as high as its line."""
     visit("ada", "/").set_viewport_size(PHONE)
     small = """least => [...document.querySelectorAll('.btn, .quiet, .field, .tabs a, summary, .tick')]
       .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height < least).map((each) => each.outerHTML.slice(0, 99))"""
-    for who, path in everything(world):
+    for who, path in share_of(pytestconfig, everything(world), 3):
         page = visit(who, path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
         assert page.evaluate(small, TARGET) == [], path

@@ -1,10 +1,12 @@
 """What a person does most with the page, in Firefox.
 
 Left out are tests that its driver cannot make yet: what is filled into a field without being typed, downloads, the clipboard, touch, and a
-colour scheme that changes.
+colour scheme that changes. Every run has a third of them.
 """
 
 # ruff: noqa: F401  pytest finds tests and fixtures here by their names
+import pytest
+
 from tests.app.browser.test_charts import (
     explored,
     planned,
@@ -35,3 +37,5 @@ from tests.app.browser.test_tensors import (
     test_a_chip_of_a_tensor_dropped_on_an_axis_moves_every_tensor_by_the_rule,
     test_a_row_is_selected_by_click_and_by_key_and_marked_in_every_tab,
 )
+
+pytestmark = pytest.mark.share(3, of="file")
