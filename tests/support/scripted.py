@@ -151,8 +151,7 @@ class ScriptedRunner:
     def _compile(self, plan: Plan, on_event: RunListener) -> None:
         for stage in ("lowering", "compiling", "reading"):
             on_event(Progress(stage, 0.5, 0.0))
-            time.sleep(self.pause * 10)
-            if self.cancelled.is_set():
+            if self.cancelled.wait(self.pause * 10):
                 on_event(Cancelled())
                 return
         on_event(Failed(self.message) if self.message else CompileDone(compiled(plan, widened=2)))
@@ -160,8 +159,7 @@ class ScriptedRunner:
     def _tell(self, plan: Plan, steps: int, on_event: RunListener) -> None:
         on_event(Progress("compiling", 0.5))
         for step in range(steps):
-            time.sleep(self.pause)
-            if self.cancelled.is_set():
+            if self.cancelled.wait(self.pause):
                 on_event(Cancelled())
                 return
             on_event(StepDone(step + 1, steps, 0.01 + 0.001 * step, 5.0 - step / steps))

@@ -86,7 +86,7 @@ def test_why_this_one_shows_what_ifs_and_a_ledger_against_any_that_adds_up(findi
 
 
 def test_the_compilers_are_asked_about_the_chosen_plan_and_stopped_while_the_page_answers(finding, stage):
-    stage.runner = ScriptedRunner(pause=0.15)  # a second and a half for each of three stages
+    stage.runner = ScriptedRunner(pause=6)  # a compilation takes minutes, until it is stopped
     search(finding, Stages="1", **{"Micro-batches": "1"})
     phase(finding, "done").wait_for()
     finding.get_by_role("button", name="Choose", exact=True).first.click()
@@ -97,6 +97,7 @@ def test_the_compilers_are_asked_about_the_chosen_plan_and_stopped_while_the_pag
     expect(said.locator("tbody tr").nth(2)).to_contain_text("…")
     card.get_by_role("button", name="Stop asking").click()
     expect(said.locator("tbody tr").nth(2)).to_contain_text("It was stopped before it answered.")
+    stage.runner.pause = 0.0
     card.get_by_role("button", name="Ask the compilers").click()
     expect(said.locator("tbody tr").nth(2)).to_contain_text("XLA of a script")
     expect(said.locator("tbody tr").nth(2)).to_contain_text("+50%")
