@@ -5,7 +5,7 @@ import secrets
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,16 @@ def _seed_line(config: pytest.Config) -> str:
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Boards that the tests open are kept where nobody finds them; also for the processes that tests start."""
     os.environ["WORKBENCH_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_afterwards(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What the functions of a file of tests have cached is dropped after its last test: spaces of plans and evaluators are hundreds of
+    megabytes, which nothing else would free before the end of the run."""
+    yield
+    for value in vars(request.module).values():
+        if getattr(value, "__module__", "") == request.module.__name__ and hasattr(value, "cache_clear"):
+            value.cache_clear()
 
 
 @pytest.fixture
