@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.core.plain_files import open_plain
+from workbench.core.parse_untrusted import open_plain
 from workbench.errors import SearchError
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, Floats
 

@@ -21,7 +21,7 @@ from scipy.optimize import lsq_linear
 
 from benchmarks.published import predict
 from benchmarks.published_rows import TABLES, Row
-from workbench.models.decoder.config import DecoderConfig
+from workbench.models.decoder.decoder_config import DecoderConfig
 
 CLASSES = {"A100": ("matmul", "memory", "transfer"), "B200": ("matmul", "memory"), "v5e": ("sustained",)}
 ROUNDS = 3

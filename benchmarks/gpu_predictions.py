@@ -9,12 +9,12 @@ from typing import Any
 
 import workbench as wb
 from benchmarks.gpu_cases import KERNEL_ZOO, RUNTIMES, VOCAB, ZOO, Layers
-from workbench.cost.attention_kernels import AttentionDot, attention_slowdown
 from workbench.cost.gpu_dots import BlockedDot, product_seconds
+from workbench.cost.kernel_times import AttentionDot, attention_slowdown
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import registry
 from workbench.models.decoder import decoder
-from workbench.models.decoder.config import DecoderConfig
+from workbench.models.decoder.decoder_config import DecoderConfig
 from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
 

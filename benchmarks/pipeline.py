@@ -33,7 +33,7 @@ import optax
 import workbench as wb
 from benchmarks.pipeline_network import STAGES
 from benchmarks.pipeline_ways import ByHand, Mpmd, Spmd, Torch, has_torch
-from workbench.engine.mpmd.measured_timeline import measure_tasks
+from workbench.engine.mpmd.execute_pipeline import measure_tasks
 from workbench.engine.mpmd.mpmd_step import compile_mpmd
 from workbench.reports.measurement import bubble_share
 

@@ -18,8 +18,7 @@ from jax.sharding import PartitionSpec as P
 import workbench as wb
 from benchmarks import pipeline_network as network
 from workbench.engine.mpmd.mpmd_step import compile_mpmd
-from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.spmd_plan import spmd_plan
+from workbench.engine.spmd.compiled_step import compile_step, spmd_plan
 
 STAGES = network.STAGES
 

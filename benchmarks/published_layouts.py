@@ -14,8 +14,8 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.hardware.hardware import Hardware
 from workbench.models.mixture import mixture_stage
-from workbench.models.mixture.config import MixtureConfig
-from workbench.models.mixture.layouts import expert_parallel
+from workbench.models.mixture.mixture import expert_parallel
+from workbench.models.mixture.mixture_config import MixtureConfig
 
 MODEL_DIMS = ("kv_heads", "d_ff", "vocab")
 """Dimensions that tensor parallelism splits (Shoeybi et al. 2019)."""

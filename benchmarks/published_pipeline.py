@@ -19,12 +19,12 @@ from typing import NamedTuple
 import workbench as wb
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.stage_cost import StageCost
-from workbench.cost.communication import collective_seconds
-from workbench.cost.residuals import count_residual_bytes
+from workbench.cost.collective_times import collective_seconds
+from workbench.cost.memory import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder_stage
-from workbench.models.decoder.config import DecoderConfig
+from workbench.models.decoder.decoder_config import DecoderConfig
 from workbench.pipeline.balance import balance
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import Transfer

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.models.decoder.config import PRESETS, DecoderConfig
-from workbench.models.mixture.config import PRESETS as MIXTURES
-from workbench.models.mixture.config import MixtureConfig
+from workbench.models.decoder.decoder_config import PRESETS, DecoderConfig
+from workbench.models.mixture.mixture_config import PRESETS as MIXTURES
+from workbench.models.mixture.mixture_config import MixtureConfig
 
 DATA = Path(__file__).parents[1] / "tests" / "published" / "step_times.json"
 GIB = 2**30

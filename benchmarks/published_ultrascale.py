@@ -33,13 +33,13 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.core.tensor import Role
-from workbench.cost.communication import collective_seconds
+from workbench.cost.collective_times import collective_seconds
 from workbench.cost.estimate import Estimate, estimate, estimate_on
-from workbench.cost.residuals import count_residual_bytes
+from workbench.cost.memory import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder_stage
-from workbench.models.decoder.config import DecoderConfig
+from workbench.models.decoder.decoder_config import DecoderConfig
 from workbench.models.decoder.layouts import sequence_parallel
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import Transfer

@@ -22,8 +22,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.install_browsers import system_chromium
 from workbench.exercises import Exercise, PlanQuestion
-from workbench.widgets.recorded.record_board import record_board
-from workbench.widgets.recorded.recorded_page import recorded_page
+from workbench.widgets.recorded.record_board import record_board, recorded_page
 
 LESSONS = Path(__file__).parents[1] / "lessons"
 

@@ -26,9 +26,9 @@ from jax.sharding import PartitionSpec as P
 
 import workbench as wb
 from workbench.engine.spmd.compiled_step import compile_step
+from workbench.models import gpt
 from workbench.models.data import text
-from workbench.models.gpt import gpt
-from workbench.models.gpt.config import PRESETS
+from workbench.models.gpt_config import PRESETS
 
 CONFIG = PRESETS["tiny"]
 MESH = (("data", 4), ("model", 2))

@@ -25,7 +25,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.remat import Remat
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.models.decoder.config import PRESETS, DecoderConfig
+from workbench.models.decoder.decoder_config import PRESETS, DecoderConfig
 from workbench.public_plan import Plan
 from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.layout_choices import RecipeMove

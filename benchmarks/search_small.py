@@ -20,9 +20,8 @@ from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import Figures, evaluate_plan
+from workbench.search.figures import Figures, evaluate_plan, hypervolume
 from workbench.search.find_plans import find_plans
-from workbench.search.pareto_front import hypervolume
 from workbench.search.requirements import PINNED, Pin, Requirement, allows_candidate, allows_figures
 from workbench.search.search_result import SearchResult
 from workbench.search.search_space import SearchSpace

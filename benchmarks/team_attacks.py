@@ -40,13 +40,13 @@ from workbench.documents import dump_plan
 from workbench.team.access import SCOPES
 from workbench.team.actions.action import Action
 from workbench.team.actions.all_actions import ALL_ACTIONS
-from workbench.team.api.routes import api_routes
+from workbench.team.api.api_routes import api_routes
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub
-from workbench.team.sandbox.levels import SandboxError
+from workbench.team.sandbox.limits import SandboxError
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.sandbox import Sandbox
-from workbench.widgets.gestures.gesture_registry import BOARD_GESTURES
+from workbench.widgets.gestures.gesture_codec import BOARD_GESTURES
 
 QUICK = 8
 REQUESTS = ({"kind": "stop"}, {"kind": "branch"}, {"kind": "undo"}, {"kind": "redo"}, {"kind": "go", "node": 0})

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from workbench.app.page.visit import Visit, VisitContext
-from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.runners.job_queue import JobQueue
 from workbench.documents import dump_plan
 from workbench.models import build
@@ -23,7 +23,7 @@ from workbench.team.access import ProjectRole
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_connection import RoomConnection
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.deferring import at_once
+from workbench.widgets.shared_states import at_once
 
 DROPS = (("", "model"), ("model", ""))
 PATIENCE = 60.0

@@ -37,7 +37,7 @@ from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.people import add_user, set_role
 from workbench.team.actions.plans import keep_plan
 from workbench.team.accounts.people import add_project
-from workbench.team.planning.describe_plan import describe_plan
+from workbench.team.planning.grade_answers import describe_plan
 from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store, new_id, now
 from workbench.team.store.tables import StoredRoom

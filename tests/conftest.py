@@ -25,7 +25,7 @@ from tests.support.run_times import RunTimes
 from tests.support.traced_models import trace_each_once
 from tests.support.warm_worker import WarmGroup
 from workbench.engine.worker import worker_process
-from workbench.engine.worker.process_group import ProcessGroup
+from workbench.engine.worker.worker_process import ProcessGroup
 
 sys.dont_write_bytecode = False  # else each of the hundreds of processes that tests start would compile the package for itself
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -16,7 +16,7 @@ PACKAGES = {entry.name for entry in (TESTS.parent / "workbench").iterdir() if (e
     ("file", "expected"),
     [
         ("workbench/plan/edits.py", {"plan"}),
-        ("workbench/engine/spmd/rounding.py", {"engine"}),
+        ("workbench/engine/spmd/against_unsharded.py", {"engine"}),
         ("workbench/errors.py", {"core"}),
         ("tests/search/test_front.py", {"search"}),
         ("tests/test_docs.py", {"test_docs.py"}),

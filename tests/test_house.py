@@ -33,6 +33,7 @@ ROOMS = (
     *("engine", "visualize", "public_plan", "exercises", "widgets", "app", "team", "team_client", "cli", "__main__"),
 )
 MOST = 30  # files and folders in one folder
+SHORT = 60  # lines; a module below them belongs to another, unless it is one of a family
 
 # Words of a dialect that this house spoke once, each with the field's term: whole words of identifiers, in snake_case or CamelCase.
 RETIRED = {
@@ -221,13 +222,20 @@ def test_a_room_has_a_score_of_files_and_the_house_thirty_boxes():
 
 
 def test_no_package_outgrows_its_budget():
-    """`tests/size_budgets.toml` has the lines of each package, the modules and the folders."""
+    """`tests/size_budgets.toml` has the lines of each package, the modules, those that are short, the folders and the names that repeat."""
     budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
     files = sorted(HOUSE.rglob("*.py"))
-    sizes = {"modules": len(files), "folders": len({file.parent for file in files})}
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
+    names = Counter(file.stem for file in files if not file.stem.startswith("__"))
+    sizes = {
+        "modules": len(files),
+        "folders": len({file.parent for file in files}),
+        "short_modules": sum(length < SHORT for file, length in lengths.items() if not file.stem.startswith("__")),
+        "repeated_names": sum(count > 1 for count in names.values()),
+    }
     lines = Counter[str]()
-    for file in files:
-        lines[package_of(file)] += len(file.read_text(encoding="utf-8").splitlines())
+    for file, length in lengths.items():
+        lines[package_of(file)] += length
     limits = {name: budgets[name] for name in sizes} | {f"lines of {package}": most for package, most in budgets["lines"].items()}
     sizes |= {f"lines of {package}": count for package, count in lines.items()}
     assert sizes.keys() == limits.keys()

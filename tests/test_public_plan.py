@@ -12,7 +12,7 @@ from workbench.core.pipeline_spec import PipelineSpec
 from workbench.documents import dump_plan, load_plan
 from workbench.errors import PipelineError
 from workbench.exercises import Exercise, PlanQuestion
-from workbench.exercises.goals.fits import Fits
+from workbench.exercises.goals.figure_goals import Fits
 from workbench.models import build
 from workbench.plan import plan as data
 from workbench.plan.edits import OpenPlan, SetHardware, SetPipeline, ShardDim

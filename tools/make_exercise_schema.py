@@ -7,9 +7,8 @@ from typing import Any
 
 from workbench.exercises.goals import ALL_GOALS
 from workbench.exercises.goals.goal import Goal
-from workbench.exercises.plan_figures import ALL_FIGURES
+from workbench.exercises.plan_figures import ALL_FIGURES, UNITS
 from workbench.exercises.plan_question import ALL_CHANGES
-from workbench.exercises.quantities import UNITS
 
 SCHEMA = Path(__file__).parents[1] / "workbench" / "documents" / "exercise.schema.json"
 NAME = {"type": "string", "pattern": "^[a-z0-9_]{1,60}$"}

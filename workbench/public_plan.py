@@ -35,7 +35,7 @@ class Plan(data.Plan):
 
     def apply(self, edit: "Edit") -> "Plan":
         """The plan after one edit; raises a `WorkbenchError` and leaves this plan as it is if the result would be illegal."""
-        from workbench.pipeline.choose_boundaries import apply_edit
+        from workbench.pipeline.balance import apply_edit
 
         return as_public(apply_edit(self, edit))
 

@@ -13,9 +13,8 @@ import optax
 
 import workbench as wb
 from workbench.core.program import Program
-from workbench.models import build
-from workbench.models.gpt import gpt
-from workbench.models.gpt.config import PRESETS
+from workbench.models import build, gpt
+from workbench.models.gpt_config import PRESETS
 
 MEDIUM = replace(
     PRESETS["gpt2-small"],

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
-from workbench.analysis.collective_causes import ALL_CAUSES
+from workbench.analysis.difference_causes import ALL_CAUSES
 from workbench.analysis.tier_comparison import Comparison
 from workbench.core.sharding import Sharding
 from workbench.public_plan import Plan

@@ -10,7 +10,7 @@ from workbench.core.tensor import Role
 from workbench.models.registry import build
 from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
-from workbench.reports.memory import Memory
+from workbench.reports.device_memory import Memory
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.tabs.tabs import Facts, table_state
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
-from workbench.analysis.kernel_differences import COPIED, FUSED, IN_PIECES, KERNEL_CAUSES, RATE, RECOMPUTED
+from workbench.analysis.difference_causes import COPIED, FUSED, IN_PIECES, KERNEL_CAUSES, RATE, RECOMPUTED
 from workbench.analysis.tier_comparison import Comparison
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.kernel import Kernel

@@ -6,11 +6,11 @@ import pytest
 
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
-from workbench.analysis.memory_differences import ARGUMENTS, FREED, HELD, MEMORY_CAUSES, PACKED, REST, SIZED
+from workbench.analysis.difference_causes import ARGUMENTS, FREED, HELD, MEMORY_CAUSES, PACKED, REST, SIZED
 from workbench.analysis.tier_comparison import Comparison
 from workbench.core.tensor import Role
 from workbench.reports.compiled import Compiled, CompiledMemory
-from workbench.reports.memory import Alive
+from workbench.reports.device_memory import Alive
 
 BIG = 1 << 20
 

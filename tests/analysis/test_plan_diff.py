@@ -14,7 +14,7 @@ from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan
 from workbench.reports.collective import Collective
-from workbench.reports.memory import Memory
+from workbench.reports.device_memory import Memory
 
 MADE = [edit for edit, _, mesh, _ in CASES if mesh is not None]  # the others are refused
 TOLD = {

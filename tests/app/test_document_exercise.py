@@ -7,15 +7,14 @@ import pytest
 
 from tests.exercises.test_exercise_documents import PRODUCT, document
 from workbench.app.page.requested_visit import ServeOptions, open_visit
-from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.documents import dump_plan, parse_plan
 from workbench.exercises import Exercise
-from workbench.exercises.grading import grade
-from workbench.exercises.submissions import read_submission
+from workbench.exercises.grading import grade, read_submission
 from workbench.models import build
 from workbench.plan.edits import OpenPlan
 from workbench.public_plan import Plan
-from workbench.widgets.deferring import at_once
+from workbench.widgets.shared_states import at_once
 
 EXERCISE = json.dumps(document())
 OTHER = Plan(build("two_layer", batch=16, io=64, hidden=30), "data:4 model:2")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from workbench.app.page.offer_earlier_boards import MOST_REMEMBERED, offer_boards, parse_board_ids
-from workbench.app.page.visit import Unsaved
+from workbench.app.page.visit import MOST_REMEMBERED, Unsaved, offer_boards, parse_board_ids
 from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan

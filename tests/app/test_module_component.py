@@ -2,8 +2,7 @@
 
 import pytest
 
-from workbench.app.page.board_component import BoardComponent
-from workbench.app.page.browser_bridge import Bridge
+from workbench.app.page.visitor_screen import BoardComponent, Bridge
 
 
 @pytest.mark.parametrize("component", [BoardComponent, Bridge], ids=lambda component: component.__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.importable import regression
-from workbench.analysis.why_planned import PIPELINED_REASON
+from workbench.analysis.verify_plan import PIPELINED_REASON
 from workbench.cli import commands
 from workbench.cli.main import main
 from workbench.core.layout import Layout
@@ -181,7 +181,7 @@ def test_hardware_lists_the_catalogue_and_tells_all_of_one_kind(capsys):
 
 def test_a_file_of_ones_own_hardware_counts(plan_file, tmp_path, capsys, monkeypatch):
     from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE
-    from workbench.hardware.catalogue_file import SHIPPED_FILE
+    from workbench.hardware.catalogue_entry import SHIPPED_FILE
 
     monkeypatch.setenv(HARDWARE_FILE_VARIABLE, "")  # so that what the command sets is taken back
     own = tmp_path / "own.toml"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from workbench.core.niceness import raise_niceness
+from workbench.core.child_process import raise_niceness
 
 AUTOGROUP = Path("/proc/self/autogroup")
 RAISE = """
 import os, sys
 from pathlib import Path
-from workbench.core.niceness import raise_niceness
+from workbench.core.child_process import raise_niceness
 raise_niceness(int(sys.argv[1]))
 print(os.nice(0), Path("/proc/self/autogroup").read_text().split()[-1])
 """
@@ -55,7 +55,7 @@ def test_where_the_system_does_not_allow_it_nothing_happens(monkeypatch):
 def test_a_process_that_runs_when_idle_does_so_in_all_its_threads_and_those_of_later():
     started = """
 import os, threading, time
-from workbench.core.niceness import run_when_idle
+from workbench.core.child_process import run_when_idle
 earlier = threading.Thread(target=time.sleep, args=(0.5,))
 earlier.start()
 run_when_idle()

@@ -2,13 +2,13 @@
 
 import pytest
 
-from workbench.core import oom_kills
-from workbench.core.oom_kills import OomKills, count_oom_kills
+from workbench.core import memory_limits
+from workbench.core.memory_limits import OomKills, count_oom_kills
 
 
 @pytest.fixture
 def group(tmp_path, monkeypatch):
-    monkeypatch.setattr(oom_kills, "memory_groups", lambda: iter([tmp_path]))
+    monkeypatch.setattr(memory_limits, "memory_groups", lambda: iter([tmp_path]))
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 3\noom_kill 3\noom_group_kill 0\n")
     return tmp_path
 
@@ -25,10 +25,10 @@ def test_the_kills_of_a_control_group_are_counted(group):
 
 def test_only_a_kill_of_just_now_is_recent(group, monkeypatch):
     now = 100.0
-    monkeypatch.setattr(oom_kills.time, "monotonic", lambda: now)
+    monkeypatch.setattr(memory_limits.time, "monotonic", lambda: now)
     kills = OomKills()
     assert not kills.is_recent()
     (group / "memory.events").write_text("oom_kill 4\n")
     assert kills.is_recent()
-    now += oom_kills.JUST_NOW
+    now += memory_limits.JUST_NOW
     assert not kills.is_recent()

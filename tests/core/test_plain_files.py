@@ -10,13 +10,13 @@ import pytest
 from benchmarks.contest_file import read_contest_file
 from workbench.app.page.watched_plan_file import PlanFile
 from workbench.cli.server_command import read_document as read_sent_document
-from workbench.core.plain_files import open_plain
+from workbench.core.parse_untrusted import open_plain
 from workbench.documents import load_fleet, load_plan
+from workbench.engine.fleet.checkpoint import read_record
 from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, read_array
-from workbench.engine.fleet.checkpoint_record import read_record
 from workbench.errors import WorkbenchError
-from workbench.exercises.exercise_document import read_document
-from workbench.hardware.catalogue_file import load_entries
+from workbench.exercises.exercise import read_document
+from workbench.hardware.catalogue_entry import load_entries
 from workbench.session.journal.journal import Journal
 from workbench.session.journal.journal_folder import ENDING, is_board_id, list_journals, prune_journals
 

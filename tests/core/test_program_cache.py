@@ -17,8 +17,7 @@ from workbench.core import derived_value_cache
 from workbench.core.derived_value_cache import ProgramCache
 from workbench.core.program import CACHE_ATTRIBUTE, Program
 from workbench.core.remat import Remat
-from workbench.models import build
-from workbench.models.gpt import gpt
+from workbench.models import build, gpt
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.staged_program import staged_program
 from workbench.propagation import structure_of

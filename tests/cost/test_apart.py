@@ -9,10 +9,9 @@ import pytest
 
 from workbench.analysis.analyze import analyze
 from workbench.core.tensor import itemsize
-from workbench.cost.collective_matmul import decompose_collective_matmuls
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
-from workbench.cost.windowed_dots import LONGEST_RING, WindowedSteps, plan_windowed_dots
+from workbench.cost.windowed_dots import LONGEST_RING, WindowedSteps, decompose_collective_matmuls, plan_windowed_dots
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.propagation import local_shape, partition, structure_of

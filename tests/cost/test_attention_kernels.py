@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.cost.attention_kernels import AttentionDot, attention_slowdown
+from workbench.cost.kernel_times import AttentionDot, attention_slowdown
 from workbench.models.decoder import decoder
-from workbench.models.decoder.config import PRESETS
+from workbench.models.decoder.decoder_config import PRESETS
 from workbench.tracing import fused_kernel
 
 UNITS = 108

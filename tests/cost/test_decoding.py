@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 import workbench as wb
-from workbench.cost.attention_kernels import AttentionDot, attention_slowdown
-from workbench.cost.matmul_tiles import blocks_volume
+from workbench.cost.kernel_times import AttentionDot, attention_slowdown
+from workbench.cost.tiles import blocks_volume
 from workbench.models import build
 
 H100_TILE = (128, 256, 64, 132, 2)

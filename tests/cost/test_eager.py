@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import workbench as wb
-from workbench.analysis.time_causes import explain_time
+from workbench.analysis.difference_causes import explain_time
 from workbench.cost.estimate import estimate, estimate_on
 from workbench.cost.simulate_turn import HostCalls, Send, simulate, simulate_called
 from workbench.hardware.catalogue import parse_hardware

@@ -3,11 +3,11 @@
 import re
 
 from workbench.core.tensor import Role
-from workbench.cost.residuals import count_residual_bytes
+from workbench.cost.memory import count_residual_bytes
 from workbench.models import build
-from workbench.models.choose_preset import choose_preset
+from workbench.models.config_fields import choose_preset
 from workbench.models.decoder import decoder_stage
-from workbench.models.decoder.config import PRESETS
+from workbench.models.decoder.decoder_config import PRESETS
 from workbench.public_plan import Plan
 
 

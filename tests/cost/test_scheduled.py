@@ -22,7 +22,7 @@ from workbench.engine.hlo.compiled_kernels import visit_kernels
 from workbench.engine.spmd.compiled_step import lower_step
 from workbench.hardware.catalogue import parse_hardware
 from workbench.public_plan import Plan
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 from workbench.tracing import trace
 
 V5E = parse_hardware("TPU v5e 1x1")

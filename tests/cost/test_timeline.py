@@ -13,7 +13,7 @@ from workbench.analysis.analyze import analyze
 from workbench.cost.simulate_turn import Send, simulate
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.reports.timeline import COMPUTE
+from workbench.reports.kernel import COMPUTE
 from workbench.tracing import trace
 
 KERNELS = (2.0, 3.0, 5.0)

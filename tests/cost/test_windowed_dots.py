@@ -17,7 +17,7 @@ from workbench.cost.simulate_overlap import Send, simulate
 from workbench.cost.windowed_dots import dot_of, plan_windowed_dots
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.decoder import decoder
-from workbench.models.decoder.config import PRESETS
+from workbench.models.decoder.decoder_config import PRESETS
 from workbench.models.decoder.layouts import sequence_parallel
 from workbench.propagation import local_shape, partition, structure_of
 from workbench.public_plan import Plan

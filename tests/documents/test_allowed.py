@@ -14,7 +14,7 @@ from workbench.app.processes.healing_child import ForkServer
 from workbench.cli.main import main
 from workbench.core.program import Reference
 from workbench.documents import dump_plan, load_plan, parse_fleet, parse_link, parse_plan, read_allowed, read_allowed_here
-from workbench.documents.allowed_programs import verify_allowed
+from workbench.documents.program_references import verify_allowed
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.public_plan import Plan
 

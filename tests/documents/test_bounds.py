@@ -31,8 +31,8 @@ from workbench.session.plan_history import Session
 from workbench.tracing import trace
 from workbench.units import divisors, parse_bytes
 from workbench.widgets.board.board import Board
-from workbench.widgets.gestures.codec import verify_gesture
-from workbench.widgets.pickers.hardware_picker import shapes_for
+from workbench.widgets.board.hardware_picker import shapes_for
+from workbench.widgets.gestures.gesture_codec import verify_gesture
 from workbench.widgets.tabs.picture_tabs import _place
 
 MANY = tuple((f"a{place}", 1) for place in range(2000))

@@ -16,7 +16,7 @@ from workbench.documents import dump_plan, load_plan, parse_plan, program_from_r
 from workbench.documents.plans import layout_record, parse_layout
 from workbench.errors import DocumentError
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, list_example_hardware
-from workbench.hardware.catalogue_file import SHIPPED_FILE
+from workbench.hardware.catalogue_entry import SHIPPED_FILE
 from workbench.models import build
 from workbench.plan.edits import RenameDim, SetPrecision, SetRemat
 from workbench.public_plan import Plan

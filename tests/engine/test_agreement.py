@@ -17,13 +17,13 @@ from workbench.analysis.compared_figures import CollectiveRow
 from workbench.analysis.tier_comparison import compare_collectives
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.jax_shardings import host_value, put_sharded, real_shard_shape
-from workbench.models.mixture.layouts import TOP2_LAYOUTS
+from workbench.engine.spmd.device_mesh import host_value, put_sharded, real_shard_shape
+from workbench.models.mixture.mixture import TOP2_LAYOUTS
 from workbench.models.registry import ALL_MODELS
 from workbench.public_plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 
 pytestmark = pytest.mark.compile
 

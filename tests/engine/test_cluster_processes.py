@@ -20,15 +20,15 @@ from tests.support.team_rooms import within
 from workbench.core.import_path import python_path
 from workbench.documents import dump_plan
 from workbench.engine import compile_plan, start_compile, start_run
-from workbench.engine.cluster.join_cluster import verify_shared_cluster
+from workbench.engine.cluster.ray_cluster import verify_shared_cluster
 from workbench.engine.cluster.relay import CLUSTER, command_on_cluster
 from workbench.engine.worker.job_payload import WorkerJob
-from workbench.engine.worker.worker_environment import environment
+from workbench.engine.worker.worker_process import environment
 from workbench.errors import EngineError
 from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, Progress
-from workbench.team.programs.registry import PLANNER
+from workbench.team.programs.program_registry import PLANNER
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 RAY = """

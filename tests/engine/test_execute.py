@@ -11,8 +11,7 @@ from workbench.documents import measurement_record
 from workbench.engine import execute
 from workbench.engine.spmd import against_unsharded
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.device_mesh import attach
-from workbench.engine.spmd.jax_shardings import real_shard_shape
+from workbench.engine.spmd.device_mesh import attach, real_shard_shape
 from workbench.errors import EngineError
 from workbench.public_plan import Plan
 from workbench.reports.run_events import Progress, StepDone

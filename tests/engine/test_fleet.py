@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.fleet_models import alone, alone_in_units, perceptron, programs
-from workbench.engine.fleet.devices import pinned_sharding
+from workbench.engine.fleet.device_and_host_arrays import pinned_sharding
 from workbench.engine.fleet.train import FleetRun, train_fleet
 from workbench.errors import FleetError, PipelineError
 from workbench.multimodel import ALL_POLICIES

@@ -17,7 +17,7 @@ from tests.engine.test_unit_scheduler import unit
 from workbench.documents import durable_files
 from workbench.engine.fleet import checkpoint as fleet_checkpoint
 from workbench.engine.fleet.checkpoint import Checkpoint
-from workbench.engine.fleet.host_store import HostStore
+from workbench.engine.fleet.device_and_host_arrays import HostStore
 from workbench.errors import FleetError
 
 

@@ -19,8 +19,18 @@ from workbench.engine.fleet.handle_commands import Stage, handle_commands
 from workbench.engine.fleet.train import FleetRun
 from workbench.engine.worker.job_payload import add_model_command
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.training_commands import AddModel, FleetCommand, RemoveDevice, ReturnDevice, StopModel
-from workbench.multimodel.training_events import CommandDone, CommandRefused, SchedulePredicted, TrainingEvent, UnitDone
+from workbench.multimodel.training_events import (
+    AddModel,
+    CommandDone,
+    CommandRefused,
+    FleetCommand,
+    RemoveDevice,
+    ReturnDevice,
+    SchedulePredicted,
+    StopModel,
+    TrainingEvent,
+    UnitDone,
+)
 from workbench.reports.run_events import Progress
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]

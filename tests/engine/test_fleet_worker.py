@@ -13,8 +13,15 @@ from workbench.engine import add_model_command, run_fleet, start_fleet
 from workbench.engine.fleet.train import train_fleet
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.training_commands import StopModel
-from workbench.multimodel.training_events import CommandRefused, ModelFailed, SchedulePredicted, TrainingDone, TrainingEvent, UnitDone
+from workbench.multimodel.training_events import (
+    CommandRefused,
+    ModelFailed,
+    SchedulePredicted,
+    StopModel,
+    TrainingDone,
+    TrainingEvent,
+    UnitDone,
+)
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 

@@ -8,12 +8,11 @@ from tests.support.hlo_text import instruction_from, module_from
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
 from workbench.engine.hlo.compiled_collectives import collectives_of
-from workbench.engine.spmd.device_mesh import attach
-from workbench.engine.spmd.jax_shardings import named_sharding
+from workbench.engine.spmd.device_mesh import attach, named_sharding
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd import hlo_pb2
+from workbench.spmd.compile_to_schedule import module_of
 from workbench.spmd.device_groups import axes_of, read_groups
-from workbench.spmd.executable import module_of
 
 MESH = Mesh("data:4 model:2")
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))

@@ -7,8 +7,7 @@ import pytest
 from tests.support import tpu_hlo
 from tests.support.hlo_text import module_from
 from workbench.core.mesh import Mesh
-from workbench.engine.hlo.peak_memory import timeline_of
-from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled, refresh_record
+from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled, refresh_record, timeline_of
 
 ROOM = """HloModule jit_f, is_scheduled=true
 

@@ -12,12 +12,11 @@ from tests.support.run_programs import plan
 from workbench.core.mesh import Mesh
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.compiled_kernels import kernels_of
-from workbench.engine.hlo.peak_memory import timeline_of
-from workbench.engine.hlo.read_compiled import read_compiled
+from workbench.engine.hlo.read_compiled import read_compiled, timeline_of
 from workbench.engine.spmd.compiled_step import argument_specs, compile_step, jit_step
 from workbench.engine.spmd.device_mesh import attach
+from workbench.spmd.compile_to_schedule import module_of
 from workbench.spmd.device_groups import axes_of, sub_axes_of
-from workbench.spmd.executable import module_of
 from workbench.spmd.hlo_flops import ConvWindow, flops_of
 
 RING = Mesh("data:4")

@@ -21,8 +21,17 @@ from workbench.models.registry import build
 from workbench.multimodel import FleetSchedule, Job, Pass, Unit
 from workbench.multimodel.fleet_forecast import forecast
 from workbench.multimodel.fleet_measurement import FleetMeasurement
-from workbench.multimodel.training_commands import FLEET_COMMANDS, AddModel, FleetCommand, StopModel
-from workbench.multimodel.training_events import TRAINING_EVENTS, CommandDone, TrainingDone, TrainingEvent, UnitDone
+from workbench.multimodel.training_events import (
+    FLEET_COMMANDS,
+    TRAINING_EVENTS,
+    AddModel,
+    CommandDone,
+    FleetCommand,
+    StopModel,
+    TrainingDone,
+    TrainingEvent,
+    UnitDone,
+)
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import RUN_ENDINGS, RUN_EVENTS, CompileDone, Failed, Progress, RunDone, RunEvent

@@ -30,13 +30,13 @@ from workbench.analysis.analyze import analyze
 from workbench.engine import compile_plan
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.jax_shardings import host_value
+from workbench.engine.spmd.device_mesh import host_value
 from workbench.errors import PartitionError
 from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile

@@ -11,14 +11,14 @@ import pytest
 from tests.support import pipelines
 from workbench.core.precision import Precision
 from workbench.core.remat import Remat
-from workbench.core.schedules.tasks import Kind
+from workbench.core.schedules.schedule import Kind
 from workbench.engine import execute
 from workbench.engine.mpmd.against_sequential import largest_error, run_reference_step, state_slots
-from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
-from workbench.engine.mpmd.measured_timeline import measure_tasks
+from workbench.engine.mpmd.aot_compile import compiled_peaks
+from workbench.engine.mpmd.execute_pipeline import measure_tasks
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
 from workbench.errors import PipelineError
-from workbench.models.gpt import gpt
+from workbench.models import gpt
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program

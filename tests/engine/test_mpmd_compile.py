@@ -8,7 +8,7 @@ from tests.support import pipelines
 from workbench.analysis.tier_comparison import Comparison
 from workbench.documents import compiled_record
 from workbench.engine.compile.compile_in_process import compile_here
-from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
+from workbench.engine.mpmd.aot_compile import compiled_peaks
 from workbench.engine.mpmd.mpmd_step import compile_mpmd
 from workbench.models import build
 from workbench.public_plan import Plan

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from workbench.engine.worker.pickled_classes import _REGISTRY, _registration
-from workbench.engine.worker.pickling import dump_by_value
+from workbench.engine.worker.pickling import _REGISTRY, _registration, dump_by_value
 from workbench.tracing import trace_training
 from workbench.tracing.layer_marks import layer
 

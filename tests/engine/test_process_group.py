@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from workbench.engine.worker.process_group import ProcessGroup
+from workbench.engine.worker.worker_process import ProcessGroup
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 

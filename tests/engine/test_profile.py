@@ -10,11 +10,11 @@ from tests.support.hlo_text import instruction_from, module_from
 from tests.support.run_programs import MESH, plan
 from workbench.core.mesh import Mesh
 from workbench.engine import execute, run_plan
-from workbench.engine.hlo.source_lines import SourceLines
+from workbench.engine.hlo.op_names import SourceLines
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.profile import RawEvent, profile, raw_events, read_instructions
+from workbench.reports.kernel import COMPUTE
 from workbench.reports.run_events import Progress
-from workbench.reports.timeline import COMPUTE
 
 pytestmark = pytest.mark.compile
 

@@ -4,8 +4,7 @@ import pytest
 
 from tests.support.hlo_text import module_from
 from workbench.core.mesh import Mesh
-from workbench.engine.hlo.compiled_collectives import collectives_of
-from workbench.engine.hlo.find_reading_operation import Readers
+from workbench.engine.hlo.compiled_collectives import Readers, collectives_of
 
 MADE, MARK = 'metadata={op_name="jit(f)/normal/mul"}', 'frontend_attributes={is_spmd_generated="true"}'
 LOOKED_UP = 'metadata={op_name="jit(f)/experts/gather"}'

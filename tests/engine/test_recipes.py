@@ -22,13 +22,13 @@ from workbench.analysis.tier_comparison import compare_collectives
 from workbench.core.tensor import Role
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.models.amoebanet import amoebanet
-from workbench.models.amoebanet import config as amoebanet_config
+from workbench.models import amoebanet
+from workbench.models import amoebanet_cells as amoebanet_config
 from workbench.models.data import synthetic_images
 from workbench.public_plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 
 pytestmark = pytest.mark.compile
 

@@ -10,7 +10,7 @@ from workbench.analysis.tier_comparison import compare_collectives
 from workbench.core.program import Program
 from workbench.core.remat import Remat
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.jax_shardings import host_value, put_sharded
+from workbench.engine.spmd.device_mesh import host_value, put_sharded
 from workbench.models.registry import ALL_MODELS
 from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner

@@ -8,11 +8,11 @@ import pytest
 from tests.support.choosing import parametrize_drawn
 from tests.support.resharding import TABLE, UNEVEN, WEIGHT_UPDATES, reproducer, resharded, settled, weight_update
 from workbench.analysis.tier_comparison import compare_collectives
-from workbench.engine.compile.stderr_warnings import parse_rematerialisations
+from workbench.engine.compile.read_memory import parse_rematerialisations
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.reports.compiled import payload_by_axis_and_kind
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 
 pytestmark = pytest.mark.compile
 

@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from workbench.engine import prepare_searches, start_searches
-from workbench.engine.find.send_updates import UpdateSender
-from workbench.engine.find.serve_searches import SearchServer, serve_searches
+from workbench.engine.search.serve_searches import SearchServer, UpdateSender, serve_searches
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS
 from workbench.engine.worker.worker_process import SEARCH_STANDBY, STANDBY, standby_for
 from workbench.hardware.catalogue import parse_hardware
@@ -75,7 +74,7 @@ def test_the_updates_hold_each_planned_candidate_once(searched):
 
 
 def test_a_round_that_takes_long_is_followed_by_the_same_state_with_the_time_that_has_passed(searched, monkeypatch):
-    monkeypatch.setattr("workbench.engine.find.send_updates.EVERY", 0.01)
+    monkeypatch.setattr("workbench.engine.search.serve_searches.EVERY", 0.01)
     sent: queue.SimpleQueue = queue.SimpleQueue()
     found = (searched[-1].state.front.entries[0],)
     with UpdateSender(5, sent.put, lambda: found) as updates:
@@ -139,7 +138,7 @@ def test_messages_are_what_they_were_after_the_pipe(space):
 
 
 def test_a_server_that_nobody_asks_ends(plan, space, monkeypatch):
-    monkeypatch.setattr("workbench.engine.find.serve_searches.IDLE_LIMIT", 0.05)
+    monkeypatch.setattr("workbench.engine.search.serve_searches.IDLE_LIMIT", 0.05)
     waiting = queue.SimpleQueue()
     waiting.put(search_of(space))
     assert serve_searches(plan, lambda _: None, waiting, space) == 1

@@ -11,11 +11,11 @@ import pytest
 
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.jax_shardings import host_value
+from workbench.engine.spmd.device_mesh import host_value
 from workbench.public_plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 from workbench.spmd.hlo_flops import flops_of
 from workbench.tracing import trace
 

@@ -8,7 +8,7 @@ from tests.support.choosing import parametrize_drawn
 from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.tier_comparison import Comparison
 from workbench.engine.compile.compile_in_process import compile_here
-from workbench.models.gpt import gpt
+from workbench.models import gpt
 from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile

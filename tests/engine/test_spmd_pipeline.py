@@ -14,8 +14,7 @@ from workbench.engine import execute
 from workbench.engine.compile.compile_in_process import compile_here
 from workbench.engine.mpmd import against_sequential as mpmd_check
 from workbench.engine.mpmd.against_sequential import largest_error_of, run_reference_step
-from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.spmd_plan import spmd_plan
+from workbench.engine.spmd.compiled_step import compile_step, spmd_plan
 from workbench.errors import PipelineError
 from workbench.public_plan import Plan
 from workbench.tracing import trace_training

@@ -2,19 +2,18 @@
 
 import pytest
 
-from workbench.core.schedules.tasks import Kind
+from workbench.core.schedules.schedule import Kind
 from workbench.engine.mpmd.against_sequential import largest_error
 from workbench.engine.mpmd.mpmd_step import compile_mpmd
 from workbench.errors import PipelineError
 from workbench.models import build
 from workbench.pipeline.estimate_block_cost import make_stage_context
 from workbench.pipeline.estimate_stage_costs import plan_starts
-from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
 from workbench.pipeline.stage_memory import lay_out_stages
-from workbench.pipeline.staged_program import staged_program
+from workbench.pipeline.staged_program import as_spmd_program, staged_program
 from workbench.public_plan import Plan
 from workbench.search.layout_choices import PER_STAGE, list_layout_choices
-from workbench.search.per_stage.compose_layout import compose_layout
+from workbench.search.per_stage.choose_stages import compose_layout
 
 pytestmark = pytest.mark.compile
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks, resting_bytes
+from workbench.engine.mpmd.aot_compile import compiled_peaks, resting_bytes
 from workbench.engine.mpmd.mpmd_step import compile_mpmd
 from workbench.models import build
 from workbench.pipeline.estimate_stage_costs import stage_costs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.jax_shardings import host_value
+from workbench.engine.spmd.device_mesh import host_value
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.public_plan import Plan

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from tests.support.fleet_models import programs
-from workbench.engine.fleet.compile_unit import CompiledUnit
-from workbench.engine.fleet.devices import FleetDevice
+from workbench.engine.fleet.device_and_host_arrays import FleetDevice, HostStore
 from workbench.engine.fleet.executor import FleetExecutor
-from workbench.engine.fleet.host_store import HostStore
 from workbench.engine.fleet.model_run import ModelRun
+from workbench.engine.fleet.partitioned_model import CompiledUnit
 from workbench.engine.fleet.shard_units import UnitFunction
 from workbench.engine.fleet.unit_scheduler import UnitDispatch, UnitScheduler
 from workbench.multimodel import Job, Pass, Unit, policy_named

@@ -2,8 +2,7 @@
 
 import pytest
 
-from workbench.analysis.verify_plan import NOT_ESTIMATED, STAGES, Compilers
-from workbench.analysis.why_planned import PIPELINED_REASON
+from workbench.analysis.verify_plan import NOT_ESTIMATED, PIPELINED_REASON, STAGES, Compilers
 from workbench.engine import compile_plan, partition_plan
 from workbench.models import build
 from workbench.public_plan import Plan

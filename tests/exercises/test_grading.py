@@ -10,8 +10,7 @@ from tests.exercises.test_exercise_documents import PRODUCT, document
 from workbench.cli.main import main
 from workbench.documents import dump_plan
 from workbench.exercises import Exercise
-from workbench.exercises.grading import grade, grade_record, gradescope_record
-from workbench.exercises.submissions import Submission, read_submission
+from workbench.exercises.grading import Submission, grade, grade_record, gradescope_record, read_submission
 
 pytestmark = pytest.mark.compile
 

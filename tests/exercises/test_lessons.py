@@ -10,7 +10,7 @@ import pytest
 
 from workbench.core.remat import Remat
 from workbench.exercises import Exercise, PlanQuestion, verify_exercise
-from workbench.exercises.exercise_document import read_document
+from workbench.exercises.exercise import read_document
 
 pytestmark = pytest.mark.compile
 

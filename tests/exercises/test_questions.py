@@ -20,8 +20,8 @@ from workbench.exercises import (
     StepWithin,
     Variant,
 )
-from workbench.exercises.quantities import format_quantity, parse_quantity
-from workbench.exercises.usual_mistakes import ALL_MISTAKES, recognise
+from workbench.exercises.number_question import ALL_MISTAKES, recognise
+from workbench.exercises.plan_figures import format_quantity, parse_quantity
 from workbench.models import build
 from workbench.public_plan import Plan
 

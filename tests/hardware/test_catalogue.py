@@ -16,7 +16,7 @@ from workbench.hardware.catalogue import (
     machines,
     parse_hardware,
 )
-from workbench.hardware.catalogue_file import SHIPPED_FILE
+from workbench.hardware.catalogue_entry import SHIPPED_FILE
 from workbench.hardware.hardware import AxisTopology
 from workbench.hardware.hardware_text import catalogue_text, hardware_text
 from workbench.hardware.interconnect import Torus

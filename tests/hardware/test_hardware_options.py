@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.core.mesh import Mesh
-from workbench.cost.communication import collective_seconds
+from workbench.cost.collective_times import collective_seconds
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import load_catalogue, parse_hardware

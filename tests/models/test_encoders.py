@@ -8,14 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from workbench.models.conformer import conformer
-from workbench.models.conformer.config import PRESETS as CONFORMERS
+from workbench.models import conformer, t5, unet
+from workbench.models.conformer import PRESETS as CONFORMERS
 from workbench.models.data import synthetic_scans, synthetic_speech
-from workbench.models.layers.normalization import batch_norm, instance_norm, layer_norm, rms_norm
-from workbench.models.t5 import t5
-from workbench.models.t5.config import PRESETS as T5S
-from workbench.models.unet import unet
-from workbench.models.unet.config import PRESETS as UNETS
+from workbench.models.layers.norms_and_losses import batch_norm, instance_norm, layer_norm, rms_norm
+from workbench.models.t5 import PRESETS as T5S
+from workbench.models.unet import PRESETS as UNETS
 
 pytestmark = pytest.mark.compile
 

@@ -11,13 +11,11 @@ import pytest
 from workbench.core.tensor import Role
 from workbench.errors import DocumentError
 from workbench.models import build, choose_config
-from workbench.models.decoder import decoder, decoder_inference
-from workbench.models.decoder import weights as decoder_weights
+from workbench.models.decoder import decoder, decoder_inference, decoder_weights
 from workbench.models.layers.decoder_blocks import embed, project_vocab
 from workbench.models.layers.kv_cache import encode_rows
 from workbench.models.layers.quantized_weights import QuantizedWeight, multiply, quantize, quantize_weights
-from workbench.models.mixture import mixture, mixture_inference
-from workbench.models.mixture import weights as mixture_weights
+from workbench.models.mixture import mixture, mixture_inference, mixture_weights
 from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile

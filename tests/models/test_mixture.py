@@ -12,11 +12,10 @@ import pytest
 from workbench.core.tensor import Role
 from workbench.models import build
 from workbench.models.data import text
-from workbench.models.mixture import mixture
-from workbench.models.mixture import weights as mixture_weights
-from workbench.models.mixture.config import PRESETS
+from workbench.models.mixture import mixture, mixture_weights
 from workbench.models.mixture.experts import assign, experts, make_dispatch_mask, route
-from workbench.models.mixture.layouts import expert_parallel
+from workbench.models.mixture.mixture import expert_parallel
+from workbench.models.mixture.mixture_config import PRESETS
 from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from workbench.core.tensor import Role
-from workbench.cost.residuals import count_residual_bytes
+from workbench.cost.memory import count_residual_bytes
 from workbench.models.data import text
-from workbench.models.mixture import mixture, mixture_stage
-from workbench.models.mixture import weights as mixture_weights
-from workbench.models.mixture.config import PRESETS
-from workbench.models.mixture.layouts import expert_parallel
+from workbench.models.mixture import mixture, mixture_stage, mixture_weights
+from workbench.models.mixture.mixture import expert_parallel
+from workbench.models.mixture.mixture_config import PRESETS
 from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile

@@ -13,7 +13,7 @@ from workbench.documents import dump_plan, parse_plan
 from workbench.errors import DocumentError
 from workbench.models import ALL_MODELS, DecoderConfig, MixtureConfig, build, choose_config, decoder_stage, mixture_stage
 from workbench.models.config_fields import argument_words
-from workbench.models.decoder import weights as decoder_weights
+from workbench.models.decoder import decoder_weights
 from workbench.models.registry import verify_model, verify_quick
 from workbench.public_plan import Plan
 

@@ -8,15 +8,13 @@ import pytest
 
 from tests.engine.test_mpmd import TOLERANCE, pipelined
 from workbench.engine.mpmd.against_sequential import largest_error
-from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
+from workbench.engine.mpmd.aot_compile import compiled_peaks
 from workbench.errors import DocumentError
-from workbench.models import build
-from workbench.models.amoebanet import amoebanet
-from workbench.models.amoebanet import config as amoebanet_config
-from workbench.models.amoebanet import weights as amoebanet_weights
-from workbench.models.decoder import config as decoder_config
-from workbench.models.deep_unet import config as deep_unet_config
-from workbench.models.deep_unet import deep_unet
+from workbench.models import amoebanet, build, deep_unet
+from workbench.models import amoebanet_cells as amoebanet_config
+from workbench.models import amoebanet_cells as amoebanet_weights
+from workbench.models import deep_unet as deep_unet_config
+from workbench.models.decoder import decoder_config
 from workbench.pipeline.balance import balance, bucket_rule, evaluate_starts
 from workbench.pipeline.estimate_stage_costs import stage_costs
 from workbench.pipeline.simulate_pipeline import simulate

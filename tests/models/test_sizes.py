@@ -6,18 +6,13 @@ from dataclasses import replace
 import jax
 import pytest
 
-from workbench.models.conformer import config as conformer_config
-from workbench.models.conformer import conformer
-from workbench.models.decoder import config as decoder_config
-from workbench.models.decoder import weights as decoder_weights
-from workbench.models.gpt import gpt
-from workbench.models.gpt.config import PADDED_VOCAB, PRESETS, GPTConfig
-from workbench.models.mixture import config as mixture_config
-from workbench.models.mixture import weights as mixture_weights
-from workbench.models.t5 import config as t5_config
-from workbench.models.t5 import t5
-from workbench.models.unet import config as unet_config
-from workbench.models.unet import unet
+from workbench.models import conformer, gpt, t5, unet
+from workbench.models import conformer as conformer_config
+from workbench.models import t5 as t5_config
+from workbench.models import unet as unet_config
+from workbench.models.decoder import decoder_config, decoder_weights
+from workbench.models.gpt_config import PADDED_VOCAB, PRESETS, GPTConfig
+from workbench.models.mixture import mixture_config, mixture_weights
 
 pytestmark = pytest.mark.compile
 

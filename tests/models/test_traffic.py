@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.models import build, two_layer
-from workbench.models.gpt.config import PRESETS
+from workbench.models.gpt_config import PRESETS
 from workbench.public_plan import Plan
 
 BATCH, IO, HIDDEN = 512, 1024, 4096

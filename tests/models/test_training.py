@@ -9,10 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from workbench.models import mnist, two_layer
+from workbench.models import gpt, mnist, two_layer
 from workbench.models.data import text
-from workbench.models.gpt import gpt
-from workbench.models.gpt.config import PRESETS
+from workbench.models.gpt_config import PRESETS
 
 pytestmark = pytest.mark.compile
 

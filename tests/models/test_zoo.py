@@ -12,8 +12,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Reference
 from workbench.core.tensor import Role
 from workbench.errors import DocumentError
-from workbench.models import ALL_MODELS, build
-from workbench.models.gpt import config as gpt_config
+from workbench.models import ALL_MODELS, build, gpt_config
 from workbench.public_plan import Plan
 
 pytestmark = pytest.mark.compile

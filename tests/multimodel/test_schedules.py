@@ -22,7 +22,7 @@ from workbench.multimodel import (
     policy_named,
     simulate,
 )
-from workbench.multimodel.fleet_schedule_text import schedule_text
+from workbench.multimodel.fleet_text import schedule_text
 from workbench.multimodel.optimal_schedule import optimum
 
 LRTF = policy_named("sharded-lrtf")

@@ -22,11 +22,10 @@ from workbench.multimodel import (
     policy_named,
     simulate,
 )
-from workbench.multimodel.fleet_progress import FleetProgress
-from workbench.multimodel.fleet_schedule_text import legend_text
-from workbench.multimodel.fleet_text import list_bounds, strategies_text
+from workbench.multimodel.fleet_text import legend_text, list_bounds, strategies_text
 from workbench.multimodel.optimal_schedule import optimum, prepare_policy
 from workbench.multimodel.running_forecast import predict_rest
+from workbench.multimodel.simulate_fleet import FleetProgress
 
 LRTF = policy_named("sharded-lrtf")
 

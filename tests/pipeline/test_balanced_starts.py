@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from workbench.core.program import Program
-from workbench.pipeline.balanced_starts import list_balanced_starts
+from workbench.pipeline.balance import list_balanced_starts
 from workbench.pipeline.estimate_stage_costs import block_costs, find_sending, plan_starts
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.staged_program import staged_program

@@ -8,8 +8,8 @@ from workbench.models import build
 from workbench.pipeline.block_layouts import laid_network, tasks_of
 from workbench.pipeline.estimate_block_cost import make_stage_context, place_results
 from workbench.pipeline.estimate_stage_costs import stage_costs
+from workbench.pipeline.stage_bytes import handed_bytes, value_bytes
 from workbench.pipeline.staged_program import staged_program
-from workbench.pipeline.value_bytes import handed_bytes, value_bytes
 from workbench.public_plan import Plan
 
 SIZES = {"vocab": 512, "layers": 4, "d_model": 128, "kv_heads": 8, "q_per_kv": 1, "d_head": 16, "d_ff": 512, "seq": 256, "batch": 8}

@@ -12,8 +12,8 @@ from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import Transfer
 from workbench.plan.edits import SetPipeline
 from workbench.public_plan import Plan
-from workbench.reports.gantt_text import gantt_text
 from workbench.reports.pipeline import PipelineReport, VirtualStage
+from workbench.reports.simulated_pipeline import gantt_text
 
 
 def planned(text: str, forward=(1.0, 1.0), sent: int = 100, update: float = 2.0) -> PipelineReport:

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_named
+from workbench.core.schedules.schedule import Kind, Task
 from workbench.core.schedules.stage_cost import StageCost, equal_stages
-from workbench.core.schedules.tasks import Kind, Task
 from workbench.errors import PipelineError
-from workbench.pipeline.schedule_diagram import diagram
-from workbench.pipeline.simulate_pipeline import simulate_orders
+from workbench.pipeline.simulate_pipeline import diagram, simulate_orders
 from workbench.pipeline.stage_transfer import Transfer
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)

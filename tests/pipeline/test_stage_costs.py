@@ -10,8 +10,7 @@ from workbench.core.precision import Precision
 from workbench.core.program import Program
 from workbench.core.remat import Remat
 from workbench.errors import PipelineError
-from workbench.models import build
-from workbench.models.gpt import gpt
+from workbench.models import build, gpt
 from workbench.pipeline import estimate_stage_costs as staged
 from workbench.pipeline.estimate_block_cost import make_stage_context
 from workbench.pipeline.staged_program import staged_program

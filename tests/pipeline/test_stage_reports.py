@@ -13,7 +13,7 @@ from workbench.core.tensor import Role
 from workbench.errors import PipelineError
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.reports.timeline import COMPUTE
+from workbench.reports.kernel import COMPUTE
 
 LAYOUT = "batch:data; heads:model; d_ff:model"
 

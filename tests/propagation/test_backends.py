@@ -7,7 +7,7 @@ import pytest
 import workbench as wb
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
-from workbench.propagation.backends.xla_backends import CPU, GPU, NO_HARDWARE, TPU, backend_of
+from workbench.propagation.xla_backends import CPU, GPU, NO_HARDWARE, TPU, backend_of
 
 
 def spec(*shape, dtype="float32"):

@@ -9,11 +9,18 @@ import pytest
 
 from tests.support.spmd_plans import calling, programs
 from workbench.propagation import module_of
-from workbench.propagation.module.calls import CALL, callee_of, functions_of, number_operations_and_calls, operations_called, separate_calls
-from workbench.propagation.module.inline_mlir_calls import inline_calls
-from workbench.propagation.module.library_functions import place_separate_calls
+from workbench.propagation.module.calls import (
+    CALL,
+    callee_of,
+    functions_of,
+    number_operations_and_calls,
+    operations_called,
+    place_separate_calls,
+    separate_calls,
+)
 from workbench.propagation.module.mlir_context import main_function, parse_module
 from workbench.propagation.module.operation_kinds import operations_below
+from workbench.propagation.module.prepare_module import inline_calls
 from workbench.propagation.prepared_program import place_of
 from workbench.public_plan import Plan
 from workbench.tracing import trace

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding, axis_size
 from workbench.propagation.structure.choose_dot_shardings import DotFacts, DotShardings, choose_dot_shardings
-from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, DotDim, DotDims
+from workbench.propagation.structure.operation_work import LEFT, RESULT, RIGHT, DotDim, DotDims
 from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.tracing import trace

@@ -12,7 +12,7 @@ import workbench as wb
 from tests.support.book_layers import at_peak, backward, checkpointed, comms_seconds, forward, math_seconds
 from tests.support.mixed_precision import local_bytes, mixed_precision_step
 from workbench.core.tensor import Role
-from workbench.cost.residuals import count_residual_bytes
+from workbench.cost.memory import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.reports.report import Report

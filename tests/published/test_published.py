@@ -14,7 +14,7 @@ from benchmarks.published import Prediction, predict, predictions, published_err
 from benchmarks.published_rows import TABLES, b200_row
 from tests.support.choosing import drawn
 from workbench.hardware.catalogue import default_catalogue
-from workbench.models.mixture.config import MixtureConfig
+from workbench.models.mixture.mixture_config import MixtureConfig
 
 pytestmark = pytest.mark.compile
 

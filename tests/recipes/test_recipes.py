@@ -17,7 +17,7 @@ from workbench.plan.edits import Constrain, Override, SetPipeline, ShardDim
 from workbench.public_plan import Plan
 from workbench.recipes import ALL_RECIPES, find_recipe, list_recipes
 from workbench.recipes.naming_conventions import DIMS, DimUse, is_named
-from workbench.recipes.zero_common import SHARD_PRIORITY
+from workbench.recipes.zero import SHARD_PRIORITY
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.spmd.ask_partitioner import ask_partitioner

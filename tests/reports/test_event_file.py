@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from workbench.reports.event_file import EVENT_FIELDS, EventFile
+from workbench.reports.run_events import EVENT_FIELDS, EventFile
 
 
 def lines(path):
@@ -59,5 +59,5 @@ def test_several_threads_may_add(tmp_path):
 
 
 def test_it_needs_no_jax():
-    code = "import sys, workbench.reports.event_file; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, workbench.reports.run_events; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

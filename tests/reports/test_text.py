@@ -9,8 +9,8 @@ from workbench.core.tensor import Role
 from workbench.core.text_tables import WIDTH, table_text
 from workbench.models.registry import build
 from workbench.public_plan import Plan
+from workbench.reports.device_memory import Memory
 from workbench.reports.measurement import Measurement, ShardCheck, measurement_text
-from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.step_time import Flops

@@ -15,12 +15,11 @@ from workbench.hardware.axis_placement import physical_spans
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.axis_assignments import list_axis_assignments
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals
 from workbench.search.make_space import make_space
 from workbench.search.run_search import run_search
-from workbench.search.search_space import SearchSpace
+from workbench.search.search_space import SearchSpace, list_axis_assignments
 
 HARDWARE = ("TPU v5e 4x4", "TPU v5p 2x4x4", "4 nodes of 8 H100", "8 H100")
 EXACT = 1 + 1e-9

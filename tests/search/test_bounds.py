@@ -20,7 +20,7 @@ from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import FREE_TRANSFER, Transfer
 from workbench.pipeline.staged_program import staged_program
 from workbench.public_plan import Plan
-from workbench.search.bounds.partition_bounds import partition_figures
+from workbench.search.bounds.program_bounds import partition_figures
 from workbench.search.bounds.relaxed_blocks import total_blocks
 from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
 from workbench.search.candidate_plans import candidate_plan

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.search_bounds import verify_bounds
 from workbench.errors import RematError, SearchError
 from workbench.models import build
-from workbench.pipeline.data_parallel_groups import find_whole_axes
+from workbench.pipeline.staged_program import find_whole_axes
 from workbench.public_plan import Plan
 from workbench.search import best_first
 from workbench.search.candidate_plans import candidate_plan

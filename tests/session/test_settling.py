@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.support.machines import flat
-from workbench.analysis.why_planned import MICRO_BATCHES_REASON, ONE_DEVICE_REASON, PIPELINED_REASON
+from workbench.analysis.verify_plan import MICRO_BATCHES_REASON, ONE_DEVICE_REASON, PIPELINED_REASON
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.models import build

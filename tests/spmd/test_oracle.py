@@ -20,7 +20,7 @@ from workbench.public_plan import Plan
 from workbench.reports.collective import collective_class
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 from workbench.tracing import trace
 
 pytestmark = pytest.mark.compile

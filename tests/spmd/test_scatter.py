@@ -6,9 +6,8 @@ from tests.support.hlo_text import module_from
 from workbench.core.mesh import Mesh
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.spmd.ask_partitioner import ask_partitioner
+from workbench.spmd.ask_partitioner import ask_partitioner, scatter_sums
 from workbench.spmd.locate_xla_collectives import find_collectives
-from workbench.spmd.reduce_scatters import scatter_sums
 
 pytestmark = pytest.mark.compile
 

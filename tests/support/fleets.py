@@ -14,8 +14,16 @@ from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import FleetForecast, count_devices
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
 from workbench.multimodel.greedy_partition import shard_bytes
-from workbench.multimodel.training_commands import AddModel, FleetCommand, StopModel
-from workbench.multimodel.training_events import CommandDone, SchedulePredicted, TrainingDone, TrainingListener, UnitDone
+from workbench.multimodel.training_events import (
+    AddModel,
+    CommandDone,
+    FleetCommand,
+    SchedulePredicted,
+    StopModel,
+    TrainingDone,
+    TrainingListener,
+    UnitDone,
+)
 from workbench.multimodel.unit_estimates import estimated_job, layers_of
 from workbench.reports.run_events import Progress
 

@@ -7,8 +7,8 @@ from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.widgets.board import gesture_edits, table_chip_options
-from workbench.widgets.gestures.codec import read_gesture
-from workbench.widgets.gestures.one_tensor import TakeGesture
+from workbench.widgets.gestures.gesture_codec import read_gesture
+from workbench.widgets.gestures.tensor_gestures import TakeGesture
 
 
 def edit_of(message: Mapping[str, Any], plan: Plan, report: Report) -> Edit:

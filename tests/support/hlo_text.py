@@ -4,8 +4,7 @@ import re
 
 from jaxlib import xla_client
 
-from workbench.spmd.hlo_instruction import HloInstruction
-from workbench.spmd.hlo_module import HloModule, read_module
+from workbench.spmd.hlo_module import HloInstruction, HloModule, read_module
 
 _FIRST_COMPUTATION = re.compile(r"^(?:%|ENTRY)", re.MULTILINE)
 _ADD = """%add (left: f32[], right: f32[]) -> f32[] {

@@ -9,7 +9,7 @@ import optax
 import workbench as wb
 from workbench.core.tensor import Role
 from workbench.models.decoder import decoder
-from workbench.models.decoder.weights import dims, init
+from workbench.models.decoder.decoder_weights import dims, init
 from workbench.models.registry import choose_config
 from workbench.reports.report import Report
 

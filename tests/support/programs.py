@@ -6,8 +6,8 @@ from workbench.core.program import Operation, Program, Reference, Step
 from workbench.core.tensor import Role, Tensor
 from workbench.public_plan import Plan
 from workbench.reports.collective import Collective
+from workbench.reports.device_memory import Memory
 from workbench.reports.diagnostic import Diagnostic
-from workbench.reports.memory import Memory
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.step_time import Flops, StepTime

@@ -5,7 +5,7 @@ import threading
 import time
 from contextlib import suppress
 
-from workbench.engine.find.serve_searches import SearchServer
+from workbench.engine.search.serve_searches import SearchServer
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.public_plan import Plan

@@ -8,12 +8,10 @@ from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.hardware.catalogue import parse_hardware
 from workbench.public_plan import Plan
-from workbench.reports.kernel import Kernel
-from workbench.reports.memory import Alive, Memory, MemoryCurve
+from workbench.reports.device_memory import Alive, Memory, MemoryCurve
+from workbench.reports.kernel import COMPUTE, Event, Graph, GraphNode, GraphSend, Kernel, Timeline
 from workbench.reports.report import Report
-from workbench.reports.step_graph import Graph, GraphNode, GraphSend
 from workbench.reports.step_time import StepTime
-from workbench.reports.timeline import COMPUTE, Event, Timeline
 
 KIB = 1024
 CURVE = MemoryCurve(

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.support.team_rooms import Hand, RoomTeam, VisitedRoom
 from workbench.app.processes.child_table import ChildState
 from workbench.app.processes.healing_child import ForkServer
-from workbench.core.oom_kills import OomKills
+from workbench.core.memory_limits import OomKills
 from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub

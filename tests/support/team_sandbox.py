@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.team.sandbox.levels import SandboxAbility, SandboxLevel, SandboxPolicy
+from workbench.team.sandbox.limits import SandboxAbility, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.sandbox import Sandbox
 

@@ -14,16 +14,15 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
 from workbench.team.accounts.external_handlers import account_routes
+from workbench.team.accounts.hub import SignInWays
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.people import add_user
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.sign_in_flow import FlowCookies
-from workbench.team.accounts.ways import SignInWays
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
-from workbench.team.web.application import team_application
-from workbench.team.web.health import health_routes
+from workbench.team.web.application import health_routes, team_application
 from workbench.team.web.services import TeamServices
 
 PASSWORD = "correct horse battery"

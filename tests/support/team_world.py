@@ -14,13 +14,12 @@ from workbench.analysis.analyze import analyze
 from workbench.documents import dump_plan, parse_plan, program_from_reference
 from workbench.team.access import SCOPES, Principal, ProjectRole
 from workbench.team.accounts.people import add_project, disable_user, set_role
-from workbench.team.accounts.tokens import issue_token, revoke_token
+from workbench.team.accounts.revocations import issue_token, revoke_token
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
 from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
-from workbench.team.planning.describe_plan import describe_plan
-from workbench.team.planning.grade_answers import describe_exercise, grade_answer
+from workbench.team.planning.grade_answers import describe_exercise, describe_plan, grade_answer
 from workbench.team.planning.room_log import replay_room
 from workbench.team.rooms.planners import described_plan, found_baseline, found_baselines, graded_answer
 from workbench.team.rooms.room_records import PushedPlan

@@ -5,8 +5,8 @@ from dataclasses import replace
 from tests.support.details import with_details
 from tests.support.programs import mlp_report
 from workbench.reports.device_trace import Trace, TraceEvent, summarize_trace
+from workbench.reports.kernel import COMPUTE, Event, Timeline
 from workbench.reports.report import Report
-from workbench.reports.timeline import COMPUTE, Event, Timeline
 
 MS = 1e-3
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from workbench.core.program import Program
 from workbench.engine.spmd.compiled_step import CompiledStep
-from workbench.engine.spmd.jax_shardings import host_value, put_sharded
+from workbench.engine.spmd.device_mesh import host_value, put_sharded
 from workbench.models import build
 
 Arguments = tuple[tuple[str, object], ...]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.support.warm_process import Told
-from workbench.engine.worker.process_group import ProcessGroup
+from workbench.engine.worker.worker_process import ProcessGroup
 
 _WORKER = "workbench.engine.worker.worker_main"
 _READ_EARLY = ("JAX_", "PYTHON")  # beginnings of variables that are read before a fork could be told others

@@ -16,7 +16,7 @@ import workbench as wb
 from tests.support.team_server import new_store, team_server
 from tests.support.team_world import add_things, document, exercise_document, make_token, parts_of_server, people_world
 from workbench.documents import parse_plan
-from workbench.team.api.routes import api_routes
+from workbench.team.api.api_routes import api_routes
 from workbench.team.store.tables import StoredJob
 from workbench.team_client import client as client_module
 from workbench.team_client.saved_logins import ServerLogin, TeamServerError, find_login, forget_login, login_file, save_login

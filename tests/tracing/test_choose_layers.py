@@ -17,7 +17,7 @@ from workbench.core.program import Program
 from workbench.core.remat import Remat
 from workbench.errors import PipelineError, RematError
 from workbench.models import build
-from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
+from workbench.pipeline.staged_program import as_spmd_program
 from workbench.public_plan import Plan
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized
 from workbench.tracing.jaxpr.choose_layers import SomeLayers

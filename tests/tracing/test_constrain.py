@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import AxisType
 
 from workbench.core.layout import Layout
-from workbench.core.selectors import operations_at
+from workbench.core.path_patterns import operations_at
 from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.public_plan import Plan

@@ -16,8 +16,8 @@ from workbench.core.remat import Remat
 from workbench.core.tensor import Role
 from workbench.models import build
 from workbench.models.decoder import decoder
-from workbench.models.decoder.config import PRESETS
-from workbench.models.decoder.weights import init
+from workbench.models.decoder.decoder_config import PRESETS
+from workbench.models.decoder.decoder_weights import init
 from workbench.models.layers.layer_checkpoint import checkpoint_layer
 from workbench.plan.edits import SetRemat
 from workbench.public_plan import Plan

@@ -10,11 +10,10 @@ import optax.contrib
 import pytest
 
 from workbench.core.tensor import Role
-from workbench.models.decoder import decoder
-from workbench.models.decoder import weights as decoder_weights
-from workbench.models.decoder.config import PRESETS as DECODERS
-from workbench.models.gpt import gpt
-from workbench.models.gpt.config import PRESETS as GPTS
+from workbench.models import gpt
+from workbench.models.decoder import decoder, decoder_weights
+from workbench.models.decoder.decoder_config import PRESETS as DECODERS
+from workbench.models.gpt_config import PRESETS as GPTS
 from workbench.public_plan import Plan
 from workbench.recipes import list_recipes
 from workbench.tracing import trace_training

@@ -8,7 +8,7 @@ import pytest
 from tests.support import pipelines
 from workbench.core.path_patterns import template
 from workbench.errors import PipelineError, TraceError
-from workbench.models.gpt import gpt
+from workbench.models import gpt
 from workbench.tracing import trace
 from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_weight
 from workbench.tracing.layered_losses import scanned_loss, sequential_loss

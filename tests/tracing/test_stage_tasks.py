@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from workbench.tracing.jaxpr.equation_costs import flops_of
+from workbench.tracing.jaxpr.equations import flops_of
 from workbench.tracing.stage_partition.block_programs import block_tasks
 from workbench.tracing.stage_partition.trace_network import partition_loss
 

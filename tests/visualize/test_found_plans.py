@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.search.figures import Figures
-from workbench.search.pareto_front import ParetoFront
+from workbench.search.figures import Figures, ParetoFront
 from workbench.search.requirements import AtMost
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Polyline

@@ -12,13 +12,12 @@ from tests.support.details import with_details
 from tests.support.steps import GRAPH, node, step_report
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.reports.step_graph import Graph
+from workbench.reports.kernel import Graph
 from workbench.visualize import graph, graph_dot, graph_text
 from workbench.visualize.draw import graphviz_layout, palette
 from workbench.visualize.draw.collapse_scopes import MOST_BOXES, choose_open_scopes, collapse, scopes_of
 from workbench.visualize.draw.drawing_marks import text_width
-from workbench.visualize.graph import heat_colour
-from workbench.visualize.stage_graph import shown_graph
+from workbench.visualize.graph import heat_colour, shown_graph
 
 
 @pytest.fixture(scope="module")

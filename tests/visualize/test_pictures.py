@@ -26,8 +26,8 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.public_plan import Plan
 from workbench.reports.collective import KINDS, Collective
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
+from workbench.reports.device_memory import Alive, Memory, MemoryCurve
 from workbench.reports.latency_front import DecodePoint, ImpossibleDecode, LatencyFront
-from workbench.reports.memory import Alive, Memory, MemoryCurve
 from workbench.search.decode_front import mark_front
 from workbench.tracing import trace
 from workbench.visualize import (

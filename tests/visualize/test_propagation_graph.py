@@ -11,7 +11,7 @@ from workbench.public_plan import Plan
 from workbench.reports.report import Report
 from workbench.tracing import trace
 from workbench.visualize import graph
-from workbench.visualize.graph_rows import HEIGHT, place_rows
+from workbench.visualize.graph_boxes import HEIGHT, place_rows
 from workbench.visualize.propagation_graph import ARRIVED, lay_out_rows, propagation_graph
 
 WIDEST = 500  # pixels: what a page of 560 has for it
@@ -106,7 +106,7 @@ def test_what_a_loop_hands_round_lies_at_each_step_as_the_one_value_it_is(report
 
 
 def test_a_graph_without_boxes_has_rows_of_nothing(report):
-    from workbench.reports.step_graph import Graph
+    from workbench.reports.kernel import Graph
     from workbench.visualize.draw.collapse_scopes import collapse
 
     assert place_rows(collapse(Graph()), 0, 0.0).places == {}

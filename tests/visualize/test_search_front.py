@@ -11,8 +11,7 @@ from workbench.search.figures import Figures
 from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost
 from workbench.visualize import search_front
-from workbench.visualize.draw.axis_scale import LINEAR_UP_TO, MOST_TICKS, AxisScale, scale_of
-from workbench.visualize.draw.byte_ticks import byte_ticks
+from workbench.visualize.draw.axis_scale import LINEAR_UP_TO, MOST_TICKS, AxisScale, byte_ticks, scale_of
 from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING
 
 positive = st.floats(1e-7, 1e13, allow_nan=False)

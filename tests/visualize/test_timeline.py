@@ -9,10 +9,10 @@ from tests.support.programs import mlp_report
 from tests.support.traces import MS, event, measured_trace, predicted_step, timed_report
 from workbench.core.text_tables import WIDTH
 from workbench.reports.device_trace import summarize_trace
-from workbench.reports.timeline import COMPUTE, Event
+from workbench.reports.kernel import COMPUTE, Event
 from workbench.visualize import timeline, timeline_text
 from workbench.visualize.draw import palette
-from workbench.visualize.draw.time_ticks import ticks
+from workbench.visualize.draw.axis_scale import ticks
 from workbench.visualize.draw.timeline_spans import DrawnSpan, merge_spans, rows_of, shares, unroll_loops
 
 BOTH = timeline(timed_report(), measured_trace())

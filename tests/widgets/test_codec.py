@@ -14,9 +14,18 @@ import workbench.widgets
 from workbench.errors import WorkbenchError
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.gesture_edits import EDITS
-from workbench.widgets.gestures.codec import asked_hardware, kind_of, read_gesture, verify_gesture, zone_of
-from workbench.widgets.gestures.dimensions import DropGesture
-from workbench.widgets.gestures.gesture_registry import ALL_GESTURES, BOARD_GESTURES, EDIT_GESTURES, FLEET_GESTURES
+from workbench.widgets.gestures.gesture_codec import (
+    ALL_GESTURES,
+    BOARD_GESTURES,
+    EDIT_GESTURES,
+    FLEET_GESTURES,
+    asked_hardware,
+    kind_of,
+    read_gesture,
+    verify_gesture,
+    zone_of,
+)
+from workbench.widgets.gestures.tensor_gestures import DropGesture
 
 STATIC = Path(workbench.widgets.__file__).parent / "static"
 TEXT = st.text(max_size=12)

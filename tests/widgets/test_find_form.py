@@ -13,8 +13,8 @@ from workbench.search.present_plan import find_candidate, on_searched_hardware
 from workbench.search.requirements import AtMost, Pin
 from workbench.units import parse_bytes
 from workbench.widgets.find.find_form import first_form, read_task, relax_form, round_up_bytes
-from workbench.widgets.gestures.codec import read_gesture
-from workbench.widgets.gestures.finding import FindGesture
+from workbench.widgets.gestures.gesture_codec import read_gesture
+from workbench.widgets.gestures.panel_gestures import FindGesture
 
 
 @pytest.fixture

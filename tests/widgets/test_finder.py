@@ -15,14 +15,13 @@ from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.explain import Counterfactual
-from workbench.search.figures import NOMINAL_SECONDS, Figures, evaluate_plan
+from workbench.search.figures import NOMINAL_SECONDS, Figures, ParetoFront, evaluate_plan
 from workbench.search.make_space import make_space
-from workbench.search.pareto_front import ParetoFront
 from workbench.search.search_messages import PlanExplained, PlanExplanation, SearchClosed, SearchRefused, SearchUpdate, SearchUpdated
 from workbench.search.search_state import SearchState
 from workbench.widgets.find.find_controls import controls_state
 from workbench.widgets.find.finder import Finder
-from workbench.widgets.gestures.finding import FindGesture
+from workbench.widgets.gestures.panel_gestures import FindGesture
 
 FAST = PlanCandidate("", (("data", 4), ("model", 2)), "megatron"), Figures(1.0, 900, 8)
 SMALL = PlanCandidate("", (("data", 2), ("model", 4)), "megatron"), Figures(2.0, 500, 8)

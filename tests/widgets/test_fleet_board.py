@@ -8,20 +8,23 @@ import pytest
 
 from tests.support.fleets import ToldRunner, Training, three_models, times_of
 from tests.support.packed_spans import SentSpan, read_spans
-from workbench.app.notebook.fleet_snapshot import fleet_html
+from workbench.app.notebook.fleet_cell import fleet_html
 from workbench.documents import load_fleet
 from workbench.errors import EngineError, FleetError
 from workbench.multimodel import ALL_POLICIES, lower_bound
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.fleet_forecast import forecast
 from workbench.multimodel.greedy_partition import shard_bytes
-from workbench.multimodel.training_commands import AddModel, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.training_events import (
+    AddModel,
     CheckpointNotice,
     CommandDone,
     CommandRefused,
     ModelFailed,
+    RemoveDevice,
+    ReturnDevice,
     SchedulePredicted,
+    StopModel,
     TimingDone,
     UnitDone,
 )
@@ -691,7 +694,7 @@ def test_while_it_runs_the_board_says_what_is_now_expected(view, runner):
 
 
 def test_units_that_are_too_many_are_drawn_as_shares_of_slices_of_time(fleet, times, runner, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.fleet.fleet_timeline.MOST_UNITS", 10)
+    monkeypatch.setattr("workbench.widgets.fleet.forecast_state.MOST_UNITS", 10)
     monkeypatch.setattr("workbench.visualize.charts.fleet_chart.MOST_UNITS", 10)
     view = FleetView(fleet, runner, times)
     timeline, schedule = view.parts["table"]["timeline"], view.seen.schedule

@@ -11,7 +11,7 @@ from workbench.plan.edits import RenameDim, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, ResizeAxis
 from workbench.reports.diagnostic import Diagnostic
 from workbench.widgets.board.drop_legality import dropped_axes
-from workbench.widgets.gestures.codec import zone_of
+from workbench.widgets.gestures.gesture_codec import zone_of
 
 MEANINGS = [
     ({"verb": "drop", "dim": "d_model", "source": "", "target": "model"}, ShardDim("d_model", ("model",))),

@@ -11,9 +11,9 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS, KEYS, glossary_state
-from workbench.widgets.glossary.inference import INFERENCE
 from workbench.widgets.glossary.lessons import COURSES, DOCS_VARIABLE, lesson_of, page_of
-from workbench.widgets.tabs.question_words import DECODE_WORDS, PREFILL_WORDS, WORDS
+from workbench.widgets.glossary.plan_terms import INFERENCE
+from workbench.widgets.tabs.question_answers import DECODE_WORDS, PREFILL_WORDS, WORDS
 
 TERMS = [term for _, terms in GROUPS for term in terms]
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

@@ -8,13 +8,17 @@ from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.widgets.pickers.axis_assignment_picker import (
+from workbench.widgets.board.hardware_picker import (
     MOST_AXIS_ASSIGNMENTS,
+    MOST_SHAPES,
     axis_assignment_menu,
     axis_assignment_state,
     axis_assignments_for,
+    hardware_of,
+    hardware_state,
+    shape_of,
+    shapes_for,
 )
-from workbench.widgets.pickers.hardware_picker import MOST_SHAPES, hardware_of, hardware_state, shape_of, shapes_for
 
 EIGHT = Mesh("data:4 model:2")
 CHOICES = [

@@ -14,9 +14,8 @@ from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.run.board_jobs import Jobs
-from workbench.widgets.run.curves import MOST_POINTS, curve
-from workbench.widgets.run.job_log import MOST_MESSAGES, append_message, log_state
-from workbench.widgets.run.run_panel import INVITATION, STALE, run_state
+from workbench.widgets.run.job_progress import MOST_MESSAGES, append_message, log_state
+from workbench.widgets.run.run_panel import INVITATION, MOST_POINTS, STALE, curve, run_state
 from workbench.widgets.run.run_progress import MOST_KEPT, RunProgress
 
 

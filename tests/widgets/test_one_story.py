@@ -6,8 +6,7 @@ import pytest
 
 from tests.support.choosing import parametrize_drawn
 from tests.support.shown_figures import disagreements, shown_figures
-from workbench.core.micro_batches import micro_batch_counts
-from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec, micro_batch_counts
 from workbench.core.program import Program
 from workbench.errors import PipelineError, RecipeError
 from workbench.models import ALL_MODELS, build

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.scripted import HeldRunner, compiled
-from workbench.analysis.verify_plan import MICRO_BATCHES, STAGES
-from workbench.analysis.why_planned import PIPELINED_REASON
+from workbench.analysis.verify_plan import MICRO_BATCHES, PIPELINED_REASON, STAGES
 from workbench.errors import EngineError, PartitionError, SearchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
@@ -18,9 +17,9 @@ from workbench.reports.partitioned import Partitioned
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, Waiting
 from workbench.reports.verified_plan import TierFigures
 from workbench.search.candidates import PlanCandidate
+from workbench.widgets.find.found_pictures import verified_blocks, verify_act, waiting_text
 from workbench.widgets.find.plan_verifier import NO_PARTITIONER, PlanVerifier
 from workbench.widgets.find.verification import PENDING, STOPPED
-from workbench.widgets.find.verified_block import verified_blocks, verify_act, waiting_text
 
 ONE = PlanCandidate("", (("data", 8),), "replicated")
 OTHER = PlanCandidate("", (("data", 4), ("model", 2)), "megatron")

@@ -14,8 +14,17 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.front_end import recorded_script
-from workbench.widgets.recorded.record_board import ASKED, STAGE_TABS, TABS, record_board
-from workbench.widgets.recorded.recorded_page import MOST_BYTES, MOVES_VARIABLE, pack, recorded_element, recorded_page
+from workbench.widgets.recorded.record_board import (
+    ASKED,
+    MOST_BYTES,
+    MOVES_VARIABLE,
+    STAGE_TABS,
+    TABS,
+    pack,
+    record_board,
+    recorded_element,
+    recorded_page,
+)
 
 pytestmark = pytest.mark.compile
 

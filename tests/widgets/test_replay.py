@@ -13,9 +13,9 @@ from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board
-from workbench.widgets.gestures.codec import read_gesture
+from workbench.widgets.gestures.gesture_codec import read_gesture
 from workbench.widgets.tabs.blocks import Paint
-from workbench.widgets.tabs.propagation import NO_RECORD, NOTHING, Replay, replay_blocks
+from workbench.widgets.tabs.propagation_tab import NO_RECORD, NOTHING, Replay, replay_blocks
 from workbench.widgets.tabs.question_answers import why
 
 PAINT = Paint({"data": 0, "model": 1})

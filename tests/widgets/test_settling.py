@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.machines import flat
 from tests.widgets.test_board import Screen
-from workbench.analysis.why_planned import ONE_DEVICE_REASON
+from workbench.analysis.verify_plan import ONE_DEVICE_REASON
 from workbench.app.notebook.board_cell import Workbench
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError

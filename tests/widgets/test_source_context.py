@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from workbench.models import build
-from workbench.propagation.source_files import source_files
+from workbench.propagation.prepared_program import source_files
 from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
@@ -53,7 +53,7 @@ def test_no_text_of_a_gesture_becomes_a_file(report, asked, monkeypatch):
 
 
 def test_the_files_are_those_of_the_function_alone(report):
-    from workbench.models.gpt import gpt
+    from workbench.models import gpt
 
     found = set(source_files(report.plan.program).values()) - {"-"}
     assert inspect.getsourcefile(gpt) in found

@@ -10,7 +10,7 @@ from tests.support.programs import mlp_report, parameter, program
 from workbench.core.sharding import Sharding
 from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan
-from workbench.reports.memory import Memory
+from workbench.reports.device_memory import Memory
 from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.reports.step_time import Flops

@@ -8,7 +8,7 @@ from workbench.adapters.equinox_model import from_equinox as from_equinox
 from workbench.adapters.flax_model import from_flax as from_flax
 from workbench.adapters.haiku_model import from_haiku as from_haiku
 from workbench.adapters.keras_model import from_keras as from_keras
-from workbench.adapters.required_package import AdapterError as AdapterError
+from workbench.adapters.traced_model import AdapterError as AdapterError
 from workbench.core.program import Program
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import jax
 
 from workbench.adapters.module_scopes import Path, module_scopes
-from workbench.adapters.required_package import AdapterError, required
-from workbench.adapters.traced_model import Dims, ModelParts, TraceOptions, key_spec, takes_argument, trace_model
+from workbench.adapters.traced_model import AdapterError, Dims, ModelParts, TraceOptions, key_spec, required, takes_argument, trace_model
 from workbench.adapters.traced_objects import ObjectStep, object_names, title_of, trace_objects
 from workbench.core.program import Program, Reference
 from workbench.errors import wrong_type

@@ -6,8 +6,7 @@ from typing import Any
 
 import jax
 
-from workbench.adapters.required_package import AdapterError, required
-from workbench.adapters.traced_model import Dims, ModelParts, TraceOptions, call_loss, key_spec, trace_model
+from workbench.adapters.traced_model import AdapterError, Dims, ModelParts, TraceOptions, call_loss, key_spec, required, trace_model
 from workbench.core.program import Program, Reference
 from workbench.errors import TraceError, wrong_type
 from workbench.tracing.leaves import Leaves

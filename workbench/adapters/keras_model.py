@@ -8,8 +8,7 @@ from typing import Any
 
 import jax
 
-from workbench.adapters.required_package import AdapterError, required
-from workbench.adapters.traced_model import Dims, ModelParts, TraceOptions, trace_model
+from workbench.adapters.traced_model import AdapterError, Dims, ModelParts, TraceOptions, required, trace_model
 from workbench.core.program import Program, Reference
 from workbench.errors import wrong_type
 from workbench.tracing import trace_step

@@ -1,18 +1,20 @@
 """A model taken apart into pytrees of parameters and state, and the program of a loss that is given the model whole again."""
 
+import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
+from jax.interpreters import partial_eval
 
-from workbench.adapters.idle_state import idle_leaves
-from workbench.adapters.layer_dims import attention_dims
 from workbench.core.path_patterns import match_patterns
 from workbench.core.program import Program, Reference
-from workbench.errors import TraceError
+from workbench.errors import TraceError, WorkbenchError
 from workbench.recipes.naming_conventions import MESH_AXES
 from workbench.tracing import trace, trace_training
 from workbench.tracing.leaves import Leaves
@@ -237,3 +239,67 @@ def _patterns(prefix: str, dims: Mapping[str, Any]) -> Iterator[str]:
             yield from _patterns(pattern, value)
         else:
             yield pattern
+
+
+# Which of a model's state a loss neither reads nor changes: it need not be carried, and a program without state has
+# more layouts.
+
+
+def idle_leaves(call: Callable[..., tuple[Any, Any]], params: Any, state: Any, batch: Any) -> list[bool]:
+    """For each leaf of `state`, whether `call(params, state, batch) -> (result, new state)` returns it as it was and never reads it.
+
+    A loop that only hands it on, as Haiku's scans do with keys, does not read it.
+    """
+    closed, (result, _) = jax.make_jaxpr(partial(call), return_shape=True)(params, state, batch)
+    before, made, count = (len(jax.tree.leaves(each)) for each in (params, result, state))
+    given, after = closed.jaxpr.invars[before : before + count], closed.jaxpr.outvars[made : made + count]
+    stays = [var is new for var, new in zip(given, after, strict=True)]
+    _, is_read = partial_eval.dce_jaxpr(closed.jaxpr, [*[True] * made, *(not each for each in stays)])
+    return [each and not read for each, read in zip(stays, is_read[before : before + count], strict=True)]
+
+
+# Names of dimensions that a framework's own layers have: the heads of attention, in Flax and in Keras.
+
+_ATTENTION = re.compile(r"(.*/)(query|key|value|out|attention_output)/kernel")
+_OUTWARDS = ("out", "attention_output")
+_RANK = 3
+
+
+def attention_dims(params: Any) -> dict[str, str]:
+    """The names by path. Fewer heads of keys and values than of queries are `kv_heads`.
+
+    >>> import jax
+    >>> kernel = {"kernel": jax.ShapeDtypeStruct((64, 4, 16), "float32")}
+    >>> attention_dims({"query": kernel, "out": {"kernel": jax.ShapeDtypeStruct((4, 16, 64), "float32")}})
+    {'params/out/kernel': 'heads d_head _', 'params/query/kernel': '_ heads d_head'}
+    """
+    leaves = Leaves.of("params", params)
+    shapes = {path: spec.shape for path, spec in zip(leaves.paths, leaves.specs, strict=True)}
+    found = {}
+    for path, shape in shapes.items():
+        match = _ATTENTION.fullmatch(path)
+        query = shapes.get(f"{match[1]}query/kernel", ()) if match else ()
+        if match and len(query) == len(shape) and _RANK <= len(shape) <= _RANK + 1:
+            stacked = "_ " * (len(shape) - _RANK)  # layers that are scanned
+            is_fewer = match[2] in ("key", "value") and shape[-2:-1] != query[-2:-1]
+            found[path] = (
+                f"{stacked}heads d_head _" if match[2] in _OUTWARDS else f"{stacked}_ {'kv_heads' if is_fewer else 'heads'} d_head"
+            )
+    return found
+
+
+# Import the framework of a model when one is given, and say what to install where it is missing.
+
+
+class AdapterError(WorkbenchError):
+    """A model that an adapter cannot put in."""
+
+
+def required(module: str, distribution: str, adapter: str) -> Any:
+    """The module of this name; raises `AdapterError` if its distribution is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise AdapterError(f"`{adapter}` needs {distribution}, which is not installed here.", [f"pip install {distribution}"]) from error

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from workbench.analysis.collective_causes import (
+from workbench.analysis.difference_causes import (
     BORDERS,
     COMBINED,
     FOLDED,

@@ -10,8 +10,8 @@ from dataclasses import replace
 from workbench.analysis.diagnose import over_capacity_text
 from workbench.core.tensor import Role
 from workbench.reports.compiled import Compiled, Scheduled
+from workbench.reports.device_memory import ARGUMENT_ROLES, Memory
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
-from workbench.reports.memory import ARGUMENT_ROLES, Memory
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from workbench.core.layout import Layout
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import WorkbenchError
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import Prioritize

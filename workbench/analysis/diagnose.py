@@ -5,15 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from workbench.analysis.diagnose_feature_groups import diagnose_feature_groups, diagnose_overlapping_pools
-from workbench.analysis.diagnose_operators import operator_notes, subject_of
+from workbench.analysis.diagnose_operators import diagnose_feature_groups, diagnose_overlapping_pools, operator_notes, subject_of
 from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, diagnose_resharding, source_text
 from workbench.analysis.memory_remedies import largest_dims, memory_remedies
 from workbench.analysis.remedies import fix_padding, fix_split_reshape
 from workbench.core.offload import STREAMED, Offload
-from workbench.core.path_patterns import matches
+from workbench.core.path_patterns import matches, operations_at
 from workbench.core.remat import OFFLOAD_DOTS, Remat
-from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import axis_assignment_error
@@ -22,8 +20,8 @@ from workbench.plan.edits import SetAxisAssignment, SetHardware, SetOffload, Set
 from workbench.propagation import Propagated, padding_list
 from workbench.propagation.reshard_edges import Edge
 from workbench.propagation.structure.program_structure import Structure
+from workbench.reports.device_memory import Memory
 from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT, Diagnostic
-from workbench.reports.memory import Memory
 from workbench.reports.padding import Padding
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds

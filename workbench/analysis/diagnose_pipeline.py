@@ -3,16 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from workbench.core.micro_batches import BATCH, plan_input_splits
-from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec, first_remat, first_stages
+from workbench.core.pipeline_spec import BATCH, MOST_OF_EACH, PipelineSpec, first_remat, first_stages, plan_input_splits
 from workbench.errors import WorkbenchError
-from workbench.pipeline.balance import balance
-from workbench.pipeline.choose_boundaries import apply_edit, program_blocks, verify_partition
+from workbench.pipeline.balance import apply_edit, balance, program_blocks, verify_partition
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.pipeline.simulate_pipeline import simulate
-from workbench.pipeline.spmd_pipeline_plan import as_spmd_program
 from workbench.pipeline.stage_transfer import transfer_of
-from workbench.pipeline.staged_program import spec_of
+from workbench.pipeline.staged_program import as_spmd_program, spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan

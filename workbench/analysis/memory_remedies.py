@@ -11,7 +11,7 @@ from workbench.core.offload import Offload
 from workbench.core.remat import Remat
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.plan.edits import Edit, EditGroup, SetLayout, SetOffload, SetRemat, ShardDim
 from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan

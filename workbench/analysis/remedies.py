@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from workbench.core.mesh import Mesh
-from workbench.core.path_patterns import template
+from workbench.core.path_patterns import selects, template
 from workbench.core.program import Operation
-from workbench.core.selectors import selects
 from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.errors import WorkbenchError
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.plan.edits import Constrain, Edit, Override, ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.plan.plan import Plan

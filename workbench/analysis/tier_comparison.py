@@ -8,12 +8,21 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from workbench.analysis.collective_causes import ALL_CAUSES, Cause
 from workbench.analysis.collective_differences import Difference, explain_collectives
 from workbench.analysis.compared_figures import CollectiveRow, ComparedFigure, StageRow, Volumes, is_same
-from workbench.analysis.kernel_differences import KERNEL_CAUSES, KernelDifference, explain_kernels
-from workbench.analysis.memory_differences import MEMORY_CAUSES, MemoryDifference, explain_memory
-from workbench.analysis.time_causes import TIME_CAUSES, TimeCause, explain_time
+from workbench.analysis.difference_causes import (
+    ALL_CAUSES,
+    KERNEL_CAUSES,
+    MEMORY_CAUSES,
+    TIME_CAUSES,
+    Cause,
+    KernelDifference,
+    MemoryDifference,
+    TimeCause,
+    explain_kernels,
+    explain_memory,
+    explain_time,
+)
 from workbench.core.page import Page, PageCell, Row, Table, figure, page_text, terms_among
 from workbench.core.sharding import base_axis
 from workbench.core.text_tables import Printed, group_items, tail_text, wrap_text

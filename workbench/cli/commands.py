@@ -12,11 +12,11 @@ from pathlib import Path
 from workbench.analysis.analyze import analyze
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
+from workbench.cli.arguments import listening, reach_of
 from workbench.cli.event_log import EventLog, event_log
-from workbench.cli.page_access import listening, reach_of
 from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
-from workbench.engine.cluster.join_cluster import verify_shared_cluster
+from workbench.engine.cluster.ray_cluster import verify_shared_cluster
 from workbench.engine.cluster.relay import CLUSTER
 from workbench.errors import EngineError, PipelineError, WorkbenchError
 from workbench.exercises.exercise import Exercise
@@ -237,7 +237,7 @@ def compare(options: argparse.Namespace) -> None:
 def diff(options: argparse.Namespace) -> None:
     from workbench.analysis.plan_diff import PlanDiff
     from workbench.documents import load_plan, plan_diff_record
-    from workbench.pipeline.choose_boundaries import apply_edit
+    from workbench.pipeline.balance import apply_edit
     from workbench.plan.edits import SetHardware
     from workbench.tracing.jax_backends import force_cpu_backend
 
@@ -309,8 +309,7 @@ def calibrate(options: argparse.Namespace) -> None:
 
 def models(options: argparse.Namespace) -> None:
     from workbench.models import ALL_MODELS
-    from workbench.models.models_text import model_text, models_text
-    from workbench.models.registry import verify_model
+    from workbench.models.registry import model_text, models_text, verify_model
 
     print(models_text(ALL_MODELS) if options.name is None else model_text(verify_model(options.name, {}), options.preset))
 

@@ -24,9 +24,8 @@ from workbench.documents import compiled_record, dump_plan, measurement_record
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
-from workbench.reports.event_file import EventFile
 from workbench.reports.measurement import Measurement
-from workbench.reports.run_events import Progress, RunEvent, StepDone
+from workbench.reports.run_events import EventFile, Progress, RunEvent, StepDone
 
 TERMINATED = 128 + signal.SIGTERM
 """The exit code of a process that was asked to end."""

@@ -3,26 +3,32 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from workbench.cli.plan_arguments import allowed_modules, hardware_of, use_hardware_file
-from workbench.cli.progress_forecast import ShortForecast
-from workbench.errors import FleetError
-from workbench.multimodel import ALL_POLICIES, FleetSchedule, policy_named
+from workbench.documents import load_fleet
+from workbench.engine import add_model_command
+from workbench.errors import FleetError, WorkbenchError
+from workbench.multimodel import ALL_POLICIES, FleetSchedule, ScheduledUnit, policy_named
 from workbench.multimodel import simulate as simulate_jobs
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_forecast import count_devices, plan_times
 from workbench.multimodel.fleet_measurement import FleetTimes
-from workbench.multimodel.training_commands import AddModel, StopModel
+from workbench.multimodel.running_forecast import predict_rest
 from workbench.multimodel.training_events import (
+    AddModel,
     CheckpointNotice,
     CommandDone,
     CommandRefused,
+    FleetCommand,
     ModelFailed,
     SchedulePredicted,
+    StopModel,
     TrainingEvent,
     UnitDone,
 )
@@ -33,7 +39,6 @@ from workbench.units import format_seconds, parse_bytes
 
 def run(options: argparse.Namespace) -> None:
     """Train in a worker process; Ctrl-C ends it, and with a folder the next run resumes there."""
-    from workbench.cli.follow_fleet_file import Follower
     from workbench.documents import fleet_record
     from workbench.engine import start_fleet
     from workbench.multimodel.fleet_text import measurement_text
@@ -191,3 +196,95 @@ class _ProgressPrinter:
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+
+# The expected time of a fleet's run, for its lines of progress.
+
+MOST_LEFT = 5_000  # the most units that are simulated for a line of progress
+
+
+class ShortForecast:
+    """Follows the events of a training, and forecasts its end."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._times: FleetTimes | None = None
+        self._predicted = FleetSchedule(1, ())
+        self._last: dict[str, int] = {}
+        self._ran: list[ScheduledUnit] = []
+
+    def hear(self, event: TrainingEvent) -> None:
+        match event:
+            case SchedulePredicted(times=times):
+                self._times = times
+                self._predicted = FleetSchedule(event.devices, event.predicted)
+                self._last = {each.name: self._last.get(each.name, each.length) for each in times.jobs}
+            case UnitDone():
+                self._ran.append(event.placed)
+                self._last[event.model] = event.of
+
+    @property
+    def text(self) -> str:
+        """The forecast; empty where it would take long. A solver's order is not known here, so the default policy is used instead."""
+        if self._times is None or len(self._predicted.placed) - len(self._ran) > MOST_LEFT:
+            return ""
+        policy = policy_named("sharded-lrtf" if self._fleet.policy == "exact" else self._fleet.policy)
+        last = [self._last[each.name] for each in self._times.jobs]
+        rest = predict_rest(self._predicted, self._times.jobs, self._ran, last, policy, double_buffer=self._fleet.double_buffer)
+        return f", {format_seconds(rest.makespan)} in all as now expected"
+
+
+# Follow a fleet file that changes while its models train: a model that is added to it joins the run, one that is
+# removed stops.
+
+EVERY = 0.5  # seconds
+
+
+class AcceptsCommands(Protocol):
+    def send(self, command: FleetCommand) -> None: ...
+
+
+@dataclass
+class Follower:
+    """Reads the file again and again. A file that cannot be read, as while it is edited, is reported once and changes nothing."""
+
+    path: Path
+    fleet: Fleet
+    training: AcceptsCommands
+    say: Callable[[str], None]
+    allow: tuple[str, ...] = ()
+    _seen: float = field(init=False)
+    _names: set[str] = field(init=False)
+    _over: threading.Event = field(init=False, default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._seen = self._changed_at()
+        self._names = {each.name for each in self.fleet.models}
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def end(self) -> None:
+        self._over.set()
+
+    def _follow(self) -> None:
+        while not self._over.wait(EVERY):
+            if (now := self._changed_at()) != self._seen:
+                self._seen = now
+                try:
+                    self._apply(load_fleet(self.path, self.allow))
+                except WorkbenchError as error:
+                    self.say(str(error))
+
+    def _changed_at(self) -> float:
+        try:
+            return self.path.stat().st_mtime
+        except OSError:
+            return self._seen
+
+    def _apply(self, fleet: Fleet) -> None:
+        """Apply changes of models; other changes wait for the next run."""
+        models = {each.name: each for each in fleet.models}
+        for name in [each for each in models if each not in self._names]:
+            self.training.send(add_model_command(models[name]))
+        for name in sorted(self._names - models.keys()):
+            self.training.send(StopModel(name))
+        self._names = set(models)

@@ -15,8 +15,7 @@ FORMS = ("text", "json", "gradescope")
 def grade(options: argparse.Namespace) -> None:
     """Grade one submission, or many, each in the same way and apart from the others."""
     from workbench.exercises.exercise import Exercise
-    from workbench.exercises.grading import grade, grade_record, gradescope_record
-    from workbench.exercises.submissions import Submission, read_submission
+    from workbench.exercises.grading import Submission, grade, grade_record, gradescope_record, read_submission
     from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()

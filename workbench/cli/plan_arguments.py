@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.example_plan import DEFAULT_MESH, DEFAULT_MODEL
 from workbench.core.program import Reference
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Progress, RunEvent
@@ -16,6 +15,7 @@ from workbench.reports.run_events import Progress, RunEvent
 if TYPE_CHECKING:
     from workbench.core.pipeline_spec import PipelineSpec
     from workbench.hardware.hardware import Hardware
+
 
 ATTACHED = "attached"
 """What `--hardware` calls the devices of this machine."""
@@ -39,7 +39,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     from workbench.core.remat import Remat
     from workbench.documents import load_plan, program_from_reference
     from workbench.hardware.axis_assignment_text import parse_axis_assignment
-    from workbench.pipeline.choose_boundaries import apply_edit
+    from workbench.pipeline.balance import apply_edit
     from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetOffload, SetPrecision, SetRemat
     from workbench.plan.mesh_edits import SetMesh
 
@@ -102,7 +102,7 @@ def hardware_of(options: argparse.Namespace, now: "Hardware | None") -> "Hardwar
 def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
     """Raises `PipelineError` for a pipeline that cannot partition the program, blocks included: one given by the command is refused at
     once."""
-    from workbench.pipeline.choose_boundaries import apply_edit, verify_partition
+    from workbench.pipeline.balance import apply_edit, verify_partition
     from workbench.plan.edits import SetPipeline
 
     plan = apply_edit(plan, SetPipeline(spec))
@@ -135,3 +135,9 @@ def _argument(text: str, parser: argparse.ArgumentParser) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+# The plan of a command line that names none.
+
+
+DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"

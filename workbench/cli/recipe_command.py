@@ -8,7 +8,7 @@ from workbench.analysis.analyze import analyze
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.analysis.recipe_effect import recipe_drawback
 from workbench.cli.plan_arguments import plan_on_the_cpu
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.plan.plan import Plan
 
 

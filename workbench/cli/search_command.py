@@ -2,13 +2,15 @@
 
 import argparse
 import json
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from workbench.cli.event_log import event_log
-from workbench.cli.first_interrupt import first_interrupt
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verified_line, verified_record
@@ -153,3 +155,29 @@ class _Printer:
         if state.elapsed - self._last >= _EVERY or state.is_complete:
             self._last = state.elapsed
             print(progress_text(state), file=sys.stderr, flush=True)
+
+
+# Ctrl-C as a wish to stop: the first one is kept for whoever asks, the second one leaves at once.
+
+
+@contextmanager
+def first_interrupt(say: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Within it, whether Ctrl-C was pressed; `say` is called when it is. Only the main thread hears of it: in another it is never pressed.
+
+    A second Ctrl-C raises `KeyboardInterrupt`, as the first does after it.
+    """
+    heard = threading.Event()
+
+    def hear(number: int, _frame: object) -> None:
+        signal.signal(number, signal.default_int_handler)
+        heard.set()
+        say()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield heard.is_set
+        return
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield heard.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -108,7 +108,7 @@ def new_password(options: argparse.Namespace) -> None:
 
 def make_token(options: argparse.Namespace) -> None:
     with _person(options) as (session, user, _):
-        from workbench.team.accounts.tokens import issue_token
+        from workbench.team.accounts.revocations import issue_token
 
         scopes = tuple(each.strip() for each in options.scopes.split(",") if each.strip())
         expires = time.time() + options.days * _DAY if options.days else None
@@ -127,7 +127,7 @@ def restore_backup(options: argparse.Namespace) -> None:
     with _opened(options, empty=True) as (store, config):
         from workbench.team.data_folder import make_private
         from workbench.team.store.backup import restore
-        from workbench.team.store.claim import claim_store
+        from workbench.team.store.store import claim_store
 
         with claim_store(store, "`workbench team restore`"):
             made = restore(Path(options.file), store, config.data)
@@ -140,8 +140,7 @@ def move_store(options: argparse.Namespace) -> None:
     with _opened(options) as (store, _):
         from workbench.team.config import FILE
         from workbench.team.store.backup import move
-        from workbench.team.store.claim import claim_store
-        from workbench.team.store.store import Store
+        from workbench.team.store.store import Store, claim_store
 
         with closing(Store.open(options.target)) as target, claim_store(store, "`workbench team move`"):
             counts = move(store, target)

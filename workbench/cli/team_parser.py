@@ -7,7 +7,7 @@ Neither this module nor the commands import JAX: the server never does.
 import argparse
 from typing import Any
 
-from workbench.cli import class_command, server_command, team_command
+from workbench.cli import server_command, team_command
 from workbench.cli.arguments import add_json, add_parser, positive
 
 TEAM_COMMANDS = ("login", "logout", "push", "pull", "submit", "jobs", "assignments", "hand-out", "hand-in", "send-plan", "team")
@@ -122,7 +122,7 @@ def _assignments(added: Any) -> None:
     command.add_argument("--project", metavar="NAME", required=True, help="the class")
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=class_command.assignments)
+    command.set_defaults(command=server_command.assignments)
 
 
 def _hand_out(added: Any) -> None:
@@ -138,7 +138,7 @@ def _hand_out(added: Any) -> None:
     command.add_argument("--ranked", metavar="QUESTION", help="the question whose plans are ranked")
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=class_command.hand_out)
+    command.set_defaults(command=server_command.hand_out)
 
 
 def _hand_in(added: Any) -> None:
@@ -154,7 +154,7 @@ def _hand_in(added: Any) -> None:
     command.add_argument("--answer", metavar="TEXT", help="the number or choice that answers it")
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=class_command.hand_in, parser=command)
+    command.set_defaults(command=server_command.hand_in, parser=command)
 
 
 def _send_plan(added: Any) -> None:
@@ -168,7 +168,7 @@ def _send_plan(added: Any) -> None:
     )
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=class_command.send_plan)
+    command.set_defaults(command=server_command.send_plan)
 
 
 def _team(added: Any) -> None:

@@ -3,16 +3,18 @@
 What is within these limits is parsed and checked in well under a second; each is far above what a person or a program writes.
 """
 
+import errno
 import json
 import math
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from workbench.core.plain_files import open_plain
 from workbench.errors import DocumentError
 
 MOST_TEXT = 1 << 20
@@ -130,3 +132,30 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise UnreadableError(f'"{key[:80]}" stands twice in one object')
         known[key] = value
     return known
+
+
+# Open files that somebody else may have put there: regular files alone. A pipe would make its reader wait, and a device
+# has no end.
+
+_FLAGS = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY")  # those that this system has
+
+
+def open_plain(path: Path, *, follow_links: bool = True) -> BinaryIO:
+    """A regular file, opened to read bytes. Raises `OSError` for a pipe, a device, a socket or a folder, and for a link that is not to be
+    followed."""
+    flags = (*_FLAGS, *(() if follow_links else ("O_NOFOLLOW",)))
+    number = os.open(path, os.O_RDONLY | sum(getattr(os, each, 0) for each in flags))
+    try:
+        verify_regular(os.fstat(number))
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def verify_regular(status: os.stat_result) -> None:
+    """Raises `OSError` for what is no regular file."""
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe, a device or a socket, and only regular files are read")

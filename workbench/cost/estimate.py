@@ -4,6 +4,7 @@ Pure: same plan, same answer; nothing executes, nothing is traced again. A pipel
 program, or of one block of it that is a program of its own.
 """
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,25 +12,25 @@ from typing import NamedTuple
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.mesh import Mesh
+from workbench.core.offload import STREAMED
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
+from workbench.cost.estimate_step_time import collective_costs, decomposed_collectives, step_time
 from workbench.cost.fusion.eager_kernels import eager_kernels_of
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.kernel_table import Kernels
-from workbench.cost.fusion.narrowing import NARROW, narrowed_values
+from workbench.cost.fusion.simplify_operations import NARROW, narrowed_values
 from workbench.cost.kernel_times import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
-from workbench.cost.offloading import held_until_fetched, host_memory, with_transfers
 from workbench.cost.on_chip_memory import OnChip, on_chip
 from workbench.cost.simulate_overlap import Cost, SimulatedStep, simulate_step
 from workbench.cost.step_flops import count_dot_flops, flops_of
-from workbench.cost.step_time import collective_costs, decomposed_collectives, step_time
-from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.cost.tiles import tiled_bytes
 from workbench.cost.timeline_regions import TimelineRegion, regions_of
 from workbench.cost.windowed_dots import plan_windowed_dots
-from workbench.hardware.hardware import Hardware
+from workbench.hardware.hardware import Chip, Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation import (
     TWO_BYTE_FLOATS,
@@ -42,8 +43,9 @@ from workbench.propagation import (
     read_argument_placements,
     structure_of,
 )
+from workbench.propagation.structure.program_structure import Op, Structure, TracedValue
 from workbench.reports.collective import Collective
-from workbench.reports.memory import Memory
+from workbench.reports.device_memory import Memory
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.placement import Placement
 from workbench.reports.step_time import Flops, StepTime
@@ -224,3 +226,84 @@ def _local_bytes(plan: Plan, partitioned: Propagated, fixed: _Fixed, tile: tuple
             known[key] = (0, 0) if dims is None else (tiled_bytes(shape, dtype), tiled_bytes(shape, dtype, tile))
         found.append(known[key])
     return [plain for plain, _ in found], [padded for _, padded in found]
+
+
+# Offloading: bytes in the host's memory, and bytes over the link to it.
+
+
+class HostMemory(NamedTuple):
+    """Bytes of one device: those it keeps on the host, those it sends there and fetches back per step, and how many of the latter it waits
+    for, whatever else the step does."""
+
+    bytes: int
+    moved: int
+    waited: int
+
+
+def host_memory(program: Program, partitioned: Propagated, local_bytes: Sequence[int]) -> HostMemory:
+    """What one device has on the host, all at once: at the end of the forward pass, when the backward pass has fetched nothing yet.
+
+    It waits for an update that streams state from the host: each parameter's part is a loop, which nothing runs beside.
+    """
+    structure = partitioned.structure
+    host_bytes = sum(
+        local_bytes[index]
+        for index, value in enumerate(structure.values)
+        if value.on_host and value.region == 0 and (value.maker < 0 or _is_new_on_host(structure, value))
+    )
+    moves = [(number, op) for number, op in enumerate(structure.ops) if op.placement and not _stays_on_host(structure, op)]
+    moved = {number: local_bytes[op.results[0]] * structure.regions[op.region].runs_per_step for number, op in moves}
+    waited = sum(count for number, count in moved.items() if STREAMED in program.operations[number].path)
+    return HostMemory(host_bytes, sum(moved.values()), waited)
+
+
+def held_until_fetched(structure: Structure) -> dict[int, int]:
+    """The values that are copied to the host outside loops, each with the position where the last copy is fetched back."""
+    held: dict[int, int] = {}
+    for op in structure.ops:
+        if "device" in op.placement and op.region == 0:
+            source = _copied_value(structure, op.operands[0])
+            held[source] = max(held.get(source, -1), op.position)
+    return held
+
+
+def _copied_value(structure: Structure, value: int) -> int:
+    """The value on the device of which another, on the host, is a copy; itself where it is none."""
+    while structure.values[value].on_host and (maker := structure.values[value].maker) >= 0:
+        op = structure.ops[maker]
+        if maker in structure.body_of:
+            return value
+        value = op.operands[structure.values[value].result if len(op.operands) == len(op.results) else 0]
+    return value
+
+
+def _stays_on_host(structure: Structure, op: Op) -> bool:
+    """Whether an operation that places a value on the host finds it there."""
+    return "host" in op.placement and structure.values[op.operands[0]].on_host
+
+
+def _is_new_on_host(structure: Structure, value: TracedValue) -> bool:
+    """Whether a value on the host is new there: a copy, or what a loop stacks copies in, not what it only reads."""
+    op = structure.ops[value.maker]
+    if value.maker not in structure.body_of:
+        return bool(op.placement) and not _stays_on_host(structure, op)
+    body = structure.body_of[value.maker]
+    argument = next(
+        each
+        for each in structure.regions[body].values
+        if structure.values[each].maker < 0 and structure.values[each].result == value.result
+    )
+    returned = next(each for each in reversed(structure.ops) if each.region == body).operands
+    start = structure.values[op.operands[value.result]].maker
+    is_there = start >= 0 and bool(structure.ops[start].placement) and _stays_on_host(structure, structure.ops[start])
+    return returned[value.result] != argument and not is_there
+
+
+def with_transfers(time: StepTime, host: HostMemory, chip: Chip) -> StepTime:
+    """The step with transfers over the host link. Copies overlap with the step, as XLA makes them asynchronous: exposed is only the time
+    that the link takes beyond the rest of the step, and all that is waited for."""
+    streamed, others = host.waited / chip.host_bandwidth, (host.moved - host.waited) / chip.host_bandwidth
+    waited = streamed + max(0.0, others - time.total)
+    share = time.total / (time.total + waited) if waited else 1.0
+    exposed, hidden = time.exposed + waited, time.hidden + streamed + others - waited
+    return replace(time, exposed=exposed, hidden=hidden, mfu=time.mfu * share, hfu=time.hfu * share)

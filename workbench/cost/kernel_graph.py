@@ -15,7 +15,7 @@ from workbench.cost.simulate_overlap import SimulatedStep
 from workbench.propagation import Propagated, value_names
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.reports.collective import sent_bytes
-from workbench.reports.step_graph import Graph, GraphNode, GraphSend
+from workbench.reports.kernel import Graph, GraphNode, GraphSend
 
 
 def graph_of(

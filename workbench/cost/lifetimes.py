@@ -11,10 +11,8 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.on_chip_memory import accesses
-from workbench.propagation.structure.aliased_values import VIEWING
-from workbench.propagation.structure.loop_invariants import unchanged_slots
-from workbench.propagation.structure.program_structure import Structure, TracedValue
-from workbench.propagation.structure.stacked_values import find_stacked
+from workbench.propagation.structure.program_structure import Structure, TracedValue, unchanged_slots
+from workbench.propagation.structure.stored_values import VIEWING, find_stacked
 
 _NARROW = 4  # columns: a matrix this narrow is read in the order it is stored in
 _ON_WHOLE_ARRAYS = ("stablehlo.fft", "stablehlo.reduce_window", "stablehlo.custom_call")

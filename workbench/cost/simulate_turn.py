@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 class Send(NamedTuple):
     """A collective among the kernels of a region: it may start when `after` of them are done, and kernel number `before` reads its
-    result. One that `floats` waits for nothing in its iteration of a loop, or nothing there for it (see `prefetched_collectives`)."""
+    result. One that `floats` waits for nothing in its iteration of a loop, or nothing there for it (see `simulate_overlap`)."""
 
     after: int
     before: int

@@ -12,9 +12,8 @@ from workbench.core.tensor import Role
 from workbench.hardware.hardware import Chip
 from workbench.propagation import Propagated, local_shape
 from workbench.propagation.module.shardy_attributes import Dims
-from workbench.propagation.structure.aliased_values import VIEWING
-from workbench.propagation.structure.loop_invariants import unchanged_slots
-from workbench.propagation.structure.program_structure import Op, Structure
+from workbench.propagation.structure.program_structure import Op, Structure, unchanged_slots
+from workbench.propagation.structure.stored_values import VIEWING
 from workbench.reports.step_time import DotCost, Flops
 
 DOT, CONVERT = "stablehlo.dot_general", "stablehlo.convert"

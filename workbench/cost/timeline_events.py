@@ -10,7 +10,7 @@ from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.simulate_overlap import SimulatedStep
 from workbench.cost.simulate_turn import Send
 from workbench.propagation import Propagated
-from workbench.reports.timeline import COMPUTE, Event, Timeline
+from workbench.reports.kernel import COMPUTE, Event, Timeline
 
 
 def timeline(program: Program, partitioned: Propagated, kernels: Kernels, simulated: SimulatedStep) -> Timeline:

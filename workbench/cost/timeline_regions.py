@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from workbench.cost.fusion.kernel_table import Kernels
-from workbench.propagation.structure.loop_invariants import unchanged_arguments
-from workbench.propagation.structure.program_structure import Structure
+from workbench.propagation.structure.program_structure import Structure, unchanged_arguments
 
 _JUST_BEFORE = 1e-4  # positions: so many kernels can be moved before one operation that they stay behind the one before it
 _MOVES = 8  # of a kernel: a chain of kernels that each read from the next is moved in one go, a longer ring of them not at all

@@ -17,10 +17,20 @@ from pathlib import Path
 
 from workbench.cost.tuned_constants import tuned
 from workbench.hardware.hardware import Chip
-from workbench.spmd.fused_instructions import MOVES, SLICES, body_of, instructions_within, updated_bytes
 from workbench.spmd.hlo_flops import flops_of, is_dot
-from workbench.spmd.hlo_instruction import Computation, HloInstruction, parameter_of, root_of
-from workbench.spmd.hlo_module import HloModule, InstructionVisit
+from workbench.spmd.hlo_module import (
+    MOVES,
+    SLICES,
+    Computation,
+    HloInstruction,
+    HloModule,
+    InstructionVisit,
+    body_of,
+    instructions_within,
+    parameter_of,
+    root_of,
+    updated_bytes,
+)
 from workbench.spmd.hlo_shapes import DEVICE_MEMORY, Array
 
 SHIPPED = Path(__file__).with_name("kernel_rates.toml")

@@ -5,8 +5,6 @@ plan = load_plan("gpt.plan.json")
 print(export_script(plan))
 """
 
-from workbench.documents.allowed_programs import read_allowed as read_allowed
-from workbench.documents.allowed_programs import read_allowed_here as read_allowed_here
 from workbench.documents.edit_records import edit_record as edit_record
 from workbench.documents.edit_records import parse_edit as parse_edit
 from workbench.documents.export.export_formats import ALL_EXPORTS as ALL_EXPORTS
@@ -30,4 +28,6 @@ from workbench.documents.plans import load_plan as load_plan
 from workbench.documents.plans import parse_plan as parse_plan
 from workbench.documents.plans import save_plan as save_plan
 from workbench.documents.program_references import program_from_reference as program_from_reference
+from workbench.documents.program_references import read_allowed as read_allowed
+from workbench.documents.program_references import read_allowed_here as read_allowed_here
 from workbench.documents.write_hardware_entry import hardware_entry as hardware_entry

@@ -23,8 +23,14 @@ from typing import Any
 
 from workbench.core.parse_untrusted import UnreadableError, parse_json, parse_toml, read_text, verify_length
 from workbench.core.program import Program, Reference
-from workbench.documents.allowed_programs import is_allowed, verify_allowed
-from workbench.documents.program_references import load_function, program_from_reference, verify_arguments, verify_reference
+from workbench.documents.program_references import (
+    is_allowed,
+    load_function,
+    program_from_reference,
+    verify_allowed,
+    verify_arguments,
+    verify_reference,
+)
 from workbench.documents.schema import load_schema, schema_problem
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
 from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from workbench.engine.compile.compile_in_process import compile_here as compile_here
-    from workbench.engine.find.start_searches import prepare_searches as prepare_searches
-    from workbench.engine.find.start_searches import start_searches as start_searches
     from workbench.engine.partitioner import WarmWorker as WarmWorker
     from workbench.engine.partitioner import partition_plan as partition_plan
     from workbench.engine.partitioner import shared_worker as shared_worker
     from workbench.engine.partitioner import start_partition as start_partition
     from workbench.engine.search import open_answerer as open_answerer
+    from workbench.engine.search.start_searches import prepare_searches as prepare_searches
+    from workbench.engine.search.start_searches import start_searches as start_searches
     from workbench.engine.spmd.calibrate import calibrate as calibrate
     from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
     from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from workbench.engine.spmd.kept_calibration import kept_calibration as kept_calibration
     from workbench.engine.worker.job_handle import Handle as Handle
     from workbench.engine.worker.job_payload import add_model_command as add_model_command
-    from workbench.engine.worker.launch import attached_hardware as attached_hardware
-    from workbench.engine.worker.launch import compile_plan as compile_plan
-    from workbench.engine.worker.launch import measure_units as measure_units
-    from workbench.engine.worker.launch import prepare_compile as prepare_compile
-    from workbench.engine.worker.launch import run_fleet as run_fleet
-    from workbench.engine.worker.launch import run_plan as run_plan
-    from workbench.engine.worker.launch import start_calibration as start_calibration
-    from workbench.engine.worker.launch import start_compile as start_compile
-    from workbench.engine.worker.launch import start_fleet as start_fleet
-    from workbench.engine.worker.launch import start_run as start_run
-    from workbench.engine.worker.launch import start_timing as start_timing
-    from workbench.engine.worker.launch import why_not_compiled as why_not_compiled
+    from workbench.engine.worker.start_jobs import attached_hardware as attached_hardware
+    from workbench.engine.worker.start_jobs import compile_plan as compile_plan
+    from workbench.engine.worker.start_jobs import measure_units as measure_units
+    from workbench.engine.worker.start_jobs import prepare_compile as prepare_compile
+    from workbench.engine.worker.start_jobs import run_fleet as run_fleet
+    from workbench.engine.worker.start_jobs import run_plan as run_plan
+    from workbench.engine.worker.start_jobs import start_calibration as start_calibration
+    from workbench.engine.worker.start_jobs import start_compile as start_compile
+    from workbench.engine.worker.start_jobs import start_fleet as start_fleet
+    from workbench.engine.worker.start_jobs import start_run as start_run
+    from workbench.engine.worker.start_jobs import start_timing as start_timing
+    from workbench.engine.worker.start_jobs import why_not_compiled as why_not_compiled
 
 _MODULE_OF = {
     "compile_here": "workbench.engine.compile.compile_in_process",
-    "prepare_searches": "workbench.engine.find.start_searches",
-    "start_searches": "workbench.engine.find.start_searches",
+    "prepare_searches": "workbench.engine.search.start_searches",
+    "start_searches": "workbench.engine.search.start_searches",
     "WarmWorker": "workbench.engine.partitioner",
     "partition_plan": "workbench.engine.partitioner",
     "shared_worker": "workbench.engine.partitioner",
@@ -56,18 +56,18 @@ _MODULE_OF = {
     "kept_calibration": "workbench.engine.spmd.kept_calibration",
     "Handle": "workbench.engine.worker.job_handle",
     "add_model_command": "workbench.engine.worker.job_payload",
-    "attached_hardware": "workbench.engine.worker.launch",
-    "compile_plan": "workbench.engine.worker.launch",
-    "measure_units": "workbench.engine.worker.launch",
-    "prepare_compile": "workbench.engine.worker.launch",
-    "run_fleet": "workbench.engine.worker.launch",
-    "run_plan": "workbench.engine.worker.launch",
-    "start_calibration": "workbench.engine.worker.launch",
-    "start_compile": "workbench.engine.worker.launch",
-    "start_fleet": "workbench.engine.worker.launch",
-    "start_run": "workbench.engine.worker.launch",
-    "start_timing": "workbench.engine.worker.launch",
-    "why_not_compiled": "workbench.engine.worker.launch",
+    "attached_hardware": "workbench.engine.worker.start_jobs",
+    "compile_plan": "workbench.engine.worker.start_jobs",
+    "measure_units": "workbench.engine.worker.start_jobs",
+    "prepare_compile": "workbench.engine.worker.start_jobs",
+    "run_fleet": "workbench.engine.worker.start_jobs",
+    "run_plan": "workbench.engine.worker.start_jobs",
+    "start_calibration": "workbench.engine.worker.start_jobs",
+    "start_compile": "workbench.engine.worker.start_jobs",
+    "start_fleet": "workbench.engine.worker.start_jobs",
+    "start_run": "workbench.engine.worker.start_jobs",
+    "start_timing": "workbench.engine.worker.start_jobs",
+    "why_not_compiled": "workbench.engine.worker.start_jobs",
 }
 """The module of each name that this package exports."""
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from workbench.errors import WorkbenchError
-from workbench.exercises.question_text import choice_words, question_markdown
-from workbench.exercises.verdict import Check, Verdict, refusal
+from workbench.exercises.verdict import Check, Verdict, choice_words, question_markdown, refusal
 
 
 @dataclass(frozen=True, slots=True)

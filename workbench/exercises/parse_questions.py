@@ -8,8 +8,8 @@ from workbench.errors import DocumentError, WorkbenchError, unknown_name
 from workbench.exercises.choice_question import Choice, ChoiceQuestion
 from workbench.exercises.goals import parse_goal
 from workbench.exercises.number_question import TOLERANCE, FigureOf, NumberQuestion
+from workbench.exercises.plan_figures import parse_quantity
 from workbench.exercises.plan_question import PlanQuestion, ScoredGoal
-from workbench.exercises.quantities import parse_quantity
 from workbench.exercises.variants import Variant
 
 Question = PlanQuestion | NumberQuestion | ChoiceQuestion

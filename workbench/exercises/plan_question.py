@@ -14,10 +14,8 @@ from workbench.analysis.analyze import analyze
 from workbench.documents.plans import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal
-from workbench.exercises.parse_answer import build_once
-from workbench.exercises.question_text import CHANGE_WORDS, change_words, question_markdown
-from workbench.exercises.variants import Variant
-from workbench.exercises.verdict import Check, Verdict, refusal
+from workbench.exercises.variants import Variant, build_once
+from workbench.exercises.verdict import CHANGE_WORDS, Check, Verdict, change_words, question_markdown, refusal
 from workbench.plan.plan import Plan
 from workbench.public_plan import Plan as PublicPlan
 from workbench.public_plan import as_public

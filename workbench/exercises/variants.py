@@ -1,14 +1,17 @@
 """Variants of a question: the same decisions at other sizes, so that an answer that was found by trying holds for a reason."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program, Reference
+from workbench.documents.plans import parse_plan
+from workbench.documents.program_references import program_from_reference
 from workbench.errors import DocumentError
 from workbench.exercises.goals.goal import Goal
-from workbench.exercises.parse_answer import build_once
 from workbench.plan.plan import Plan
 
 
@@ -62,3 +65,22 @@ def _build(program: Program, changed: Mapping[str, Any]) -> Program:
     built = built.variant(remat=program.remat, precision=program.precision, offload=program.offload)
     renamed = {before: now for before, now in program.renamed.items() if before != now}
     return built.rename(renamed) if renamed else built
+
+
+# From a plan's document to the plan that answers a question: a program that many answers are of is traced once.
+
+
+def parse_answer(given: str | Mapping[str, Any]) -> Plan:
+    """The plan of a document, which names a program of the zoo alone. Raises `WorkbenchError` as `parse_plan` does."""
+    text = given if isinstance(given, str) else json.dumps(given)
+    return parse_plan(text, "The answer", build=build_once)
+
+
+def build_once(reference: Reference) -> Program:
+    """The program of a reference, and the same one the next time, with the variants of it that were traced meanwhile."""
+    return _build_answer(reference.target, json.dumps(dict(reference.arguments), sort_keys=True))
+
+
+@lru_cache(maxsize=32)
+def _build_answer(target: str, arguments: str) -> Program:
+    return program_from_reference(Reference(target, json.loads(arguments)))

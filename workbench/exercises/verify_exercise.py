@@ -10,7 +10,7 @@ from workbench.analysis.analyze import analyze
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.exercises.exercise import Exercise
 from workbench.exercises.goals.goal import Goal
-from workbench.exercises.goals.lies import Lies
+from workbench.exercises.goals.layout_goals import Lies
 from workbench.exercises.number_question import NumberQuestion
 from workbench.exercises.parse_questions import Question
 from workbench.exercises.plan_question import PlanQuestion

@@ -20,12 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.errors import HardwareError, unknown_name, wrong_type
-from workbench.hardware.catalogue_entry import CatalogueEntry
-from workbench.hardware.catalogue_file import SHIPPED_FILE, load_entries
+from workbench.hardware.catalogue_entry import SHIPPED_FILE, CatalogueEntry, load_entries
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_options import apply_option
 from workbench.hardware.interconnect import Node
-from workbench.hardware.link_change import split_options
+from workbench.hardware.link_and_price import split_options
 
 HARDWARE_FILE_VARIABLE = "WORKBENCH_HARDWARE"
 MACHINES_FILE = Path(__file__).with_name("machines.toml")

@@ -7,8 +7,7 @@ from enum import StrEnum
 from functools import reduce
 
 from workbench.errors import HardwareError, WorkbenchError, unknown_name
-from workbench.hardware.chip_price import add_chip_price
-from workbench.hardware.link_change import LinkChange, add_link_change, split_options
+from workbench.hardware.link_and_price import LinkChange, add_chip_price, add_link_change, split_options
 from workbench.hardware.runtime import SWITCHES, XLA, Runtime, find_runtime, find_switch, is_runtime, is_switch
 
 

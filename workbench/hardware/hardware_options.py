@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from workbench.errors import HardwareError
-from workbench.hardware.chip_price import is_chip_price, parse_chip_price
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.link_change import is_link_change, parse_link_change
+from workbench.hardware.link_and_price import is_chip_price, is_link_change, parse_chip_price, parse_link_change
 from workbench.hardware.runtime import SWITCHES, is_runtime, is_switch, load_runtimes
 
 

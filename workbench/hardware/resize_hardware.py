@@ -9,7 +9,7 @@ from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_options import apply_option
 from workbench.hardware.interconnect import Node
-from workbench.hardware.link_change import split_options
+from workbench.hardware.link_and_price import split_options
 from workbench.units import divisors
 
 

@@ -48,9 +48,9 @@ Dimensions have the same names in all of them, so that a layout's rule means the
 """
 
 from workbench.models.decoder import decoder_stage as decoder_stage
-from workbench.models.decoder.config import DecoderConfig as DecoderConfig
+from workbench.models.decoder.decoder_config import DecoderConfig as DecoderConfig
 from workbench.models.mixture import mixture_stage as mixture_stage
-from workbench.models.mixture.config import MixtureConfig as MixtureConfig
+from workbench.models.mixture.mixture_config import MixtureConfig as MixtureConfig
 from workbench.models.registry import ALL_MODELS as ALL_MODELS
 from workbench.models.registry import Model as Model
 from workbench.models.registry import build as build

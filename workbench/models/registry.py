@@ -1,31 +1,28 @@
 """The zoo's members, and programs by name: what a plan document refers to."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from textwrap import fill
 from typing import Any
 
 from workbench.core.program import Program, Reference
+from workbench.core.text_tables import WIDTH, table_text
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import einsum, mnist, two_layer
-from workbench.models.amoebanet import amoebanet
-from workbench.models.amoebanet import config as amoebanet_config
-from workbench.models.choose_preset import choose_preset
-from workbench.models.config_fields import ArgumentKind, argument_kinds
-from workbench.models.conformer import config as conformer_config
-from workbench.models.conformer import conformer
-from workbench.models.decoder import config as decoder_config
-from workbench.models.decoder import decoder, decoder_inference
-from workbench.models.decoder import inference_config as decoder_inference_config
+from workbench.models import amoebanet, conformer, deep_unet, einsum, gpt, gpt_config, mnist, t5, two_layer, unet
+from workbench.models import amoebanet_cells as amoebanet_config
+from workbench.models import conformer as conformer_config
+from workbench.models import deep_unet as deep_unet_config
+from workbench.models import t5 as t5_config
+from workbench.models import unet as unet_config
+from workbench.models.config_fields import ArgumentKind, argument_kinds, argument_words, choose_preset
+from workbench.models.decoder import decoder, decoder_config, decoder_inference
+from workbench.models.decoder import decoder_inference as decoder_inference_config
 from workbench.models.decoder import layouts as decoder_layouts
-from workbench.models.deep_unet import config as deep_unet_config
-from workbench.models.deep_unet import deep_unet
-from workbench.models.gpt import config as gpt_config
-from workbench.models.gpt import gpt
-from workbench.models.mixture import config as mixture_config
-from workbench.models.mixture import inference_config as mixture_inference_config
-from workbench.models.mixture import layouts as mixture_layouts
-from workbench.models.mixture import mixture, mixture_inference
+from workbench.models.mixture import mixture, mixture_config, mixture_inference
+from workbench.models.mixture import mixture as mixture_layouts
+from workbench.models.mixture import mixture_inference as mixture_inference_config
 from workbench.models.size_limits import (
     MOST,
     MOST_LETTERS,
@@ -40,10 +37,6 @@ from workbench.models.size_limits import (
     unrolled_layers,
     verify_pieces,
 )
-from workbench.models.t5 import config as t5_config
-from workbench.models.t5 import t5
-from workbench.models.unet import config as unet_config
-from workbench.models.unet import unet
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,3 +277,43 @@ def _verify_length(model: Model, argument: str, value: Any) -> None:
             f"Model `{model.name}`: `{argument}` has {len(value):,} sizes, one for each level; there can be {MOST_LEVELS} at most.",
             ["take fewer", "leave it out"],
         )
+
+
+# The zoo as text: a table of all models, and every argument of one with what it may be.
+
+
+def models_text(models: Iterable[Model]) -> str:
+    """One row for each model."""
+    rows = [(model.name, model.about, " ".join(_argument_text(*each) for each in model.arguments.items())) for model in models]
+    table = table_text(["model", "what it is~", "arguments (--argument NAME=VALUE)~"], rows)
+    return f"{table}\n\n`workbench models NAME` tells what each argument may be, `workbench models NAME PRESET` what it is in a preset."
+
+
+def model_text(model: Model, preset: str | None = None) -> str:
+    """Every argument of a model: its value in a preset, its default one if none is named, and what it may be.
+
+    Raises `DocumentError` for a preset that is not there.
+    """
+    preset = preset or model.arguments.get("preset") or ""
+    config = choose_preset(model.presets, preset) if model.config else None
+    rows = [(name, _value_text(model, config, preset, name), _kind_text(model, name)) for name in model.arguments]
+    presets = f"\n\n{fill('presets: ' + ' '.join(model.presets), WIDTH, break_on_hyphens=False)}" if model.presets else ""
+    return f"{model.name}: {model.about}{presets}\n\n{table_text(['argument', f'in {preset}>' if preset else 'default>', 'may be~'], rows)}"
+
+
+def _value_text(model: Model, config: Any, preset: str, name: str) -> str:
+    value = preset if name == "preset" else model.arguments[name] or getattr(config, name, model.arguments[name])
+    return "-" if value in (None, "") else json.dumps(value).strip('"')
+
+
+def _kind_text(model: Model, name: str) -> str:
+    words = argument_words(model.config, name)
+    several = name == "fused"
+    return (
+        (f"{'some' if several else 'one'} of {', '.join(words)}") if words else "a preset" if name == "preset" else str(model.kind_of(name))
+    )
+
+
+def _argument_text(name: str, default: object) -> str:
+    """`layers=2`; without a value where the model has its own default."""
+    return name if default is None else f"{name}={json.dumps(default)}"

@@ -1,12 +1,13 @@
 """A fleet's run, or its simulation, as text: the schedule beside what was predicted, the bound and other ways to train the same models."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from workbench.core.text_tables import pairs_text, table_text
-from workbench.multimodel import FleetSchedule, Job, Strategy, list_bound, lower_bound, strategies
+from workbench.multimodel import Job, Strategy, list_bound, lower_bound, strategies
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
-from workbench.multimodel.fleet_schedule_text import legend_text, schedule_text
+from workbench.multimodel.unit_schedule import FleetSchedule
 from workbench.units import format_bytes, format_seconds
 
 _COLUMNS = 48
@@ -160,3 +161,56 @@ def _models_text(count: int) -> str:
 
 def _devices_text(count: int) -> str:
     return f"{count} device{'s' * (count != 1)}"
+
+
+# A schedule as text, for a terminal and a screen reader.
+
+_MOST_NAMED = 12  # models of a legend
+
+
+def schedule_text(schedule: FleetSchedule, names: Sequence[str], width: int = 72) -> str:
+    """One row per device, one column per time slice: a distinct letter for each model, `.` where nothing computes.
+
+    >>> from workbench.multimodel import ALL_POLICIES, chain, simulate
+    >>> jobs = [chain(name, (1.0,) * 4) for name in "abc"]
+    >>> print(schedule_text(simulate(jobs, 2, ALL_POLICIES[0], double_buffer=False), "abc", width=6))
+    0 | a c c c b b
+    1 | b b a a a c
+    """
+    marks = _choose_letters(names)
+    step = schedule.makespan / width or 1.0
+    rows = []
+    for device in range(schedule.devices):
+        units = sorted((each for each in schedule.placed if each.device == device), key=lambda each: each.start)
+        starts = [each.start for each in units]
+        cells = []
+        for column in range(width):
+            at = (column + 0.5) * step
+            index = bisect_right(starts, at) - 1
+            running = units[index] if index >= 0 and at < units[index].end else None
+            cells.append("." if running is None else "x" if running.lost else marks[running.model])
+        rows.append(f"{device:>{len(str(schedule.devices - 1))}} | {' '.join(cells)}")
+    return "\n".join(rows)
+
+
+def legend_text(names: Sequence[str]) -> str:
+    """A legend line of the letters, for a few models at least; empty where each has its own first letter.
+
+    >>> legend_text(["fit-8", "fit-16"])
+    'a fit-8 · b fit-16'
+    """
+    marks = _choose_letters(names)
+    if marks == [each[:1] for each in names]:
+        return ""
+    legend = [f"{mark} {name}" for mark, name in zip(marks, names, strict=True)][:_MOST_NAMED]
+    remaining = len(names) - len(legend)
+    return " · ".join([*legend, *([f"and so on for {remaining:,} more in their order"] if remaining else [])])
+
+
+def _choose_letters(names: Sequence[str]) -> list[str]:
+    """A letter per model: its first one if no other has it, else letters and digits in order."""
+    firsts = [name[:1] for name in names]
+    if len(set(firsts)) == len(firsts):
+        return firsts
+    letters = "abcdefghijklmnopqrstuvwyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    return [letters[i % len(letters)] for i in range(len(names))]

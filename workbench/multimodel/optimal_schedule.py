@@ -13,11 +13,10 @@ from ortools.sat.python import cp_model
 
 from workbench.errors import FleetError
 from workbench.multimodel.policies import Policy, policy_named
-from workbench.multimodel.policies.exact_order import ExactOrder
-from workbench.multimodel.schedule_bounds import lower_bound
+from workbench.multimodel.policies.policy import ExactOrder
 from workbench.multimodel.simulate_fleet import simulate
 from workbench.multimodel.unit_chains import Job, verify_devices, verify_names
-from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit
+from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit, lower_bound
 
 _TICKS = 10_000  # ticks in the lower bound: the solver's times are whole numbers
 MOST_UNITS = 2_000

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.multimodel.fleet_progress import FleetProgress
 from workbench.multimodel.policies import Policy
-from workbench.multimodel.simulate_fleet import simulate
+from workbench.multimodel.simulate_fleet import FleetProgress, simulate
 from workbench.multimodel.unit_chains import Job
 from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit
 

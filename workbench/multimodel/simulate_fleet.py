@@ -1,16 +1,76 @@
 """Simulate shard units on devices as the executor will run them: the same policy, transfers, double buffering, and events on the way
-(models that stop or come, devices that leave or return)."""
+(models that stop or come, devices that leave or return).
+"""
 
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.errors import FleetError
-from workbench.multimodel.fleet_progress import FleetProgress
 from workbench.multimodel.policies import Candidate, Policy
-from workbench.multimodel.simulation_states import DeviceState, ModelState
 from workbench.multimodel.unit_chains import Job, Pass, Unit, verify_devices, verify_names
 from workbench.multimodel.unit_schedule import FleetSchedule, ScheduledUnit
+
+# The state of a model and of a device in the simulation.
+
+
+@dataclass(slots=True)
+class ModelState:
+    """The state of one job. Its units end before `last`; a model that stops has fewer."""
+
+    job: Job
+    available: bool
+    done: int
+    last: int
+    reserved: bool = False  # a unit of it runs, or is loaded
+    back: float = 0.0  # when what its last unit changed is on the host
+    started: float = float("-inf")
+
+    def is_idle(self, now: float) -> bool:
+        return self.available and not self.reserved and self.done < self.last and self.back <= now
+
+
+@dataclass(slots=True)
+class DeviceState:
+    """What is on one device, and what runs there. `shard` is the (model, shard) whose state it holds."""
+
+    available: bool = True
+    running: ScheduledUnit | None = None
+    next: int | None = None  # the model whose unit is loaded
+    load_start: float = 0.0  # when its transfer began
+    ready: float = 0.0  # when its state is there
+    free: float = 0.0  # when it may compute the next one
+    link: float = 0.0  # when the copy engine from the host is free
+    out: float = 0.0  # and the one to the host
+    shard: tuple[int, int] | None = None
+    place: int = 0  # index of the running unit in the list of placed units
+    left: float = 1.0  # the fraction of it that was left at `pace_since`, when its pace last changed
+    pace: float = 0.0  # seconds that the whole of it takes at the current number of computing devices
+    pace_since: float = 0.0
+
+
+# The progress of a fleet in mid-run, from which a simulation of the rest continues.
+
+
+@dataclass(frozen=True, slots=True)
+class FleetProgress:
+    """The progress of models and devices; times in seconds from the start of the run.
+
+    - for each model: units that are `done`, the unit before which it ends (`last`), and when its state was `back` on the host;
+    - for each device: when it was `free` again; devices that are `away` take no units.
+    """
+
+    done: tuple[int, ...]
+    last: tuple[int, ...]
+    back: tuple[float, ...]
+    free: tuple[float, ...]
+    away: frozenset[int] = frozenset()
+
+    @classmethod
+    def at_start(cls, jobs: Sequence[Job], devices: int, done: Sequence[int] | None = None) -> "FleetProgress":
+        """The progress at the start of a run: no units, or `done` units of each model in an earlier run."""
+        models = len(jobs)
+        return cls(tuple(done or (0,) * models), tuple(each.length for each in jobs), (0.0,) * models, (0.0,) * devices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,53 @@ of `TrainingDone`, `TimingDone`, `Failed` and `Cancelled` comes last, once.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
-from workbench.multimodel.training_commands import FleetCommand
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
+
+# Commands to a fleet while it trains: frozen values, which `engine.start_fleet`'s handle sends and the training
+# answers.
+#
+# Each is answered by `CommandDone` or `CommandRefused` (`training_events`).
+
+
+@dataclass(frozen=True)
+class AddModel:
+    """Train one more model; `engine.add_model_command` makes the payload: the model's pickle, in base64."""
+
+    model: str
+    payload: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class StopModel:
+    """End a model after its current mini-batch; the others get its share of the devices."""
+
+    model: str
+
+
+@dataclass(frozen=True)
+class RemoveDevice:
+    """Give a device, by its number, no further unit."""
+
+    device: int
+
+
+@dataclass(frozen=True)
+class ReturnDevice:
+    """Give a device that was removed units again."""
+
+    device: int
+
+
+FleetCommand = AddModel | StopModel | RemoveDevice | ReturnDevice
+CommandQueue = SimpleQueue[FleetCommand]
+
+FLEET_COMMANDS = {"add": AddModel, "stop": StopModel, "leave": RemoveDevice, "return": ReturnDevice}
+"""Each member of `FleetCommand`, by its kind on the wire between processes."""
 
 
 @dataclass(frozen=True)

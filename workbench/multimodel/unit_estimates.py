@@ -9,7 +9,7 @@ from workbench.core.tensor import Role, itemsize
 from workbench.multimodel.fleet import FleetModel
 from workbench.multimodel.greedy_partition import Layer
 from workbench.multimodel.unit_chains import Job, Pass, Unit
-from workbench.pipeline.choose_boundaries import network_blocks
+from workbench.pipeline.balance import network_blocks
 
 RATES = "20 GFLOP/s, 10 GB/s"
 _FLOPS, _BYTES, _LAUNCH = 2e10, 1e10, 2e-5  # FLOP per second, bytes per second, seconds of a unit: of no particular device

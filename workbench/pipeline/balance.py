@@ -11,9 +11,22 @@ min(int(K x share of the work up to and with i), K - 1).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.program import Program
+from workbench.core.schedules.stage_cost import StageCost
+from workbench.core.text_tables import paths_text
 from workbench.errors import PipelineError
+from workbench.pipeline.estimate_block_cost import BlockCost
+from workbench.pipeline.simulate_pipeline import simulate
+from workbench.pipeline.stage_transfer import Transfer
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.tracing.stage_partition.network_blocks import Block, Network
+from workbench.tracing.stage_partition.partition_network import StageValue, starts_at
+from workbench.tracing.stage_partition.trace_network import known_network, network_of
 
 Fits = Callable[[int, int, int], bool]
 _IMPOSSIBLE = float("inf")
@@ -147,3 +160,157 @@ def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:
     total = sum(weights)
     places = [min(int(share * pieces / total), pieces - 1) for share in accumulate(weights)]
     return tuple(places.count(piece) for piece in range(pieces))
+
+
+# Where a pipeline's boundaries are by balance, sending counted: the few partitions that may be best, and the one whose
+# step is shortest.
+#
+# How much of what a boundary sends is hidden depends on the schedule and on its micro-batches: GPipe fills a link while
+# its devices compute, one-forward-one-backward waits for each micro-batch there and back. So blocks are balanced in
+# three ways: alone, as if sending took no time; with what is sent at a stage's two ends, as if a device did nothing
+# meanwhile; and by the longer of the two, as if all of it went on beside. Where these are different partitions, the
+# step is simulated with each.
+
+Starts = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What blocks send: `values` of the network partitioned at every block, their `sizes` in bytes on one device (`value_bytes`), by a
+    `transfer`."""
+
+    values: tuple[StageValue, ...]
+    sizes: tuple[int, ...]
+    transfer: Transfer
+
+    def seconds_behind(self, blocks: int) -> list[float]:
+        """Seconds that a boundary behind each block sends a micro-batch forward: what was made up to there and is read later."""
+        crossing = [0] * blocks
+        for value, size in zip(self.values, self.sizes, strict=True):
+            for block in range(value.maker, max(value.readers)):
+                crossing[block] += size
+        return [self.transfer.seconds(count) for count in crossing]
+
+
+def assign_blocks(bounds: Sequence[int]) -> tuple[int, ...]:
+    """The stage of each block, where stage k has the blocks from `bounds[k]` up to `bounds[k + 1]`.
+
+    >>> assign_blocks((0, 1, 3))
+    (0, 1, 1)
+    """
+    return tuple(stage for stage, (a, b) in enumerate(pairwise(bounds)) for _ in range(a, b))
+
+
+def list_sends(values: Sequence[StageValue], sizes: Sequence[int], stage_of: Sequence[int]) -> list[tuple[tuple[int, int], ...]]:
+    """For each stage: (later stage, bytes of one micro-batch on one device) for each stage that reads what it makes; `sizes` are those of
+    the values."""
+    found: list[dict[int, int]] = [{} for _ in range(max(stage_of) + 1)]
+    for value, size in zip(values, sizes, strict=True):
+        stage = stage_of[value.maker]
+        for reader in {stage_of[each] for each in value.readers} - {stage}:
+            found[stage][reader] = found[stage].get(reader, 0) + size
+    return [tuple(sorted(each.items())) for each in found]
+
+
+def balanced_starts(network: Network, spec: PipelineSpec, costs: Sequence[BlockCost], sending: Sending) -> Starts:
+    """The block each virtual stage but the first begins with: those the user named, and for the rest, of the partitions that balance the
+    blocks, the one whose simulated step is shortest."""
+    candidates = list_balanced_starts(network, spec, costs, sending)
+    if len(candidates) == 1:
+        return candidates[0]
+    return min(candidates, key=partial(_step_seconds, spec, costs, sending))
+
+
+def list_balanced_starts(network: Network, spec: PipelineSpec, costs: Sequence[BlockCost], sending: Sending) -> tuple[Starts, ...]:
+    """The partitions that balance the blocks, each once: alone, with what is sent at their ends, with that beside them. One alone where all
+    stages are one program, which is to be of equal stages."""
+    fixed = starts_at(network, spec.boundaries)
+    verify_enough_blocks(network.name, network.paths, spec)
+    work, sent = [each.work for each in costs], sending.seconds_behind(len(costs))
+    even = balance(work, spec.virtual_stages, fixed=fixed).starts
+    if spec.engine == "spmd" or not any(sent):
+        return (even,)
+    others = (balance(work, spec.virtual_stages, sent=sent, overlapped=each, fixed=fixed).starts for each in (False, True))
+    return tuple(dict.fromkeys((even, *others)))
+
+
+def _step_seconds(spec: PipelineSpec, costs: Sequence[BlockCost], sending: Sending, starts: Starts) -> float:
+    bounds = (0, *starts, len(costs))
+    pieces = [costs[a:b] for a, b in pairwise(bounds)]
+    stages = [
+        StageCost(
+            sum(each.forward for each in piece),
+            sum(each.backward_input for each in piece),
+            sum(each.backward_weight for each in piece),
+            sends=sends,
+        )
+        for piece, sends in zip(pieces, list_sends(sending.values, sending.sizes, assign_blocks(bounds)), strict=True)
+    ]
+    return simulate(spec, stages, sending.transfer).seconds
+
+
+# Where a pipeline partitions a network: at the boundaries it names, and for the rest by balance.
+
+
+def find_starts(network: Network, spec: PipelineSpec) -> tuple[int, ...]:
+    """The block each virtual stage but the first begins with: those the user named, the others by balance of operations."""
+    fixed = starts_at(network, spec.boundaries)
+    verify_enough_blocks(network.name, network.paths, spec)
+    return balance([block.flops for block in network.blocks], spec.virtual_stages, fixed=fixed).starts
+
+
+def verify_enough_blocks(name: str, paths: Sequence[str], spec: PipelineSpec) -> None:
+    """Raises `PipelineError` for more virtual stages than blocks."""
+    if spec.virtual_stages <= len(paths):
+        return
+    requirement = (
+        f"{spec.stages} stages x {spec.chunks} chunks = {spec.virtual_stages} virtual stages"
+        if spec.chunks > 1
+        else f"{spec.stages} stages"
+    )
+    raise PipelineError(
+        f"{name} has {len(paths)} blocks ({paths_text(paths)}); {requirement} need as many.",
+        [*_suggest_fewer(len(paths), spec), "give its layers named scopes, so that there are more blocks"],
+    )
+
+
+def _suggest_fewer(blocks: int, spec: PipelineSpec) -> list[str]:
+    """The most chunks, and the most stages, with which every virtual stage has a block; both, where one alone does not do."""
+    chunks, stages = blocks // spec.stages, blocks // spec.chunks
+    fewer_chunks = [f"make chunks {chunks}"] if spec.chunks > 1 and chunks else []
+    fewer_stages = [f"make stages {stages} or less"] if stages > 1 or (stages and not fewer_chunks) else []
+    return [*fewer_chunks, *fewer_stages] or [f"make stages {blocks} or less and chunks 1"]
+
+
+def program_blocks(program: Program, micro_batches: int) -> tuple[str, ...]:
+    """The paths before which a boundary may be put, in order."""
+    return network_of(program, micro_batches).paths
+
+
+def network_blocks(program: Program, micro_batches: int = 1) -> tuple[Block, ...]:
+    """The blocks that a boundary may separate, each with its cost for one micro-batch."""
+    return network_of(program, micro_batches).blocks
+
+
+def verify_partition(program: Program, spec: PipelineSpec) -> None:
+    """Raises `PipelineError` where the program cannot be partitioned so: a boundary where none can be, a virtual stage without a block."""
+    find_starts(network_of(program, spec.micro_batches), spec)
+
+
+def apply_edit(plan: Plan, edit: Edit) -> Plan:
+    """The plan after one edit. Raises a `WorkbenchError` where that would be illegal, and `PipelineError` where the edit asks for stages
+    that the program is known not to have."""
+    after = edit.apply(plan)
+    _verify_change(plan, after)
+    return after
+
+
+def _verify_change(before: Plan, after: Plan) -> None:
+    """Raises `PipelineError` for stages that the program is known not to have. Nothing is traced for it: where the blocks are not known
+    yet, or the program is no training step and has none, the report says so."""
+    spec, program = after.pipeline, after.program
+    if spec is None or program.step.training is None or (spec == before.pipeline and program is before.program):
+        return
+    if network := known_network(program, spec.micro_batches):
+        starts_at(network, spec.boundaries)
+        verify_enough_blocks(network.name, network.paths, spec)

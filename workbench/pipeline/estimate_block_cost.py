@@ -19,18 +19,17 @@ from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import Payload, sum_payloads
 from workbench.core.sharding import Sharding, axes_overlap, axis_size
 from workbench.core.tensor import Role, Tensor
-from workbench.cost.communication import closest_spans
+from workbench.cost.collective_times import closest_spans
 from workbench.cost.estimate import Estimate, estimate
-from workbench.cost.tiled_bytes import tiled_bytes
+from workbench.cost.tiles import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.axis_placement import PhysicalSpan
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
-from workbench.pipeline.staged_program import StagedProgram
+from workbench.pipeline.staged_program import StagedProgram, find_data_parallel_groups
 from workbench.plan.plan import Plan
 from workbench.propagation import partition
 from workbench.reports.collective import payload_by_axis_and_kind
-from workbench.reports.memory import ARGUMENT_ROLES
+from workbench.reports.device_memory import ARGUMENT_ROLES
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import TOTAL, BlockTasks
 

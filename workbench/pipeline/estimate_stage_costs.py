@@ -14,12 +14,10 @@ from typing import TypeVar
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.schedules import schedule_named
 from workbench.core.schedules.stage_cost import AtWork, Halves, Payload, StageCost, sum_payloads
-from workbench.cost.communication import collective_seconds
+from workbench.cost.collective_times import collective_seconds
 from workbench.cost.on_chip_memory import placeable_bytes
-from workbench.pipeline.balanced_starts import Sending, assign_blocks, balanced_starts, list_sends
+from workbench.pipeline.balance import Sending, assign_blocks, balanced_starts, find_starts, list_sends
 from workbench.pipeline.block_layouts import laid_network, tasks_of
-from workbench.pipeline.choose_boundaries import find_starts
-from workbench.pipeline.data_parallel_groups import count_batch_shards
 from workbench.pipeline.estimate_block_cost import (
     BlockCost,
     StageContext,
@@ -28,12 +26,18 @@ from workbench.pipeline.estimate_block_cost import (
     estimate_together,
     make_stage_context,
 )
-from workbench.pipeline.resident_bytes import SliceBytes, weigh_params
-from workbench.pipeline.stage_bytes import keeping_at_work, recomputing_at_work, sum_value_bytes
+from workbench.pipeline.stage_bytes import (
+    SliceBytes,
+    handed_bytes,
+    keeping_at_work,
+    recomputing_at_work,
+    sum_value_bytes,
+    value_bytes,
+    weigh_params,
+)
 from workbench.pipeline.stage_memory import with_exact_memory
 from workbench.pipeline.stage_transfer import transfer_of
-from workbench.pipeline.staged_program import StagedProgram
-from workbench.pipeline.value_bytes import handed_bytes, value_bytes
+from workbench.pipeline.staged_program import StagedProgram, count_batch_shards
 from workbench.plan.plan import Plan
 from workbench.propagation import gc_paused
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from workbench.cost.communication import collective_seconds, group_of
+from workbench.cost.collective_times import collective_seconds, group_of
 from workbench.hardware.hardware import AxisTopology
 from workbench.plan.plan import Plan
 

@@ -8,11 +8,9 @@ from collections.abc import Collection, Iterator
 from workbench.core.layout import Layout, fits_state
 from workbench.core.layout_text import group_text
 from workbench.core.mesh import Mesh
-from workbench.core.micro_batches import plan_input_splits
-from workbench.core.path_patterns import matches, unfold_pattern
-from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.path_patterns import is_line, matches, operations_at, selects, unfold_pattern, unknown_line
+from workbench.core.pipeline_spec import PipelineSpec, plan_input_splits
 from workbench.core.program import Program
-from workbench.core.selectors import is_line, operations_at, selects, unknown_line
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role, Tensor
 from workbench.errors import LayoutError, PipelineError, unknown_name

@@ -12,17 +12,23 @@ from jax.extend.mlir import ir
 
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
-from workbench.core.selectors import selects
+from workbench.core.path_patterns import selects
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
 from workbench.propagation.argument_shardings import argument_placements
 from workbench.propagation.carried_results import close_arguments, pin_carried_results
-from workbench.propagation.module.calls import CALL, number_operations_and_calls, operations_called, scope_in_call, separate_calls
-from workbench.propagation.module.inline_mlir_calls import inline_calls
+from workbench.propagation.module.calls import (
+    CALL,
+    number_operations_and_calls,
+    operations_called,
+    place_separate_calls,
+    scope_in_call,
+    separate_calls,
+)
 from workbench.propagation.module.insert_statements import annotate_main, insert_statements
-from workbench.propagation.module.library_functions import place_separate_calls
 from workbench.propagation.module.mlir_context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operations_below
+from workbench.propagation.module.prepare_module import inline_calls
 from workbench.propagation.module.source_meshes import verify_source_axes
 from workbench.propagation.prepared_program import place_of
 from workbench.propagation.propagate import refusal_error

@@ -11,7 +11,7 @@ from workbench.core.tensor import itemsize
 from workbench.plan.plan import Plan
 from workbench.propagation.module.shardy_attributes import Dims, local_shape
 from workbench.propagation.propagated_plan import Propagated
-from workbench.propagation.structure.rotations import find_rotations
+from workbench.propagation.structure.program_structure import find_rotations
 from workbench.reports.padding import Padding
 
 _NO_VALUES = ("constant", "data_flow_edge", "return")

@@ -1,8 +1,11 @@
 """A lowered module and the user's names, made into a `Program`; and a program's parsed module, ready for edits, in the cache."""
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from jax.extend.mlir import ir
@@ -10,15 +13,16 @@ from jax.extend.mlir import ir
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Operation, Program, Reference, Step, verify_unique_dims
 from workbench.core.proposed_names import ProposedName, ProposedNames
+from workbench.core.source_annotations import ManualRegion, SourceAnnotations, SourceConstraint, SourceType
 from workbench.core.tensor import Tensor
 from workbench.propagation.module.calls import call_composites, scope_in_call
 from workbench.propagation.module.hlo_form import KIND
 from workbench.propagation.module.infer_dim_names import Names, Naming, name_dimensions
-from workbench.propagation.module.location import readable_path, source_of
-from workbench.propagation.module.mlir_context import main_function, module_bytes, parse_module
-from workbench.propagation.module.operation_kinds import CONSTANTS, manual_axes, operations_below
+from workbench.propagation.module.location import readable_path, source_of, user_frame
+from workbench.propagation.module.mlir_context import declared_mesh, main_function, module_bytes, parse_module
+from workbench.propagation.module.operation_kinds import CONSTANTS, axes_made_manual, manual_axes, operations_below
 from workbench.propagation.module.prepare_module import prepare
-from workbench.propagation.module.shardy_attributes import dtype_name
+from workbench.propagation.module.shardy_attributes import dtype_name, read_annotation, read_annotations
 from workbench.propagation.module.source_meshes import merge_meshes
 from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.read_structure import read_structure
@@ -106,3 +110,85 @@ def _operation(op: ir.Operation, naming: Naming) -> Operation:
 def _value_dims(naming: Naming, value: int) -> tuple[str, ...]:
     """Names of an intermediate value's dimensions; `_` for one that no argument's name reaches."""
     return tuple(naming.names.get((value, d), "_") for d in range(len(naming.shapes[value])))
+
+
+# The function's own annotations, read off the prepared module: `core.source_annotations.SourceAnnotations`.
+
+
+@cache_with_program(5)
+def source_annotations(program: Program) -> SourceAnnotations:
+    """What the traced function itself says of shardings."""
+    module, structure = load_prepared(program)
+    with module.context:
+        main = main_function(module.operation)
+        mesh = re.findall(r'"([^"]+)"=(\d+)', str(declared_mesh(module.operation).attributes["mesh"]))
+        annotating_kinds = structure.kinds & {"sdy.sharding_constraint", "sdy.manual_computation"}
+        ops = list(operations_below(main)) if annotating_kinds else []
+        return SourceAnnotations(
+            tuple((name, int(size)) for name, size in mesh),
+            _read_types(program, main),
+            _read_constraints(program, ops),
+            _read_regions(program, ops),
+        )
+
+
+def _read_types(program: Program, main: ir.Operation) -> tuple[SourceType, ...]:
+    if "arg_attrs" not in main.attributes:
+        return ()
+    entries = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
+    return tuple(
+        SourceType(tensor.path, read_annotation(each["sdy.sharding"]))
+        for tensor, each in zip(program.arguments, entries, strict=True)
+        if "sdy.sharding" in each
+    )
+
+
+def _read_constraints(program: Program, ops: list[ir.Operation]) -> tuple[SourceConstraint, ...]:
+    """Constraints that say something, alike ones together: one with all dimensions open says nothing."""
+    found: Counter[SourceConstraint] = Counter()
+    for operation, op in zip(program.operations, ops, strict=False):
+        if op.name != "sdy.sharding_constraint":
+            continue
+        sharding = read_annotation(op.attributes["sharding"])
+        if sharding.named_axes or any(dim is not None for dim in sharding.dims):
+            path = operation.path.removesuffix("/sharding_constraint") or operation.path
+            found[SourceConstraint(path, operation.source, operation.shape, operation.dtype, sharding, operation.manual)] += 1
+    return tuple(
+        SourceConstraint(each.path, each.source, each.shape, each.dtype, each.sharding, each.manual, times) for each, times in found.items()
+    )
+
+
+def _read_regions(program: Program, ops: list[ir.Operation]) -> tuple[ManualRegion, ...]:
+    return tuple(
+        ManualRegion(
+            operation.path,
+            operation.source,
+            axes_made_manual(op),
+            read_annotations(op.attributes["in_shardings"]),
+            read_annotations(op.attributes["out_shardings"]),
+        )
+        for operation, op in zip(program.operations, ops, strict=False)
+        if op.name == "sdy.manual_computation"
+    )
+
+
+# The user's files that a program was traced from. They are named by its own module, never by a document or a page.
+
+
+@cache_with_program(1)
+def source_files(program: Program) -> Mapping[str, str]:
+    """By the name that reports give lines with (`gpt.py`), the path of the file; a name that several files have is left out."""
+    found: dict[str, set[str]] = {}
+    for file in set(_files(load_prepared(program).module)):
+        found.setdefault(Path(file).name, set()).add(file)
+    return {name: paths.pop() for name, paths in found.items() if len(paths) == 1}
+
+
+def _files(module: ir.Module) -> Iterator[str]:
+    """The user's file of each operation."""
+    pending = [module.operation]
+    while pending:
+        op = pending.pop()
+        if (frame := user_frame(op.location)) is not None:
+            yield frame[0]
+        pending += [inner.operation for region in op.regions for block in region for inner in block]

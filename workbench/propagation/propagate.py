@@ -9,8 +9,8 @@ from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
-from workbench.propagation.backends.insert_dot_reshards import insert_dot_reshards
 from workbench.propagation.carried_results import reshard_carried_results
+from workbench.propagation.insert_dot_reshards import insert_dot_reshards
 from workbench.propagation.module.insert_statements import (
     annotate_main,
     insert_constraints,

@@ -10,11 +10,7 @@ from jax.extend.mlir import ir
 from workbench.core.sharding import axis_size, base_axis
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.propagation.backends.halos import Halos
-from workbench.propagation.backends.reductions import Reductions
-from workbench.propagation.backends.sent_dtypes import adjust_sent_bytes
-from workbench.propagation.backends.unreduced_values import verify_partial_sums
-from workbench.propagation.backends.xla_backends import TWO_BYTE_FLOATS, Backend, backend_of
+from workbench.propagation.halos import Halos
 from workbench.propagation.module.mlir_context import main_function, producer
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW
 from workbench.propagation.module.prepare_module import ID
@@ -22,10 +18,12 @@ from workbench.propagation.module.shardy_attributes import Dims, axis_names, dty
 from workbench.propagation.prepared_program import load_prepared
 from workbench.propagation.propagate import propagate
 from workbench.propagation.propagated_module import PropagationAnswer
+from workbench.propagation.reductions import Reductions, verify_partial_sums
 from workbench.propagation.reshard_edges import REDUCTIONS, Edge, group_chains, kinds_of, largest_move_bytes
 from workbench.propagation.shardy_collectives import KINDS, InsertedCollective, axes_of
 from workbench.propagation.structure.program_structure import Op, Structure
 from workbench.propagation.variadic_reductions import is_variadic_reduce
+from workbench.propagation.xla_backends import TWO_BYTE_FLOATS, Backend, adjust_sent_bytes, backend_of
 
 _ORDER_SENSITIVE_KINDS = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")

@@ -7,11 +7,10 @@ from dataclasses import replace
 from workbench.core.sharding import Sharding, axis_size, base_axis
 from workbench.plan.plan import Plan
 from workbench.propagation.propagated_plan import Propagated
-from workbench.propagation.reshard_edges import Edge
-from workbench.propagation.reshard_ways import classify_edge
+from workbench.propagation.reshard_edges import SLICE, Edge
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.reports.collective import sent_bytes
-from workbench.reports.reshard import Reshard, ReshardCollective
+from workbench.reports.reshard import REMATERIALISED, Reshard, ReshardCollective
 
 Seconds = Callable[[list[InsertedCollective]], list[float]]
 
@@ -65,3 +64,24 @@ def _make_move(plan: Plan, each: InsertedCollective, seconds: float) -> ReshardC
     devices = math.prod(axis_size(axis, plan.mesh) for axis in each.axes)
     axes = tuple(dict.fromkeys(map(base_axis, each.axes)))
     return ReshardCollective(each.kind, axes, each.payload, sent_bytes(each.kind, each.payload, devices), seconds)
+
+
+# Which way a resharding takes: XLA's partitioner has eight (`spmd_partitioner.cc`, `ReshardNoCache`).
+
+
+def classify_edge(edge: Edge) -> tuple[int, ...]:
+    """Which of the eight ways of XLA's `ReshardNoCache` this is; two where it takes one after the other."""
+    kinds = tuple(dict.fromkeys("all-gather" if kind == "all-reduce" else kind for kind in edge.kinds))  # a thin one is summed
+    path_class = (REMATERIALISED,) if edge.gathered_whole else _OF_KINDS.get(kinds, (7,)) if kinds else (1,)
+    return ((2,) if edge.is_manual else ()) + path_class
+
+
+_OF_KINDS: dict[tuple[str, ...], tuple[int, ...]] = {
+    ("collective-permute",): (3,),
+    ("all-to-all",): (4,),
+    (SLICE,): (5,),
+    (SLICE, "collective-permute"): (5, 3),
+    ("all-gather",): (6,),
+    ("collective-permute", "all-gather"): (3, 6),
+    (SLICE, "collective-permute", "all-gather"): (5, 3, 6),
+}

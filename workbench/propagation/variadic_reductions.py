@@ -6,10 +6,9 @@ reduces on each device and gathers the candidates of all. The all-reduces that S
 
 from jax.extend.mlir import ir
 
+from workbench.propagation.module.infer_dim_names import rule_of
 from workbench.propagation.module.operation_kinds import operations_below
-from workbench.propagation.module.sharding_reader import ShardingReader
-from workbench.propagation.module.sharding_rules import rule_of
-from workbench.propagation.module.shardy_attributes import Dims, axes_text, sharding_text
+from workbench.propagation.module.shardy_attributes import Dims, ShardingReader, axes_text, sharding_text
 from workbench.propagation.structure.program_structure import Structure
 
 _ALL_REDUCE = "sdy.all_reduce"

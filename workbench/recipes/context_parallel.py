@@ -14,6 +14,8 @@ The result of attention is constrained to the sharding of its queries; otherwise
 
 from dataclasses import dataclass
 
+from workbench.core.program import Program
+from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides, verify_unused
@@ -43,3 +45,58 @@ class ContextParallel(Recipe):
             verify_divides(plan, each, lies[each], self.title)
             edits += () if axis in before else place_dim(plan, each, lies[each])
         return RecipeDraft(drop_redundant_edits(plan, (*edits, *constrain(plan, find_token_mixes(plan.program), lies))), axes=(axis,))
+
+
+# Ring attention: each device has its part of every sequence, throughout, and keys and values go around (Liu et al.
+# 2023, arXiv:2310.01889).
+#
+#     mesh context:n    x, q, k, v [batch, seq/n, ...]     a step of n: attend to the block that is here, pass it on meanwhile
+#
+# The program does that by itself (`models.layers.ring_attention`; a decoder with `ring=n`); the recipe splits its
+# sequences over an axis of as many devices. Nothing is constrained: the result of attention has the blocks of its
+# queries.
+#
+# **Communication**, a layer: n - 1 collective permutes of a block of keys and values forward, as many backward, and n
+# of their gradients: V (3 n - 2) / n bytes leave each device, V those of keys and values of all tokens of a device's
+# examples. It runs beside the attention to the block before: hidden if that takes longer, as it does with long
+# sequences (attention grows with the square of a block, what is sent with the block).
+
+
+_SCOPE, _BLOCKS = "/pass_on/", 1  # the named scope in which a block of keys and values is passed on, and its dimension of blocks
+
+
+@dataclass(frozen=True, slots=True)
+class RingAttention(Recipe):
+    """Tokens over an axis, throughout, for a program whose keys and values go around."""
+
+    name = "ring_attention"
+    title = "Ring attention"
+    about = "sequences split throughout; keys and values go around beside the attention to those before"
+    source = "Liu et al. 2023"
+
+    def draft(self, plan: Plan) -> RecipeDraft:
+        sequences, blocks = sequences_of(plan, self.title), count_blocks(plan.program)
+        if not blocks:
+            raise RecipeError(
+                "Ring attention is for a program whose keys and values go around; this one's attention reads all of them at once.",
+                ['build it so, `build("decoder", ring=8)`', "gather them, recipe `context_parallel`"],
+            )
+        axis = choose_axis(plan, "sequence", self.title, self.given_axis(0))
+        if plan.mesh[axis] != blocks:
+            raise RecipeError(
+                f"Keys and values of this program go around {blocks} devices; mesh axis `{axis}` has {plan.mesh[axis]}.",
+                [f"make `{axis}` {blocks}", f"build the program with `ring={plan.mesh[axis]}`"],
+            )
+        verify_unused(plan, axis, sequences, self.title)
+        edits = list[Edit]()
+        for each in sequences:
+            before = plan.layout.rule(each)
+            lies = before if axis in before else (*before, axis)
+            verify_divides(plan, each, lies, self.title)
+            edits += () if axis in before else place_dim(plan, each, lies)
+        return RecipeDraft(drop_redundant_edits(plan, tuple(edits)), axes=(axis,))
+
+
+def count_blocks(program: Program) -> int:
+    """The blocks of the sequence that a program passes around; 0 if it passes none."""
+    return max((each.shape[_BLOCKS] for each in program.operations if _SCOPE in each.path and each.path.endswith("concatenate")), default=0)

@@ -27,7 +27,7 @@ from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, place_dim
 from workbench.recipes.traced_dots import TracedDot, find_weight_dots
-from workbench.recipes.zero_common import place_examples
+from workbench.recipes.zero import place_examples
 
 DATA_MOVEMENT = ("transpose", "reshape", "convert", "reduce_precision", "broadcast_in_dim", "sharding_constraint")
 """Operations that leave a token's values unchanged."""

@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from workbench.core.derived_value_cache import cache_with_program
-from workbench.core.path_patterns import matches, template
+from workbench.core.path_patterns import matches, operations_at, template
 from workbench.core.program import Operation, Program
-from workbench.core.selectors import operations_at
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
 from workbench.plan.edits import Constrain, Edit, Override, ShardDim

@@ -5,18 +5,15 @@ from dataclasses import dataclass, replace
 
 from workbench.errors import DocumentError, RecipeError, WorkbenchError, unknown_name, wrong_type
 from workbench.plan.plan import Plan
-from workbench.recipes.context_parallel import ContextParallel
+from workbench.recipes.context_parallel import ContextParallel, RingAttention
 from workbench.recipes.data_parallel import DataParallel
 from workbench.recipes.expert_parallel import ExpertParallel
 from workbench.recipes.recipe import Recipe
-from workbench.recipes.ring_attention import RingAttention
 from workbench.recipes.sequence_parallel import SequenceParallel
 from workbench.recipes.spatial import Spatial
 from workbench.recipes.tensor_parallel import Megatron
 from workbench.recipes.two_dimensional import TwoDimensional
-from workbench.recipes.zero_1 import Zero1
-from workbench.recipes.zero_2 import Zero2
-from workbench.recipes.zero_3 import Zero3
+from workbench.recipes.zero import Zero1, Zero2, Zero3
 
 ALL_RECIPES: tuple[type[Recipe], ...] = (
     *(DataParallel, Megatron, SequenceParallel, Zero1, Zero2, Zero3),

@@ -26,7 +26,7 @@ from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS, residual_sums
 from workbench.recipes.tensor_parallel import tensor_parallel
-from workbench.recipes.zero_common import SHARD_PRIORITY, place_examples
+from workbench.recipes.zero import SHARD_PRIORITY, place_examples
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,16 @@ from typing import Generic, Protocol, TypeVar
 
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.plan.edits import Edit
+from workbench.reports.device_memory import Alive, MemoryCurve
 from workbench.reports.diagnostic import Diagnostic
-from workbench.reports.kernel import Kernel
-from workbench.reports.memory import Alive, MemoryCurve
+from workbench.reports.kernel import Graph, Kernel, Timeline
 from workbench.reports.padding import Padding
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.placement import Value
 from workbench.reports.propagation import EMPTY, Propagation
 from workbench.reports.propagation_records import Conflict
 from workbench.reports.reshard import Reshard
-from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost
-from workbench.reports.timeline import Timeline
 
 SENT, MEMORY, KERNELS, STEP = "sent", "memory", "kernels", "step"  # the figures that have a range
 

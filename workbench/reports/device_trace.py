@@ -6,7 +6,7 @@ from functools import cached_property
 from statistics import median
 from typing import TypeVar
 
-from workbench.reports.timeline import COMPUTE
+from workbench.reports.kernel import COMPUTE
 
 MOST_EVENTS = 4_000  # kept per step: what a page can draw, and a fifth of a second to send from the worker
 

@@ -13,8 +13,7 @@ from workbench.core.schedules.stage_cost import Payload, StageCost, sum_payloads
 from workbench.core.sharding import axis_size
 from workbench.core.text_tables import Printed, pairs_text, table_text, tail_text
 from workbench.reports.collective import sent_bytes
-from workbench.reports.gantt_text import gantt_text
-from workbench.reports.simulated_pipeline import SimulatedPipeline
+from workbench.reports.simulated_pipeline import SimulatedPipeline, gantt_text
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_seconds
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from workbench.core.selectors import is_line, selects, unknown_line
+from workbench.core.path_patterns import is_line, selects, unknown_line
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import WorkbenchError, unknown_name
 from workbench.reports.propagation_records import (

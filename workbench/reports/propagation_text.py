@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from workbench.core.path_patterns import template
-from workbench.core.selectors import is_line
+from workbench.core.path_patterns import is_line, template
 from workbench.core.sharding import base_axis
 from workbench.core.text_tables import count_text, wrap_text
 from workbench.errors import unknown_name

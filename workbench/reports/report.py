@@ -14,10 +14,9 @@ from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective, payload_by_axis_and_kind
 from workbench.reports.compiled import Compiled, Scheduled
 from workbench.reports.details import MEMORY, SENT, STEP, Details, Range
-from workbench.reports.diagnostic import Diagnostic
-from workbench.reports.duplication import ONCE, Duplication, explain_duplication
-from workbench.reports.kernel import Kernel
-from workbench.reports.memory import Alive, Memory, MemoryCurve
+from workbench.reports.device_memory import Alive, Memory, MemoryCurve
+from workbench.reports.diagnostic import ONCE, Diagnostic, Duplication, explain_duplication
+from workbench.reports.kernel import Graph, Kernel, Timeline
 from workbench.reports.padding import LARGEST, Padding, padding_table
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.pipeline import PipelineReport, headline_figures
@@ -38,9 +37,7 @@ from workbench.reports.report_text import (
     time_figures,
 )
 from workbench.reports.reshard import Reshard, reshards_text
-from workbench.reports.step_graph import Graph
 from workbench.reports.step_time import DotCost, Flops, StepTime
-from workbench.reports.timeline import Timeline
 from workbench.units import format_bytes, format_count
 
 

@@ -11,9 +11,8 @@ from workbench.hardware.hardware_text import axis_assignment_text
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective
 from workbench.reports.details import Range
-from workbench.reports.diagnostic import Diagnostic
-from workbench.reports.duplication import Duplication
-from workbench.reports.memory import Memory
+from workbench.reports.device_memory import Memory
+from workbench.reports.diagnostic import Diagnostic, Duplication
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.placement import Placement
 from workbench.reports.step_time import StepTime

@@ -19,9 +19,8 @@ from workbench.errors import EngineError, WorkbenchError
 from workbench.search.bounds.relaxed_blocks import BlockWork
 from workbench.search.candidates import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
-from workbench.search.figures import Figures
+from workbench.search.figures import Figures, ParetoFront
 from workbench.search.neighbours import list_neighbours, list_pairs
-from workbench.search.pareto_front import ParetoFront
 from workbench.search.questions import Answer, Answerer
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
 from workbench.search.search_nodes import SearchNode, alternate, count_unusual, guess

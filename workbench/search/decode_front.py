@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from workbench.analysis.analyze import analyze
-from workbench.core.inference_steps import decoded_sequences
 from workbench.core.mesh import Mesh
-from workbench.core.program import Program
+from workbench.core.program import Program, decoded_sequences
 from workbench.errors import SearchError, WorkbenchError
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware

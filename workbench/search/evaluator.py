@@ -10,15 +10,13 @@ from math import prod
 from typing import Any
 
 from workbench.core.tensor import Role
-from workbench.cost.communication import closest_spans, collective_seconds
+from workbench.cost.collective_times import closest_spans, collective_seconds
 from workbench.errors import EngineError, WorkbenchError
 from workbench.hardware.catalogue import read_hardware
-from workbench.pipeline.data_parallel_groups import find_whole_axes
 from workbench.pipeline.estimate_block_cost import BlockCost
+from workbench.pipeline.staged_program import find_whole_axes
 from workbench.plan.plan import Plan
-from workbench.search.bounds.least_of_layouts import least_totals, least_work
-from workbench.search.bounds.partition_bounds import least_of_partitions
-from workbench.search.bounds.program_bounds import least_bytes, program_seconds
+from workbench.search.bounds.program_bounds import least_bytes, least_of_partitions, least_totals, least_work, program_seconds
 from workbench.search.bounds.relaxed_blocks import (
     DATA,
     BlockWork,

@@ -3,17 +3,20 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from itertools import product
+from functools import cached_property, lru_cache
+from itertools import permutations, product
 from math import inf
 
+from workbench.core.mesh import Mesh
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.schedules import schedule_named
-from workbench.errors import WorkbenchError
+from workbench.errors import HardwareError, WorkbenchError
+from workbench.hardware.axis_assignment_text import AxisAssignment
+from workbench.hardware.axis_placement import complete_axis_assignment, physical_spans
 from workbench.hardware.catalogue import read_hardware
+from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.search.axis_assignments import list_axis_assignments
 from workbench.search.candidates import NO_ZERO, RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.layout_choices import LayoutChoice
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, AS_TRACED, ON_DEVICE, TracedAs, TracedPrograms
@@ -258,3 +261,37 @@ class SearchSpace:
             parts.append(f"schedules {', '.join(self.schedules)} with every number of equal chunks")
         parts += [f"boundaries {', '.join(self.boundaries)}"] if len(self.boundaries) > 1 else []
         return "; ".join(parts) + f": {self.size:,} combinations"
+
+
+# Ways to lay the axes of a mesh on the links of the hardware.
+
+
+@lru_cache(maxsize=1 << 12)
+def list_axis_assignments(mesh: tuple[tuple[str, int], ...], hardware: Hardware) -> tuple[str, ...]:
+    """The assignments of a mesh's axes to the hardware's that differ, each as text: in every order one axis after the other takes the
+    best links that are left (`default_axis_assignment`, whose own is left out, lets the minor one choose first).
+
+    >>> from workbench.hardware.catalogue import parse_hardware
+    >>> list_axis_assignments((("data", 4), ("model", 2)), parse_hardware("8 H100"))
+    ('model:device; data:device',)
+    """
+    large = tuple(axis for axis in mesh if axis[1] > 1)
+    try:
+        seen = {_places(large, hardware, None)}
+    except HardwareError:
+        return ()
+    found = []
+    for order in permutations(large):
+        try:
+            assignment = complete_axis_assignment(Mesh(order), hardware)
+        except HardwareError:
+            continue
+        places = _places(large, hardware, assignment)
+        if places not in seen:
+            seen.add(places)
+            found.append(str(assignment))
+    return tuple(found)
+
+
+def _places(mesh: tuple[tuple[str, int], ...], hardware: Hardware, assignment: AxisAssignment | None) -> tuple[object, ...]:
+    return tuple(sorted(physical_spans(Mesh(mesh), hardware, assignment).items()))

@@ -17,11 +17,10 @@ import numpy as np
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.errors import PipelineError, unknown_name
-from workbench.pipeline.choose_boundaries import verify_enough_blocks
+from workbench.pipeline.balance import verify_enough_blocks
 from workbench.pipeline.estimate_stage_costs import plan_starts
 from workbench.pipeline.staged_program import StagedProgram
-from workbench.search.per_stage.at_work_tables import Table
-from workbench.search.per_stage.stage_tables import StageTables, make_stage_tables
+from workbench.search.per_stage.stage_tables import StageTables, Table, make_stage_tables
 
 BY_TIME = "time"
 BOUNDARIES = (BY_TIME, "memory", "fit")

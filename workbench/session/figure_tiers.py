@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from workbench.analysis.analyze import analyze
-from workbench.analysis.why_planned import why_planned
+from workbench.analysis.verify_plan import why_planned
 from workbench.core.public_error_text import describe_error
 from workbench.errors import PartitionError, WorkbenchError
 from workbench.hardware.hardware import Hardware

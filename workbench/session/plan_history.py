@@ -10,7 +10,7 @@ from workbench.analysis.analyze import analyze
 from workbench.analysis.compiled_report import with_compiled
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled

@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
 from jaxlib import xla_client
 
 from workbench.propagation.module.mlir_context import parse_module
+from workbench.spmd.hlo_module import HloModule, read_module
 from workbench.spmd.run_partitioner import compile_options
 
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of a name of its own is made in it
@@ -80,3 +82,23 @@ def _end_once_written(folder: Path) -> None:
     while not any(_NEXT in name for name in os.listdir(folder)):  # noqa: PTH208 - names alone
         time.sleep(_POLL_SECONDS)
     os._exit(0)
+
+
+# The module of a compiled function, for attached or absent devices: in serialised form, and as HLO text for people.
+
+
+def serialize_module(compiled: jax.stages.Compiled) -> bytes:
+    """The scheduled program as an `HloModuleProto`; one serves the whole mesh."""
+    found: bytes = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
+    return found
+
+
+def module_of(compiled: jax.stages.Compiled) -> HloModule:
+    """The same, parsed."""
+    return read_module(serialize_module(compiled))
+
+
+def module_text(serialized: bytes) -> str:
+    """A serialised module as HLO text: `compiled.as_text()` but for its first line, which says less, and how stack frames are numbered."""
+    found: str = xla_client.hlo.HloModule.from_serialized_hlo_module_proto(serialized).to_string()
+    return found

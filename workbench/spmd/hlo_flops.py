@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.spmd.hlo_instruction import Computation, HloInstruction
+from workbench.spmd.hlo_module import Computation, HloInstruction
 from workbench.spmd.hlo_shapes import Array
 
 _GEMMS = ("__cublas$", "__onednn$matmul", "__triton_gemm")  # how the targets of custom calls that multiply begin

@@ -1,17 +1,95 @@
 """An HLO module, read from its serialised form: computations, instructions, and how often each instruction runs.
 
 For the module that XLA's partitioner left and for any compiled program: `executable.hlo_modules()[0].as_serialized_hlo_module_proto()`.
-Shapes are read in `hlo_shapes.py`, groups of devices in `device_groups.py`, how often a loop runs in `hlo_trip_counts.py`.
+Shapes are read in `hlo_shapes.py`, groups of devices in `device_groups.py`.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from math import ceil
+from typing import Any, NamedTuple
 
 from workbench.spmd import hlo_pb2
-from workbench.spmd.hlo_instruction import Computation, HloInstruction, root_of
-from workbench.spmd.hlo_trip_counts import known_trip_count, max_trip_count
+from workbench.spmd.hlo_shapes import Array, Shape, arrays, read_shape
+
+# One instruction of an HLO module, and the computation it stands in.
+
+
+@dataclass(frozen=True, eq=False)
+class HloInstruction:
+    """One instruction. `operands` and `called` are names: of instructions of its own computation, of computations of the module.
+
+    `fields` is the message itself, for what only few kinds of instruction have.
+    """
+
+    fields: hlo_pb2.Instruction
+    operands: tuple[str, ...]
+    called: tuple[str, ...]
+    is_root: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        return self.fields.name
+
+    @cached_property
+    def opcode(self) -> str:
+        return self.fields.opcode
+
+    @cached_property
+    def op_name(self) -> str:
+        """The named scope and primitive it comes from, as JAX wrote it; empty if the compiler added it."""
+        return self.fields.metadata.op_name
+
+    @cached_property
+    def shape(self) -> Shape:
+        return read_shape(self.fields.shape)
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays of its result."""
+        return arrays(self.shape)
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of its result on one device, without padding."""
+        return sum(each.bytes for each in self.arrays)
+
+    @property
+    def element(self) -> int:
+        """The index of a `get-tuple-element`."""
+        return self.fields.tuple_index
+
+    @cached_property
+    def backend_config(self) -> Mapping[str, Any]:
+        """The compiler's own notes, where they are JSON; else nothing."""
+        try:
+            found = json.loads(self.fields.backend_config or b"{}")
+        except ValueError:  # of a custom call: any text
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def whole_number(self) -> int | None:
+        """The value of a constant, if it is a single whole number."""
+        literal = self.fields.literal
+        if self.opcode != "constant" or literal.shape.dimensions:
+            return None
+        return next((int(each[0]) for each in (literal.s32s, literal.s64s, literal.u32s, literal.u64s) if each), None)
+
+
+Computation = Mapping[str, HloInstruction]
+
+
+def parameter_of(computation: Computation, number: int) -> HloInstruction | None:
+    """A computation's parameter by its number; `None` where the computation does not have it."""
+    return next((each for each in computation.values() if each.opcode == "parameter" and each.fields.parameter_number == number), None)
+
+
+def root_of(computation: Computation) -> HloInstruction | None:
+    return next((each for each in computation.values() if each.is_root), None)
+
 
 _CALLERS = ("call", "fusion", "async-start", "custom-call")
 
@@ -112,3 +190,97 @@ def _read_computation(fields: hlo_pb2.Computation, computations: Mapping[int, st
     }
     order = schedule.sequences[fields.id].instruction_ids if fields.id in schedule.sequences else ()
     return {names[number]: found[names[number]] for number in order} if order else found
+
+
+# How often a loop of an HLO module runs: as XLA proved, or by its counter: where that starts, its step, the limit it is
+# compared with.
+
+
+def loop_body(loop: HloInstruction) -> str:
+    """The name of a loop's body."""
+    return loop.called[0]
+
+
+def loop_condition(loop: HloInstruction) -> str:
+    """The name of a loop's condition."""
+    return loop.called[1]
+
+
+def known_trip_count(loop: HloInstruction) -> int | None:
+    """How often a `while` runs, as XLA proved; `None` if it did not."""
+    known = loop.backend_config.get("known_trip_count", {}).get("n")
+    return None if known is None else int(known)
+
+
+def max_trip_count(computations: Mapping[str, Computation], home: Computation, loop: HloInstruction) -> int:
+    """How often a `while` in the computation `home` runs at most: what its condition and its counter's step amount to, else 1."""
+    condition = computations[loop_condition(loop)]
+    numbers = (each.whole_number for each in condition.values())
+    limits = set(_limits(condition, root_of(condition))) or {each for each in numbers if each is not None}
+    if len(limits) != 1:
+        return 1
+    start, step = _counter(computations[loop_body(loop)], home, loop, condition)
+    turns = max(ceil((limits.pop() - (start or 0)) / step), 0)
+    return turns if turns or start is not None else 1  # it counts down from a value that depends on data
+
+
+def _counter(body: Computation, home: Computation, loop: HloInstruction, condition: Computation) -> tuple[int | None, int]:
+    """Where a loop's counter starts, if that is known, and what an iteration adds to it: 1 unless the program says otherwise.
+
+    XLA:TPU unrolls a windowed einsum's body twice and keeps the bound, so that the step is 2.
+    """
+    indices = {each.element for each in condition.values() if each.opcode == "get-tuple-element"}
+    if len(indices) != 1:
+        return None, 1
+    index = indices.pop()
+    start = _element(home, loop, index)
+    root = root_of(body)
+    added = body.get(root.operands[index]) if root and root.opcode == "tuple" else None
+    steps = [number for name in added.operands if (number := body[name].whole_number) is not None] if added else []
+    is_sum = added is not None and added.opcode == "add" and len(steps) == 1
+    return start.whole_number if start else None, (steps[0] if is_sum and steps[0] > 0 else 1)
+
+
+def _element(home: Computation, loop: HloInstruction, index: int) -> HloInstruction | None:
+    """The instruction that makes one element of a loop's operand, if that is a tuple in the same computation."""
+    made = home.get(loop.operands[0])
+    return home.get(made.operands[index]) if made and made.opcode == "tuple" else None
+
+
+def _limits(condition: Computation, truth: HloInstruction | None) -> Iterator[int]:
+    """The whole numbers that a condition, all of whose parts must hold, compares with."""
+    if truth is not None and truth.opcode == "and":
+        for name in truth.operands:
+            yield from _limits(condition, condition[name])
+    elif truth is not None and truth.opcode == "compare":
+        yield from (limit for name in truth.operands if (limit := condition[name].whole_number) is not None)
+
+
+# The instructions inside fusions and asynchronous calls: the work of one kernel.
+
+WRAPPERS = ("fusion", "async-start")
+MOVES = ("copy-start", "slice-start", "dynamic-slice-start")
+"""Copies between a device's memories that run beside other work."""
+SLICES = ("dynamic-slice", "slice", "gather")
+
+
+def body_of(module: HloModule, instruction: HloInstruction) -> Computation | None:
+    """The computation that a fusion or an asynchronous call runs; `None` for any other instruction."""
+    callees = module.callees(instruction) if instruction.opcode in WRAPPERS else ()
+    return module.computations[callees[0]] if callees else None
+
+
+def instructions_within(module: HloModule, instruction: HloInstruction) -> Iterator[tuple[Computation, HloInstruction]]:
+    """All instructions of a fusion or asynchronous call and of those within it, each with its computation."""
+    for name in module.callees(instruction) if instruction.opcode in WRAPPERS else ():
+        computation = module.computations[name]
+        for each in computation.values():
+            yield computation, each
+            yield from instructions_within(module, each)
+
+
+def updated_bytes(body: Computation, source: HloInstruction) -> int | None:
+    """Bytes of the slice that is written, if the value is an update in place."""
+    while source.opcode == "bitcast":
+        source = body[source.operands[0]]
+    return body[source.operands[1]].bytes if source.opcode == "dynamic-update-slice" else None

@@ -15,10 +15,8 @@ from workbench.propagation import CALLED, OPERATION
 from workbench.reports.collective import KINDS
 from workbench.reports.partitioned import PartitionedCollective
 from workbench.spmd.device_groups import read_groups, sub_axes_of
-from workbench.spmd.hlo_instruction import Computation, HloInstruction
-from workbench.spmd.hlo_module import HloModule
+from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, loop_body
 from workbench.spmd.hlo_shapes import arrays
-from workbench.spmd.hlo_trip_counts import body_of
 
 _NAMED = re.compile(rf"\b({OPERATION}|{CALLED})(\d+)\b")
 _SAME_KIND = {"ragged-all-to-all": "all-to-all", "collective-broadcast": "collective-permute"}
@@ -49,7 +47,7 @@ def find_collectives(module: HloModule, mesh: Mesh) -> tuple[LocatedCollective, 
     users: dict[int, Users] = {}
     found: list[LocatedCollective] = []
     trips = {
-        body_of(each): module.trip_count(each)
+        loop_body(each): module.trip_count(each)
         for instructions in module.computations.values()
         for each in instructions.values()
         if each.opcode == "while"

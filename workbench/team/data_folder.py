@@ -5,7 +5,7 @@
 - Folders have mode 0700 and files 0600. The exceptions are what a program of the team's own reads, which runs as another user where the
   server is root: the files of programs, and the plan of a job. The private folders above them keep other users out; a sandbox mounts them.
 - Without a sandbox such a program passes through folders of mode 0710 and writes the events of its job, of mode 0660, as their group
-  (`sandbox/program_users.py`).
+  (`sandbox/sandbox.py`).
 - Symbolic links are not followed, so nothing outside the folder changes.
 - A folder is made private before its content is listed, so that nobody can exchange what is in it meanwhile.
 """

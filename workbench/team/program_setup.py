@@ -19,8 +19,8 @@ from typing import Any, Literal
 from workbench.errors import WorkbenchError
 from workbench.team.config import FILE, TeamConfig
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError
-from workbench.team.programs.registry import ProgramRegistry
-from workbench.team.sandbox.levels import SandboxPolicy
+from workbench.team.programs.program_registry import ProgramRegistry
+from workbench.team.sandbox.limits import SandboxPolicy
 
 _KNOWN = ("hosts", "folders", "proxy", "credentials_file", "owners_approve", "user", "without_sandbox")
 APPROVALS = ("shared", "all", "none")

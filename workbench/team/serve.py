@@ -14,28 +14,26 @@ from workbench.app.page.shutdown import serve_until_signal
 from workbench.team.accounts.external_handlers import account_routes
 from workbench.team.accounts.provider import bind_sessions, end_left_sessions, session_options
 from workbench.team.accounts.revocations import Revocations
-from workbench.team.accounts.secret_key import load_secret_key
+from workbench.team.accounts.sign_in_flow import load_secret_key
 from workbench.team.actions.check_inputs import load_validators
 from workbench.team.actions.classes.searched_baselines import SearchedBaselines
-from workbench.team.api.routes import api_routes
+from workbench.team.api.api_routes import api_routes
 from workbench.team.config import FILE, TeamConfig
 from workbench.team.data_folder import private_data
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.pages.page_routes import page_routes
 from workbench.team.program_setup import ProgramService, make_fetch_policy, make_sandbox_policy, owners_approve
-from workbench.team.programs.registry import ProgramRegistry
+from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import PATH, RoomHub, room_page
-from workbench.team.rooms.room_jobs import RoomJobs
+from workbench.team.rooms.stored_room_actions import RoomJobs
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
-from workbench.team.store.claim import claim_store
 from workbench.team.store.database_errors import explain_database_errors
 from workbench.team.store.migrate import upgrade
-from workbench.team.store.store import Store
-from workbench.team.web.application import application_settings
-from workbench.team.web.health import health_routes
+from workbench.team.store.store import Store, claim_store
+from workbench.team.web.application import application_settings, health_routes
 from workbench.team.web.services import TeamServices
 
 ROOM_PREFIX = "/room/"

@@ -13,7 +13,7 @@ import jax
 from jax.extend import core as jex_core
 from jax.sharding import NamedSharding, PartitionSpec
 
-from workbench.core.selectors import is_line, selects
+from workbench.core.path_patterns import is_line, selects
 from workbench.core.sharding import Sharding
 from workbench.tracing.jaxpr.equations import calls_library, path_of_equation, source_line
 

@@ -13,7 +13,7 @@ TESTED_JAX = ("0.10.2", "0.11.0", "0.11.1")
 """Oldest first; 0.10.2 is the newest for Python 3.11. From 0.11.2 on XLA sends otherwise than is predicted for ZeRO."""
 
 MISPLACES_GROUPS = ("0.10.2",)
-"""The versions that are known to misplace the shards of feature groups (`analysis/diagnose_feature_groups.py`)."""
+"""The versions that are known to misplace the shards of feature groups (`analysis/diagnose_operators.py`)."""
 
 LOSES_POOLED = ("0.10.2", "0.11.1")
 """The versions that are known to lose gradients of overlapping max pooling at the edges of shards (likewise)."""

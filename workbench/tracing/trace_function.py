@@ -2,10 +2,12 @@
 
 import inspect
 import math
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,14 +21,13 @@ from workbench.core.tensor import Role, Tensor
 from workbench.core.text_tables import paths_text
 from workbench.errors import OffloadError, PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
 from workbench.propagation import place_library_functions, prepare_program
-from workbench.tracing.cast import cast, cast_like, compute_in
+from workbench.propagation.module.location import is_library
 from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
-from workbench.tracing.jaxpr.equations import users_functions
-from workbench.tracing.jaxpr.removed_values import removed_values
+from workbench.tracing.jaxpr.equations import removed_values, users_functions
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
+from workbench.tracing.model_state import cast, cast_like, compute_in
 from workbench.tracing.retraced_variants import Variants
-from workbench.tracing.untraceable import untraceable_error
 from workbench.tracing.verify_byte_counts import verify_byte_counts
 
 Dims = Mapping[str, Any] | None
@@ -282,3 +283,38 @@ def zeros_like(spec: jax.ShapeDtypeStruct) -> Any:
 def name_of(fn: Callable[..., Any]) -> str:
     inner = getattr(fn, "func", fn)  # functools.partial
     return getattr(inner, "__name__", type(inner).__name__).replace("<lambda>", "function")
+
+
+# The error for an exception of a user's function during tracing, with the user's own line and a way to see more.
+
+
+def untraceable_error(error: Exception, name: str) -> TraceError:
+    """The `TraceError` to raise from `error`."""
+    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = _user_line(error)
+    where = f" ({line})" if line else ""
+    if isinstance(error, jax.errors.JAXTypeError):
+        return TraceError(
+            f"JAX cannot trace `{name}`{where}: {first}",
+            [
+                "use jnp.where or jax.lax.cond instead of `if` on a traced value",
+                "keep NumPy calls off traced arrays",
+                "make sizes plain integers",
+            ],
+        )
+    return TraceError(f"`{name}` raised {type(error).__name__} while it was traced{where}: {first}", _ways_out(error, name))
+
+
+def _ways_out(error: Exception, name: str) -> list[str]:
+    """Suggestions. A call on real arrays would not do: what fails only in a trace, or in the gradient, passes there."""
+    called = name if name.replace(".", "_").isidentifier() else "f"
+    alone = f"see the whole traceback with `jax.eval_shape({called}, ...)`, or, of its gradient, `jax.eval_shape(jax.grad({called}), ...)`"
+    if type(error).__name__ == "TraceContextError":  # Flax NNX: a module made outside the function is changed in it
+        return ["make the module inside the function, `nnx.merge(graphdef, params, copy=True)`", alone]
+    return [alone]
+
+
+def _user_line(error: Exception) -> str:
+    """The last line of the traceback that is in no installed library, `mine.py:42`; empty if there is none."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not is_library(each.filename)]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -14,10 +14,9 @@ from workbench.core.program import Program, Reference, Step, Training
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role
 from workbench.errors import OffloadError, TraceError, wrong_type
-from workbench.tracing.cast import cast, compute_in
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized, layers_in, verify_remat
 from workbench.tracing.leaves import Leaves
-from workbench.tracing.model_state import WithState, pack_state, verify_state
+from workbench.tracing.model_state import WithState, cast, compute_in, pack_state, verify_state
 from workbench.tracing.retraced_variants import Variants
 from workbench.tracing.trace_function import (
     Dims,

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jax.extend import core as jex_core
 
 from workbench.core.offload import STREAMED
-from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed, variables
-from workbench.tracing.jaxpr.inline_jaxpr import inline
+from workbench.tracing.jaxpr.equations import closed_jaxpr, inline, select_needed, variables
 
 Leaves = Sequence[Any]
 Update = Callable[[Leaves, Leaves, Leaves], tuple[Leaves, Leaves]]

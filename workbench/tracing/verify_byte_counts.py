@@ -6,7 +6,7 @@ from typing import Any
 from jax.extend import core as jex_core
 
 from workbench.errors import TraceError
-from workbench.tracing.jaxpr.equation_costs import size_of
+from workbench.tracing.jaxpr.equations import size_of
 from workbench.units import format_bytes
 
 MOST_BYTES = 1 << 60

@@ -14,8 +14,8 @@ from workbench.units import format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Polyline, fit_drawing
 from workbench.visualize.draw.palette import NEUTRAL, TEXT
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.staircase import draw_staircase
-from workbench.visualize.front_chart import (
+from workbench.visualize.draw.stacked_area import draw_staircase
+from workbench.visualize.front_axes import (
     NAMES,
     REACH,
     FrontChart,

@@ -1,11 +1,11 @@
 """The texts in the boxes of a graph, and the sizes of the boxes. Texts and numbers only."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.core.sharding import Sharding
 from workbench.core.text_tables import axes_text
-from workbench.reports.step_graph import GraphNode, GraphSend
+from workbench.reports.kernel import GraphNode, GraphSend
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode
 from workbench.visualize.draw.drawing_marks import text_width
@@ -123,3 +123,132 @@ def dims_of(node: GraphNode, sharding: Sharding | None = None) -> list[tuple[str
 
 def send_text(send: GraphSend) -> str:
     return f"{send.kind} {axes_text(send.axes)} {format_bytes(send.sent)}"
+
+
+# Layout of the rows of a propagation graph: one for each box of a collapsed graph, in program order, in frames for the
+# open scopes; and the lanes beside them in which arrows run. Numbers only.
+#
+# A column is as wide for sixty boxes as for six: it fits beside a table, and on a narrow screen.
+
+
+WIDTH, HEIGHT, GAP, INDENT, HEAD, FRAME = 388.0, 20.0, 5.0, 9.0, 19.0, 6.0  # pixels
+DIMS_AT = 200.0
+"""The x at which the dimensions of every row begin, so that they can be compared."""
+_LANE, _MOST_LANES = 6.0, 10
+
+Ends = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeFrame:
+    """An open scope around its rows."""
+
+    scope: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The left top corner of each box by its number (numbered on: rows before them, frames), frames of open scopes, lanes of arrows."""
+
+    places: dict[int, tuple[float, float]]
+    frames: tuple[ScopeFrame, ...]
+    scopes: dict[str, int]  # the number of each open scope
+    lanes: dict[Ends, int]
+    edge: float  # where the lanes begin
+
+    def arrow_points(self, ends: Ends) -> tuple[tuple[float, float], ...]:
+        """An arrow from one row to another: out, along its lane, and in; one without a lane of its own runs outside all others."""
+        start, stop = (self.places[end][1] for end in ends)
+        down = 1 if stop > start else -1
+        lane = self.lanes.get(ends, self.lanes.get((ends[1], ends[0]), -1))
+        x = self.edge + _LANE * (lane + 1 if lane >= 0 else max(self.lanes.values(), default=-1) + 2)
+        out, back = start + HEIGHT / 2 + 4 * down, stop + HEIGHT / 2 - 4 * down
+        return (WIDTH, out), (x - 3, out), (x, out + 3 * down), (x, back - 3 * down), (x - 3, back), (WIDTH + 1, back)
+
+
+def place_rows(collapsed: Collapsed, before: int, top: float) -> Rows:
+    """`before` rows come before the boxes, under a heading of their own; their numbers follow those of the boxes."""
+    places: dict[int, tuple[float, float]] = {}
+    frames: list[ScopeFrame] = []
+    depth = max((scope.count("/") + 1 for scope in collapsed.opened), default=0)
+    y = top
+    if before:
+        y += HEAD
+        for place in range(before):
+            places[len(collapsed.boxes) + place] = INDENT, y
+            y += HEIGHT + GAP
+        frames.append(ScopeFrame("", 0.0, top, WIDTH + FRAME, y - top))
+        y += 2 * GAP
+    _lay_rows(_build_tree(collapsed), "", y, max(depth, bool(before)), places, frames)
+    ranked = sorted(places, key=lambda number: places[number][1])
+    order = {number: place for place, number in enumerate(ranked)}
+    scopes = {frame.scope: len(places) + place for place, frame in enumerate(each for each in frames if each.scope)}
+    places |= {scopes[frame.scope]: (frame.x, frame.y) for frame in frames if frame.scope}
+    return Rows(places, tuple(frames), scopes, _lanes(collapsed.essential_arrows, order), WIDTH + FRAME * max(depth, bool(before)))
+
+
+def _build_tree(collapsed: Collapsed) -> dict[str, list[int | str]]:
+    """The content of each scope, boxes and inner scopes, in program order, by their middle."""
+    found: dict[str, list[int | str]] = {"": []}
+    for number, box in enumerate(collapsed.boxes):
+        words = box.scope.split("/") if box.scope else []
+        for depth in range(len(words)):
+            outer, inner = "/".join(words[:depth]), "/".join(words[: depth + 1])
+            if inner not in found:
+                found[inner] = []
+                found[outer].append(inner)
+        found[box.scope].append(number)
+    for entries in found.values():
+        entries.sort(key=lambda each: _middle(collapsed, each))
+    return found
+
+
+def _middle(collapsed: Collapsed, entry: int | str) -> float:
+    """The program position of the middle kernel of a box or a scope; inputs come first."""
+    boxes = (
+        [collapsed.boxes[entry]] if isinstance(entry, int) else [box for box in collapsed.boxes if f"{box.scope}/".startswith(f"{entry}/")]
+    )
+    members = sorted(member for box in boxes for member in box.members)
+    return -1.0 if collapsed.graph.nodes[members[0]].is_input else float(members[len(members) // 2])
+
+
+def _lay_rows(
+    tree: dict[str, list[int | str]], scope: str, y: float, deepest: int, places: dict[int, tuple[float, float]], frames: list[ScopeFrame]
+) -> float:
+    """Lay out the rows of a scope from `y` on; returns the y below them."""
+    level = scope.count("/") + 1 if scope else 0
+    for each in tree[scope]:
+        if isinstance(each, int):
+            places[each] = level * INDENT, y
+            y += HEIGHT + GAP
+            continue
+        place, top = len(frames), y
+        frames.append(ScopeFrame(each, level * INDENT, top, WIDTH - level * INDENT + FRAME * (deepest - level), 0.0))
+        y = _lay_rows(tree, each, top + HEAD, deepest, places, frames)
+        frames[place] = ScopeFrame(each, frames[place].x, top, frames[place].width, y - top)
+        y += GAP
+    return y
+
+
+def _lanes(arrows: Sequence[Ends], order: dict[int, int]) -> dict[Ends, int]:
+    """The innermost lane that is free for each arrow, short ones first; where there are too many, the last is shared."""
+    lane_spans: list[list[Ends]] = []
+    found = {}
+    for ends, low, high in sorted(_spans(arrows, order), key=lambda each: each[2] - each[1]):
+        lane = next((lane for lane, spans in enumerate(lane_spans) if all(high <= a or b <= low for a, b in spans)), len(lane_spans))
+        if lane == len(lane_spans) and lane < _MOST_LANES:
+            lane_spans.append([])
+        lane = min(lane, _MOST_LANES - 1)
+        lane_spans[lane].append((low, high))
+        found[ends] = lane
+    return found
+
+
+def _spans(arrows: Sequence[Ends], order: dict[int, int]) -> Iterator[tuple[Ends, int, int]]:
+    for ends in arrows:
+        low, high = sorted(order[end] for end in ends)
+        yield ends, low, high

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
 from workbench.core.text_tables import table_text, tail_text
-from workbench.reports.memory import Alive
+from workbench.reports.device_memory import Alive
 from workbench.reports.report import Report
 from workbench.units import format_bytes
+from workbench.visualize.draw.bars import Bar, bars_picture, bars_text
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, ON_ROLES, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
@@ -148,3 +149,25 @@ def _capacity_marks(report: Report, held: int, y: float) -> Iterator[Mark]:
     yield Rectangle(0, y, _WIDE * capacity / whole, 10, line=TEXT)
     verdict = "free" if held <= capacity else "too much"
     yield Label(0, y + 25, f"{format_bytes(held)} of {format_bytes(capacity)}: {format_bytes(abs(capacity - held))} {verdict}")
+
+
+# Bytes that a device holds at the peak of a step, by the role of the tensors.
+
+_COLUMNS = ("role", "bytes", "")
+
+
+def memory(report: Report) -> Picture:
+    """A bar for each role that takes any memory; of a pipelined plan on its fullest stage."""
+    return bars_picture(_bars_title(report.shown), _COLUMNS, _bars(report.shown))
+
+
+def memory_text(report: Report) -> str:
+    return bars_text(_bars_title(report.shown), _COLUMNS, _bars(report.shown))
+
+
+def _bars_title(report: Report) -> str:
+    return f"{report.title}: each device holds {format_bytes(report.memory.peak)} at the peak of a step"
+
+
+def _bars(report: Report) -> tuple[Bar, ...]:
+    return tuple(Bar(role.value, NEUTRAL, (("", count),)) for role, count in report.memory.by_role.items() if count)

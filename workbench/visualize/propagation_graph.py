@@ -21,8 +21,21 @@ from workbench.visualize.draw.drawing_marks import Area, Label, Mark, Polyline, 
 from workbench.visualize.draw.palette import NEUTRAL, axis_colour
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.graph import dim_labels
-from workbench.visualize.graph_boxes import PAD, STRIP, dims_of, heading, scope_name, shorten_text
-from workbench.visualize.graph_rows import DIMS_AT, HEIGHT, WIDTH, Ends, Rows, ScopeFrame, place_rows
+from workbench.visualize.graph_boxes import (
+    DIMS_AT,
+    HEIGHT,
+    PAD,
+    STRIP,
+    WIDTH,
+    Ends,
+    Rows,
+    ScopeFrame,
+    dims_of,
+    heading,
+    place_rows,
+    scope_name,
+    shorten_text,
+)
 
 ARRIVED = "→ "
 """Before the title of a box that was just reached."""

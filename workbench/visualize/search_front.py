@@ -15,8 +15,8 @@ from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, TEXT
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.staircase import draw_staircase
-from workbench.visualize.front_chart import (
+from workbench.visualize.draw.stacked_area import draw_staircase
+from workbench.visualize.front_axes import (
     HEAD,
     FrontChart,
     colour_devices,

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from workbench.core.text_tables import table_text
 from workbench.search.search_state import SearchState, objective_key
 from workbench.units import format_bytes, format_count, format_dollars, format_seconds
-from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
-from workbench.visualize.draw.byte_ticks import byte_ticks
+from workbench.visualize.draw.axis_scale import AxisScale, byte_ticks, scale_of, tick_text
 from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing
 from workbench.visualize.draw.palette import AXES, NEUTRAL
 from workbench.visualize.draw.picture import Picture

@@ -7,14 +7,14 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import base_axis
 from workbench.core.text_tables import table_text
 from workbench.reports.device_trace import Trace
+from workbench.reports.kernel import COMPUTE, Event
 from workbench.reports.measurement import TaskTime
 from workbench.reports.report import Report
-from workbench.reports.timeline import COMPUTE, Event
 from workbench.units import format_seconds
+from workbench.visualize.draw.axis_scale import ticks
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axes_colour
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.time_ticks import ticks
 from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge_spans, rows_of, shares, unroll_loops
 
 _LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters

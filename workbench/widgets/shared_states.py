@@ -102,3 +102,14 @@ def _plain(value: Any) -> Any:
 
 
 _encoder, _decoder = msgspec.json.Encoder(enc_hook=_plain), msgspec.json.Decoder()
+
+
+# How work reaches the event loop of a board's host.
+
+Defer = Callable[[Callable[[], None]], None]
+"""Moves work from any thread to the host's event loop, after what runs there."""
+
+
+def at_once(work: Callable[[], None]) -> None:
+    """Call it at once: no deferring."""
+    work()

@@ -11,8 +11,7 @@ from tests.support.servers import free_port, wait_for
 from workbench.app.page import fleet_page as fleet_app
 from workbench.app.page.serve import listen
 from workbench.multimodel.fleet_forecast import forecast
-from workbench.multimodel.training_commands import RemoveDevice, StopModel
-from workbench.multimodel.training_events import CommandDone
+from workbench.multimodel.training_events import CommandDone, RemoveDevice, StopModel
 from workbench.reports.run_events import Failed
 from workbench.widgets.fleet.fleet_board import FleetView
 

@@ -8,8 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.app.browser.test_accessibility import findings_in_both
 from workbench.exercises import Exercise
-from workbench.widgets.recorded.record_board import record_board
-from workbench.widgets.recorded.recorded_page import recorded_page
+from workbench.widgets.recorded.record_board import record_board, recorded_page
 
 ONE = Exercise.load(Path(__file__).parents[3] / "lessons" / "one_product" / "exercise.json")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.support.model_configs import PUBLISHED
 from workbench.errors import DocumentError
-from workbench.models.decoder import config as decoder_config
-from workbench.models.gpt import config as gpt_config
-from workbench.models.mixture import config as mixture_config
+from workbench.models import gpt_config
+from workbench.models.decoder import decoder_config
+from workbench.models.mixture import mixture_config
 from workbench.models.sizing.architecture import Architecture
 from workbench.models.sizing.cluster_question import read_model
 from workbench.models.sizing.read_config import families, read_architecture, read_config

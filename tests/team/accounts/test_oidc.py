@@ -18,8 +18,7 @@ from joserfc.jwk import KeySet, RSAKey
 from tests.support.team_server import KEY, add_person, sign_in, team_server, use_ways
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, ProjectRole
-from workbench.team.accounts.group_rules import GroupRules
-from workbench.team.accounts.identities import SignInError, VouchedPerson, sign_in_as
+from workbench.team.accounts.identities import GroupRules, SignInError, VouchedPerson, sign_in_as
 from workbench.team.accounts.invitations import NewInvitation, invite
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.oidc import OidcProvider, OidcSettings

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from workbench.errors import WorkbenchError
-from workbench.team.accounts.secret_key import derive_key, load_secret_key
+from workbench.team.accounts.sign_in_flow import derive_key, load_secret_key
 
 
 def test_it_is_made_once_for_the_owners_eyes_alone(tmp_path):

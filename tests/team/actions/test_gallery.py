@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.team_world import document
 from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError
-from workbench.team.actions.pages_of_lists import make_cursor
+from workbench.team.actions.schemas import make_cursor
 from workbench.team.store.store import now
 from workbench.team.store.tables import GalleryEntry, StoredFigures, StoredPlan
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.team_server import RunningServer, new_store, team_server
 from tests.support.team_world import TeamWorld, add_things, parts_of_server, people_world
-from workbench.team.api.routes import api_routes
+from workbench.team.api.api_routes import api_routes
 
 
 @pytest.fixture(scope="module")

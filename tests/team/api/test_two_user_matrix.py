@@ -14,7 +14,7 @@ from tests.support.team_world import ROLES, add_things, make_token, parts_of_ser
 from workbench.team.access import SCOPES, ProjectRole
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.check_inputs import schema_flaw
-from workbench.team.api.routes import api_routes
+from workbench.team.api.api_routes import api_routes
 from workbench.team.store.store import now
 
 EACH_ACTION = pytest.mark.parametrize("action", ALL_ACTIONS, ids=lambda each: each.name)

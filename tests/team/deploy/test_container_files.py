@@ -25,11 +25,11 @@ from workbench.team.config import FILE, PORT, TeamConfig
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.jobs import kubernetes
 from workbench.team.jobs.spec import JobSpec
-from workbench.team.programs.registry import ProgramRegistry
-from workbench.team.sandbox.levels import SandboxAbility, SandboxLevel
+from workbench.team.programs.program_registry import ProgramRegistry
+from workbench.team.sandbox.limits import SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.store.store import Store
-from workbench.team.web.health import health_routes
+from workbench.team.web.application import health_routes
 
 DATA = "/data"
 USER = 10001

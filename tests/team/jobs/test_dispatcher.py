@@ -23,8 +23,7 @@ from tests.support.team_jobs import (
 )
 from tests.support.team_rooms import FailingStore
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.engine import EngineUnavailableError
-from workbench.team.jobs.here import Here
+from workbench.team.jobs.here import EngineUnavailableError, Here
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.jobs.spec import JobError

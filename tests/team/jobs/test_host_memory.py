@@ -7,11 +7,10 @@ import resource
 import pytest
 
 from tests.support.team_jobs import DIGEST, dispatching, job_of, states_of, tiny_spec, wait_until
-from workbench.core.memory_groups import machine_memory
-from workbench.team.jobs import host_memory
-from workbench.team.jobs.dispatcher import Dispatcher
+from workbench.core.memory_limits import machine_memory
+from workbench.team.jobs import dispatcher
+from workbench.team.jobs.dispatcher import Dispatcher, JobMemory, own_memory, surest_peak, verify_fits
 from workbench.team.jobs.here import Here
-from workbench.team.jobs.host_memory import JobMemory, own_memory, surest_peak, verify_fits
 from workbench.team.jobs.queue import JobLimits, JobResult, finish
 from workbench.team.jobs.slurm import Slurm
 from workbench.team.jobs.spec import JobError
@@ -124,11 +123,11 @@ def test_a_job_may_allocate_its_share_and_ends_before_the_server(store, tmp_path
 def test_the_memory_of_this_machine_leaves_the_server_some_and_is_unknown_where_accelerators_have_their_own(tmp_path, monkeypatch):
     found = own_memory({}, tmp_path)
     assert found.total == machine_memory()
-    assert 0 < found.usable <= found.total - host_memory.LEAST_RESERVE
+    assert 0 < found.usable <= found.total - dispatcher.LEAST_RESERVE
     (tmp_path / "nvidia0").touch()
     assert own_memory({}, tmp_path) is None
     assert own_memory({"JAX_PLATFORMS": "cpu"}, tmp_path) == found
-    monkeypatch.setattr(host_memory, "machine_memory", lambda: GIB)
+    monkeypatch.setattr(dispatcher, "machine_memory", lambda: GIB)
     assert own_memory({}, tmp_path / "none").usable == 0
 
 
@@ -143,7 +142,7 @@ def test_what_is_not_known_is_not_refused():
 def test_a_control_group_bounds_the_memory(tmp_path, monkeypatch):
     whole = machine_memory()
     (tmp_path / "memory.max").write_text("1048576\n")
-    monkeypatch.setattr("workbench.core.memory_groups.memory_groups", lambda: iter([tmp_path]))
+    monkeypatch.setattr("workbench.core.memory_limits.memory_groups", lambda: iter([tmp_path]))
     assert machine_memory() == 1 << 20
     (tmp_path / "memory.max").write_text("max\n")
     assert machine_memory() >= whole

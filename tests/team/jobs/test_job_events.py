@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench.team.jobs.events as module
-from workbench.reports.event_file import EVENT_FIELDS, EventFile
+from workbench.reports.run_events import EVENT_FIELDS, EventFile
 from workbench.team.jobs.events import EventReader, parse_event, read_events
 from workbench.team.jobs.job_folder import read_tail
 

@@ -8,7 +8,7 @@ import yaml
 
 from tests.support.deploy_files import kubernetes_flaws
 from tests.support.team_jobs import tiny_spec
-from workbench.team.jobs.engine import NativeState
+from workbench.team.jobs.here import NativeState
 from workbench.team.jobs.kubernetes import Kubernetes, as_yaml, render_job
 from workbench.team.jobs.spec import JobError, own_port
 

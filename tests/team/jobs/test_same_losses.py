@@ -19,9 +19,8 @@ from tests.support.slurm_cluster import is_installed, running_slurm
 from tests.support.team_jobs import DIGEST, wait_until
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.team.jobs.engine import EngineUnavailableError
 from workbench.team.jobs.events import read_events
-from workbench.team.jobs.here import Here
+from workbench.team.jobs.here import EngineUnavailableError, Here
 from workbench.team.jobs.job_folder import read_exit, read_tail, write_folder
 from workbench.team.jobs.ray import Ray
 from workbench.team.jobs.slurm import Slurm

@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET, Meta, UnsetType
 
 from workbench.team.actions.schemas import Record, one_of, schema_of
-from workbench.team.pages.form_bodies import body_of_form
+from workbench.team.pages.form_handler import body_of_form
 
 
 class Sent(Record, frozen=True):

@@ -9,8 +9,8 @@ from tests.support.team_server import add_person, sign_in
 from tests.support.team_store import wide_document
 from tests.support.unwritable_stores import only_read
 from workbench.team.pages.form_handler import WHEEL_FORM, fill
+from workbench.team.pages.gallery_pages import zoo_choices
 from workbench.team.pages.page_forms import ALL_FORMS
-from workbench.team.pages.zoo_models import zoo_choices
 from workbench.team.store.tables import StoredJob
 
 SENT: set[str] = set()

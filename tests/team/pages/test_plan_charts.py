@@ -6,7 +6,6 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.team.pages.chart_scale import scale_over
 from workbench.team.pages.plan_charts import (
     BYTES,
     SECONDS,
@@ -15,6 +14,7 @@ from workbench.team.pages.plan_charts import (
     draw_memory_by_time,
     draw_predicted_by_measured,
     front_of,
+    scale_over,
 )
 
 amounts = st.floats(1e-6, 1e15)

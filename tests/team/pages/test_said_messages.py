@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.team.pages.said_messages import SaidMessage, read_said, write_said
+from workbench.team.pages.page_handler import SaidMessage, read_said, write_said
 
 KEY = b"k" * 32
 words = st.text(max_size=200)

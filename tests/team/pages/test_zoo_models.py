@@ -5,10 +5,10 @@ from pathlib import Path
 
 from workbench.documents import parse_plan
 from workbench.models.registry import ALL_MODELS
-from workbench.team.pages import zoo_models
-from workbench.team.pages.zoo_models import ZOO_MODELS, zoo_choices, zoo_document
+from workbench.team.pages import gallery_pages
+from workbench.team.pages.gallery_pages import ZOO_MODELS, zoo_choices, zoo_document
 
-LIST = Path(zoo_models.__file__).with_suffix(".json")
+LIST = Path(gallery_pages.__file__).with_suffix(".json")
 
 
 def test_the_models_of_the_form_are_the_zoo(pytestconfig):

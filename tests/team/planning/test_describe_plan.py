@@ -15,7 +15,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.plan.edits import RenameDim, SetHardware, ShardDim
 from workbench.public_plan import Plan
-from workbench.team.planning.describe_plan import describe_plan, description_record
+from workbench.team.planning.grade_answers import describe_plan, description_record
 from workbench.team.rooms.planners import described_plan
 from workbench.team.store.store import digest_of
 

@@ -9,7 +9,7 @@ from tests.support.room_sessions import first_plan
 from workbench.documents import measurement_record
 from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, StepDone, Waiting
-from workbench.team.planning.describe_plan import describe_plan
+from workbench.team.planning.grade_answers import describe_plan
 from workbench.team.planning.job_runner import TeamJobs, measurement_of
 
 PLAN = first_plan()

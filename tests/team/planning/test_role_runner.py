@@ -7,7 +7,7 @@ import pytest
 from tests.support.room_sessions import ADA, BOB, CAROL, VIC, first_plan, with_role
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
-from workbench.team.planning.role_runner import RoleRunner
+from workbench.team.planning.room_visit import RoleRunner
 from workbench.widgets.run.runner import Runner
 
 PLAN = first_plan()

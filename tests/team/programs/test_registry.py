@@ -15,10 +15,10 @@ import pytest
 from tests.support.team_jobs import wait_until
 from tests.team.programs.conftest import MINE, PROGRAM, git
 from workbench.team.programs import fetch_files
-from workbench.team.programs import registry as registry_module
+from workbench.team.programs import program_registry as registry_module
 from workbench.team.programs.fetch_files import FetchedFiles, FetchRequest, parse_request
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, read_source, verify_source
-from workbench.team.programs.registry import PLANNER, ProgramRegistry, sandboxed_planner_command
+from workbench.team.programs.program_registry import PLANNER, ProgramRegistry, sandboxed_planner_command
 from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.limits import ResourceLimits
 

@@ -10,7 +10,7 @@ from tests.support.team_server import make_services
 from tests.support.team_world import parts_of_server
 from tests.team.planning.test_job_runner import FIGURES
 from workbench.team.jobs.events import JobEvent
-from workbench.team.rooms.room_jobs import RoomJobs
+from workbench.team.rooms.stored_room_actions import RoomJobs
 from workbench.team.store.tables import GalleryEntry, StoredJob, TeamHardware
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]

@@ -11,7 +11,7 @@ from workbench.documents import dump_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import ShardDim
 from workbench.team.access import ConflictError, ForbiddenError, ProjectRole
-from workbench.team.planning.describe_plan import describe_plan
+from workbench.team.planning.grade_answers import describe_plan
 from workbench.team.rooms.room_notices import RoomGuest
 from workbench.team.rooms.room_records import CHECKED_ENTRIES, append_entry, read_room
 from workbench.team.rooms.stored_room_actions import StoredRoomActions

@@ -12,8 +12,8 @@ from tests.support.team_rooms import VisitedRoom, within
 from workbench.errors import WorkbenchError
 from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.rooms.room_hub import RoomHub
+from workbench.team.rooms.room_notices import verify_shown
 from workbench.team.rooms.room_records import MOST_ENTRY, verify_entry
-from workbench.team.rooms.room_screen import verify_shown
 from workbench.team.store.store import now
 from workbench.team.store.tables import GalleryEntry, RegisteredProgram, StoredRoom
 

@@ -15,13 +15,11 @@ from workbench.errors import WorkbenchError
 from workbench.team.config import TeamConfig
 from workbench.team.data_folder import make_private
 from workbench.team.program_setup import make_sandbox_policy, owners_approve
-from workbench.team.programs.registry import ProgramRegistry
+from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
-from workbench.team.sandbox.limits import ResourceLimits
-from workbench.team.sandbox.program_users import named_user
-from workbench.team.sandbox.sandbox import Sandbox
+from workbench.team.sandbox.limits import ResourceLimits, SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
+from workbench.team.sandbox.sandbox import Sandbox, named_user
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import Base, Project, RegisteredProgram, User
 

@@ -12,13 +12,11 @@ import pytest
 
 from tests.support.team_sandbox import ability_alone
 from workbench.errors import WorkbenchError
-from workbench.team.sandbox.bubblewrap import bubblewrap_arguments
 from workbench.team.sandbox.command import SandboxedCommand, python_files
 from workbench.team.sandbox.ending import EndingSigns, EndKind, describe_ending
-from workbench.team.sandbox.levels import SandboxAbility, SandboxError, SandboxLevel
-from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.sandbox.limits import MIB, ResourceLimits, SandboxAbility, SandboxError, SandboxLevel
 from workbench.team.sandbox.probe import probe
-from workbench.team.sandbox.sandbox import Sandbox
+from workbench.team.sandbox.sandbox import Sandbox, bubblewrap_arguments
 
 LIMITS = ResourceLimits(deadline=300)
 PLAN = """

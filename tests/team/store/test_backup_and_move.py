@@ -13,7 +13,7 @@ from tests.support.filled_stores import fill
 from workbench.team.store import backup as backup_module
 from workbench.team.store import migrate
 from workbench.team.store.backup import BackupError, MoveError, backup, move, restore
-from workbench.team.store.rows import digests, snapshot
+from workbench.team.store.migrate import digests, snapshot
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import AuditEntry, Setting
 

@@ -7,13 +7,12 @@ import sys
 
 import pytest
 
-from workbench.team.store.claim import StoreInUseError, claim_store
-from workbench.team.store.store import Store
+from workbench.team.store.store import Store, StoreInUseError, claim_store
 
 HOLDER = "The server at https://plans.example.org"
 HOLDS = """
 import sys, time
-from workbench.team.store.claim import claim_store
+from workbench.team.store.store import claim_store
 from workbench.team.store.store import Store
 with claim_store(Store.open(sys.argv[1]), sys.argv[2]):
     print("claimed", flush=True)

@@ -10,8 +10,7 @@ from sqlalchemy import inspect, text
 
 from tests.support.filled_stores import fill
 from workbench.team.store import migrate
-from workbench.team.store.migrate import MigrationError
-from workbench.team.store.rows import digests, snapshot, tables_of
+from workbench.team.store.migrate import MigrationError, digests, snapshot, tables_of
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
 

@@ -5,7 +5,7 @@ import pytest
 from tests.support.team_server import add_person, sign_in, team_server
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, MissingError
-from workbench.team.accounts.tokens import issue_token, revoke_token
+from workbench.team.accounts.revocations import issue_token, revoke_token
 from workbench.team.store.store import now
 from workbench.team.web.base_handler import TeamHandler
 

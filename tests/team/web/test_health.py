@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.team_server import PASSWORD, add_person, stopped_clock, team_server, use_ways
 from workbench.app.processes.child_table import ALL_CHILDREN, HOPELESS, ChildState
 from workbench.team.accounts.rate_limit import SignInLimits
-from workbench.team.accounts.tokens import issue_token
+from workbench.team.accounts.revocations import issue_token
 from workbench.team.web.security import forwarded_address
 
 WELL = {"alive": True, "degraded": [], "missing_seconds": {}, "deaths": {}}

@@ -7,10 +7,9 @@ from typing import Any
 
 from workbench.app.notebook.board_snapshot import snapshot_html
 from workbench.app.notebook.cell_base import BoardCell
-from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
-from workbench.app.runners.worker_runner import WorkerRunner
+from workbench.app.runners.worker_runner import EnginePartitioner, WorkerRunner
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, PlanQuestion
 from workbench.plan.plan import Plan
@@ -23,8 +22,7 @@ from workbench.session import kernel_plans
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import notebook_host
-from workbench.widgets.recorded.record_board import record_board
-from workbench.widgets.recorded.recorded_page import recorded_element, recorded_moves
+from workbench.widgets.recorded.record_board import record_board, recorded_element, recorded_moves
 from workbench.widgets.run.runner import Runner
 
 _QUEUE = JobQueue()  # of all boards of this kernel

@@ -8,7 +8,7 @@ import anywidget
 import traitlets
 
 from workbench.visualize.charts.chart import bokeh_script
-from workbench.widgets.board.publishing import Part
+from workbench.widgets.board.board_host import Part
 from workbench.widgets.front_end import PARTS, cell_module_text, module_text
 
 

@@ -8,21 +8,19 @@ from typing import Any
 import panel as pn
 from bokeh.document import Document
 
-from workbench.app.page.board_component import BoardComponent
 from workbench.app.page.page_template import TITLE, template_of
 from workbench.app.page.serve import LOOPBACK, listen
 from workbench.app.page.visit import failure_text
-from workbench.app.page.visitor_screen import on_document
-from workbench.app.page.window_channel import part_text
-from workbench.app.runners.worker_fleet_runner import WorkerFleetRunner
+from workbench.app.page.visitor_screen import BoardComponent, on_document, part_text
+from workbench.app.runners.worker_runner import WorkerFleetRunner
 from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_measurement import FleetTimes
 from workbench.tracing import untested_jax
-from workbench.widgets.board.publishing import Part
-from workbench.widgets.deferring import at_once
+from workbench.widgets.board.board_host import Part
 from workbench.widgets.fleet.fleet_board import FleetView
-from workbench.widgets.fleet.fleet_runner import FleetRunner
+from workbench.widgets.fleet.fleet_jobs import FleetRunner
+from workbench.widgets.shared_states import at_once
 
 
 class FleetComponent(BoardComponent):

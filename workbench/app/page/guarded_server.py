@@ -1,5 +1,7 @@
 """The server of the pages: Panel's, with only the routes that a page needs, behind access control that checks each request."""
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -19,6 +21,7 @@ from tornado.httputil import (
     RequestStartLine,
     ResponseStartLine,
 )
+from tornado.ioloop import IOLoop
 from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
@@ -33,8 +36,47 @@ from workbench.app.page.request_policy import (
     judge_request,
     security_headers,
 )
-from workbench.app.page.server_thread import ServerThread
+from workbench.app.page.shutdown import hang_up
 from workbench.app.processes.child_table import States, health_report
+
+# A server in a thread of its own, which is stopped from another. Nobody is left waiting: every connection is closed.
+#
+# Panel's own thread cancels what reads the connections and leaves them open. A browser then sends its next request on
+# one of them, and waits for an answer that nobody gives.
+
+
+class ServerThread(threading.Thread):
+    """Serves with the server that `make` makes for the event loop it is given as `loop`, until `stop`."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        super().__init__(name="page server")
+        self._make = make
+        self._loop = IOLoop(make_current=False)
+
+    def run(self) -> None:
+        """The thread's work: serve, hang up, and end what is left of the event loop."""
+        try:
+            server = self._make(loop=self._loop)
+            server.start()
+            self._loop.start()
+            server.stop()
+            hang_up(server)
+            _cancel_tasks(self._loop.asyncio_loop)
+        finally:
+            self._loop.close()
+
+    def stop(self) -> None:
+        """End serving soon, from any thread; nothing happens where it has ended."""
+        if self.is_alive():
+            self._loop.add_callback(self._loop.stop)
+
+
+def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
 
 # The page, its websocket, the files of Bokeh and of Panel, and the picture in the browser's tab. Gone are Panel's `/components/`, which
 # imports the module that an address names, `/autoload.js`, which hands out sessions to be shown elsewhere, `/metadata`, and Panel's

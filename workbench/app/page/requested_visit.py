@@ -7,16 +7,16 @@ from pathlib import Path
 from workbench.app.page.document_visit import LabVisit
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import FileVisit, Settling, Visit, VisitContext
+from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.page.watched_plan_file import PlanFile, file_under
-from workbench.app.page.window_channel import VisitorWindow
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link
 from workbench.errors import DocumentError
 from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.deferring import Defer
 from workbench.widgets.run.runner import Runner
+from workbench.widgets.shared_states import Defer
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,20 +18,18 @@ from workbench.app.page.request_policy import Hosts, allowed_hosts
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.shutdown import serve_until_signal
 from workbench.app.page.visit import WATCHED, Settling
-from workbench.app.page.visitor_screen import Screen, on_document
-from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.page.visitor_screen import Screen, VisitorWindow, on_document
 from workbench.app.processes.board_process_pool import Boards
 from workbench.app.processes.child_table import States
-from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.job_queue import JobQueue
-from workbench.app.runners.worker_runner import RUN_LIMIT
+from workbench.app.runners.worker_runner import RUN_LIMIT, EnginePartitioner
 from workbench.documents import read_allowed
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.tracing import untested_jax
-from workbench.widgets.deferring import at_once
 from workbench.widgets.run.runner import Runner
+from workbench.widgets.shared_states import at_once
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65_535

@@ -1,26 +1,26 @@
 """One visitor's board: which plan it shows, and where that is saved."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from time import time
 from typing import Any, NamedTuple
 
-from workbench.app.page.offer_earlier_boards import offer_boards, parse_board_ids
 from workbench.app.page.part_changes import SentParts
 from workbench.app.page.served_board_history import BoardHistory
+from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.page.watched_plan_file import PlanFile
-from workbench.app.page.window_channel import VisitorWindow
 from workbench.core.public_error_text import describe_error, strip_folders
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.figure_tiers import Partitioner
-from workbench.session.journal import Journal, find_journal
+from workbench.session.journal import Journal, JournalEntry, find_journal, is_board_id
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.deferring import Defer
 from workbench.widgets.run.runner import Runner
+from workbench.widgets.shared_states import Defer
 
 WATCHED = 1500  # milliseconds between two checks of a file
 
@@ -212,3 +212,56 @@ class Unsaved:
         """For `Host.downloaded`."""
         self._saved_plan = plan
         self._tell(False)
+
+
+# Earlier boards, offered on a newly opened page.
+
+MOST_OFFERED = 3
+MOST_REMEMBERED = 10
+_LONGEST = 60  # characters of a name or an edit
+_SPANS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+
+
+def parse_board_ids(message: Mapping[str, Any]) -> list[str]:
+    """The valid ids in a `boards` message of the bridge."""
+    ids = message.get("ids")
+    return [each for each in ids[:MOST_REMEMBERED] if isinstance(each, str) and is_board_id(each)] if isinstance(ids, list) else []
+
+
+def offer_boards(entries: Iterable[JournalEntry], now: float | None = None) -> dict[str, Any] | None:
+    """A notice of the bridge that offers boards, the last changed first; `None` without any. A choice leads to the board's URL."""
+    newest = sorted(entries, key=lambda entry: entry.last_changed, reverse=True)[:MOST_OFFERED]
+    if not newest:
+        return None
+    now = time() if now is None else now
+    return {
+        "title": "Take up a board where you left it?" if len(newest) == 1 else "Take up one of your boards where you left it?",
+        "text": "Its plans are kept, undo included." if len(newest) == 1 else "Their plans are kept, undo included.",
+        "choices": [
+            *([f"board-{number}", _label(each, now), f"?board={each.board_id}"] for number, each in enumerate(newest)),
+            ["later", "Not now"],
+        ],
+    }
+
+
+def _label(entry: JournalEntry, now: float) -> str:
+    """
+    >>> _label(JournalEntry("a-board", "gpt", 3, "d_ff → model", 1000.0), 1130.0)
+    'gpt · 3 plans · last d_ff → model · 2 minutes ago'
+    """
+    last = f" · last {_shorten(entry.edit)}" if entry.edit else ""
+    plans = f"{entry.plans} plan{'s' * (entry.plans != 1)}"
+    return f"{_shorten(entry.name)} · {plans}{last} · {_ago_text(now - entry.last_changed)}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _ago_text(seconds: float) -> str:
+    """
+    >>> _ago_text(5), _ago_text(60), _ago_text(2 * 86_400)
+    ('just now', '1 minute ago', '2 days ago')
+    """
+    name, count = next(((name, int(seconds // span)) for name, span in _SPANS if seconds >= span), ("", 0))
+    return f"{count} {name}{'s' * (count != 1)} ago" if count else "just now"

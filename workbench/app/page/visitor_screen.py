@@ -5,24 +5,114 @@ set on the models of Bokeh. To change a parameter of a Panel component takes fou
 which nothing reads again.
 """
 
+import hashlib
 import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import panel as pn
+import param
 from bokeh.document import Document
+from panel.custom import AnyWidgetComponent
 from panel.io.document import unlocked
 from panel.io.state import set_curdoc
 from tornado.ioloop import IOLoop
 
-from workbench.app.page.board_component import BoardComponent
-from workbench.app.page.browser_bridge import Bridge
 from workbench.app.page.part_changes import changed_text
 from workbench.app.page.private_members import is_drawn, mark_connected, models_of
-from workbench.app.page.window_channel import Target
-from workbench.widgets.deferring import at_once
+from workbench.widgets.front_end import module_text
+from workbench.widgets.shared_states import at_once
+
+# The state that one visitor's window is sent, as plain values: the board's parts, and the parameters of the page around
+# it.
+#
+# It knows no Panel and no Bokeh, so that a board and its visit can run in a process of their own.
+
+Target = Literal["bridge", "board"]
+Show = Callable[[Target, Mapping[str, Any]], None]
+"""Shows parameters of the bridge, or of the board, whose parts are texts (`part_text`): a first board comes whole, with `"new": True`, and
+`{"closed": True}` removes it."""
+
+
+class VisitorWindow:
+    """One visitor's window. It remembers the bridge's parameters, and sends them again to a page that connects later."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self.bridge: dict[str, Any] = {"shown": 0, "saves": 0, "unsaved": False, "notice": {}, "text": "", "answers": "", "failure": {}}
+
+    def tell(self, **parameters: Any) -> None:
+        """Send parameters of `app.page.browser_bridge.Bridge`; JSON only."""
+        self.bridge.update(parameters)
+        self._show("bridge", parameters)
+
+    def count(self, name: Literal["shown", "saves"]) -> None:
+        """Increment a counter: the page acts on each change of it."""
+        self.tell(**{name: self.bridge[name] + 1})
+
+    def tell_again(self) -> None:
+        """Send all present parameters to a newly connected page."""
+        self._show("bridge", dict(self.bridge))
+
+    def show_board(self, **parameters: Any) -> None:
+        """Send parameters of `app.page.board_component.BoardComponent`; JSON only."""
+        self._show("board", parameters)
+
+
+def part_text(state: Any) -> str:
+    """A part of a board as `app.page.board_component.BoardComponent` takes it."""
+    return json.dumps(state, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+# What the page's own components have in common: each is a JavaScript module, whose text stands as it is sent.
+
+
+class ModuleComponent(AnyWidgetComponent):  # type: ignore[misc]
+    """A component with a module `_esm`, which imports nothing."""
+
+    _debounce = 1  # milliseconds; Panel's 50 would be felt in every drop
+
+    @classmethod
+    def _process_importmap(cls) -> dict[str, Any]:
+        """Panel would declare React at a CDN."""
+        return {"imports": {}, "scopes": {}}
+
+    @classmethod
+    def _render_esm(cls, compiled: object = True, server: bool = False) -> str:
+        """Panel would read through all of it for each page, and take away its indentation, which it has not."""
+        del compiled, server
+        text: str = cls._esm
+        return text
+
+    def _get_properties(self, doc: Any) -> dict[str, Any]:
+        """The module is sent as one that is compiled: Panel's script would translate it from TypeScript whenever a page is loaded."""
+        return {**super()._get_properties(doc), "bundle": hashlib.sha256(self._esm.encode()).hexdigest()}
+
+
+# A board as a Panel component: the same module as in the notebook, in a served page. It only shows the state it is
+# sent.
+
+
+class BoardComponent(ModuleComponent):
+    """One visitor's view of a board, in that visitor's document.
+
+    Its parts are JSON texts (`window_channel.part_text`), which the module reads: Bokeh would visit each value of a dictionary, on the
+    event loop that all visitors share, and that takes as long as many an edit.
+    """
+
+    _esm = module_text()
+
+    board = param.String(default="{}")
+    table = param.String(default="{}")
+    live = param.String(default="{}")
+    changes = param.String(default="")  # of a part since it was last sent (`part_changes`)
+    gesture = param.Dict(default={})
+    theme = param.String(default="auto")
+    tour = param.Boolean(default=False)
+    colleagues = param.String(default="[]")  # who else is in the room: name, colour, the path selected, the dimension held
 
 
 class Screen:
@@ -160,3 +250,42 @@ def on_document(document: Document) -> Callable[[Callable[[], None]], None]:
             document.add_next_tick_callback(work)
 
     return lambda work: loop.add_callback(add, work)
+
+
+# The page's connection to the browser window around the board: keys, notices, and the JupyterLab document it may be in.
+
+
+class Bridge(ModuleComponent):
+    """Parameters that Python sends to the window, and messages that it receives from there.
+
+    - `text`, `saves`: of a document of JupyterLab: its present text, and how often it was asked to save; `created` with the text of a new
+      one;
+    - `answers`: of such a document beside an exercise: the last answer, to be kept beside both;
+    - `shown`: how often a board or a failure was put on the page;
+    - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board, and `"good"` if it is no warning; a choice is received
+      as its kind, or leads to the URL that is its third entry;
+    - `unsaved`: leaving the page asks first;
+    - `busy`: for how many seconds the board has been busy, once that is long; else empty. It can be stopped;
+    - `title`: what the browser's tab says first;
+    - `failure`: `{"text", "by_link"}` in the board's place: what could not be opened, `by_link` if a link led there;
+    - `board`, `board_name`: the id by which the page finds its board again, put into the address as `board=`, and what the browser
+      remembers it as; without an id, a board does not outlive its connection;
+    - `heard`: `{"kind", "seq", ...}`: `open` (`text`, `name`, `theme`, and the texts `exercise` and `answers` of files beside a document),
+      `theme`, `save`, `boards` (`ids`, the last ones of this browser, on a page that asks for none), or the kind of a choice.
+    """
+
+    _esm = (Path(__file__).parent / "bridge.js").read_text(encoding="utf-8")
+
+    answers = param.String(default="")
+    text = param.String(default="")
+    created = param.Boolean(default=False)
+    shown = param.Integer(default=0)
+    saves = param.Integer(default=0)
+    notice = param.Dict(default={})
+    unsaved = param.Boolean(default=False)
+    board = param.String(default="")
+    busy = param.String(default="")
+    title = param.String(default="")
+    failure = param.Dict(default={})
+    board_name = param.String(default="")
+    heard = param.Dict(default={})

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from workbench.core.parse_untrusted import MOST_TEXT
-from workbench.core.plain_files import open_plain, verify_regular
+from workbench.core.parse_untrusted import MOST_TEXT, open_plain, verify_regular
 from workbench.documents import dump_plan, load_plan, save_plan
 from workbench.errors import DocumentError
 from workbench.plan.plan import Plan

@@ -22,14 +22,13 @@ from workbench.analysis.analyze import analyze
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
-from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.processes.job_queue_proxy import RemoteSlots
 from workbench.app.processes.message_loop import MessageLoop
 from workbench.app.processes.process_connection import Message
 from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
-from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
-from workbench.app.runners.worker_runner import WorkerRunner
+from workbench.app.runners.worker_runner import EnginePartitioner, WorkerRunner
 from workbench.engine.worker.job_payload import use_jax_settings
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan

@@ -11,7 +11,7 @@ from workbench.app.processes.child_table import BOARDS, FORK_SERVER, PARTITIONER
 from workbench.app.processes.healing_child import ForkServer
 from workbench.app.processes.served_board import RemoteBoard, ServedBoard
 from workbench.app.runners.job_queue import JobQueue
-from workbench.core.oom_kills import OomKills
+from workbench.core.memory_limits import OomKills
 from workbench.core.public_error_text import process_fate
 from workbench.engine import shared_worker
 from workbench.engine.worker.job_payload import jax_settings, sendable

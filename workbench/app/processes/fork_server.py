@@ -27,8 +27,8 @@ PRELOADED = (
     "workbench.models",
     "workbench.widgets.board.board",
     "workbench.app.page.requested_visit",
-    "workbench.engine.worker.launch",
-    "workbench.engine.find.start_searches",
+    "workbench.engine.worker.start_jobs",
+    "workbench.engine.search.start_searches",
     "workbench.engine.partitioner",
     "workbench.visualize.charts.empty_figure",  # Bokeh, which takes longer to import than a board to be made
     "bokeh.embed",

@@ -1,12 +1,18 @@
 """Run, compile and search in worker processes of the engine, which is imported on the first request."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Protocol
 
 from workbench.hardware.hardware import Hardware
+from workbench.multimodel.fleet import Fleet, FleetModel
+from workbench.multimodel.training_events import AddModel, TrainingListener
 from workbench.plan.plan import Plan
+from workbench.reports.partitioned import Partitioned
 from workbench.reports.run_events import RunListener
 from workbench.search.search_messages import SearchListener
 from workbench.search.search_space import SearchSpace
+from workbench.widgets.fleet.fleet_jobs import FleetHandle
 from workbench.widgets.run.runner import RunHandle, SearchHandle
 
 RUN_LIMIT = COMPILE_LIMIT = 1800.0  # seconds, from the start of the worker process on
@@ -63,3 +69,62 @@ class WorkerRunner:
         from workbench.engine import prepare_searches
 
         prepare_searches(plan)
+
+
+# Train and time fleets in worker processes of the engine, which is imported on the first request.
+
+
+class WorkerFleetRunner:
+    """In worker processes, through the engine."""
+
+    def train(self, fleet: Fleet, on_event: TrainingListener) -> FleetHandle:
+        from workbench.engine import start_fleet
+
+        handle: FleetHandle = start_fleet(fleet, on_event)
+        return handle
+
+    def time(self, fleet: Fleet, on_event: TrainingListener) -> RunHandle:
+        from workbench.engine import start_timing
+
+        handle: RunHandle = start_timing(fleet, on_event)
+        return handle
+
+    def add_model_command(self, model: FleetModel) -> AddModel:
+        from workbench.engine import add_model_command
+
+        return add_model_command(model)
+
+
+# The partitioner's client for a board: the engine, which is imported when the first board asks.
+
+
+class Worker(Protocol):
+    """A warm process, this one's or that of the server (`engine.WarmWorker`)."""
+
+    def ask(self, plan: Plan, target: Hardware | str = "") -> Future[Partitioned]: ...
+
+    def cancel(self, answer: Future[Partitioned]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePartitioner:
+    """Asks where the disk has no cached answer; by default with this process's own worker."""
+
+    worker: Worker | None = None
+
+    def ask(self, plan: Plan, hardware: Hardware | None) -> Future[Partitioned]:
+        from workbench.engine import start_partition
+
+        answer: Future[Partitioned] = start_partition(plan, hardware, worker=self._worker())
+        return answer
+
+    def cancel(self, answer: Future[Partitioned]) -> None:
+        self._worker().cancel(answer)
+
+    def _worker(self) -> Worker:
+        if self.worker is not None:
+            return self.worker
+        from workbench.engine import shared_worker
+
+        own: Worker = shared_worker()
+        return own

@@ -11,8 +11,7 @@ backward pass takes the micro-batches in the order of the forward one. Idle and 
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
-from workbench.core.schedules.tasks import Kind, Task
+from workbench.core.schedules.schedule import Kind, PipelineShape, Schedule, Task, fill_and_drain
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:

@@ -13,8 +13,7 @@ forward and backward pass. Device d keeps 2 (p - d) - 1 micro-batches.
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
-from workbench.core.schedules.tasks import Kind, Task
+from workbench.core.schedules.schedule import Kind, PipelineShape, Schedule, Task, fill_and_drain
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:

@@ -11,8 +11,7 @@ Idle: (p - 1) of a micro-batch's forward and backward, whatever m. Every device 
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
-from workbench.core.schedules.tasks import Kind, Task
+from workbench.core.schedules.schedule import Kind, PipelineShape, Schedule, Task, fill_and_drain
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:

@@ -12,8 +12,7 @@ and v times as much is sent. m is a multiple of p.
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
-from workbench.core.schedules.tasks import Kind, Task
+from workbench.core.schedules.schedule import Kind, PipelineShape, Schedule, Task, fill_and_drain
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:

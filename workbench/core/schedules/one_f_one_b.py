@@ -11,8 +11,7 @@ Idle as long as fill and drain, but device d keeps no more than p - d micro-batc
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import PipelineShape, Schedule, fill_and_drain
-from workbench.core.schedules.tasks import Kind, Task
+from workbench.core.schedules.schedule import Kind, PipelineShape, Schedule, Task, fill_and_drain
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:

@@ -1,11 +1,55 @@
 """What a schedule is: a name, a sentence, and the order in which each device runs its tasks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
 from workbench.core.schedules.stage_cost import StageCost
-from workbench.core.schedules.tasks import Orders, Task
 from workbench.errors import PipelineError
+
+# A task: one stage working on one micro-batch. Schedules yield tasks; the simulator, the engine and the diagram read
+# them.
+#
+# Letters, in all of this package: p devices, v chunks (stages a device holds), p v stages, m micro-batches; a schedule
+# says which device a stage is on (`Schedule.device_of`), one of each p consecutive stages for each.
+
+
+class Kind(StrEnum):
+    """The kind of a task. A schedule has either `BACKWARD`, or `BACKWARD_INPUT` and later `BACKWARD_WEIGHT`."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    BACKWARD_INPUT = "backward_input"
+    BACKWARD_WEIGHT = "backward_weight"
+
+    @property
+    def letter(self) -> str:
+        """The letter in PyTorch's schedules: F, B, and I and W for the two halves of B."""
+        return _LETTERS[self]
+
+
+_LETTERS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.BACKWARD_INPUT: "I", Kind.BACKWARD_WEIGHT: "W"}
+
+
+class Task(NamedTuple):
+    """Stage `stage` runs `kind` for micro-batch `micro_batch`. Recomputation is part of the backward task."""
+
+    kind: Kind
+    stage: int
+    micro_batch: int
+
+    def label(self, devices: int) -> str:
+        """`F3`, and a prime for each further turn over the devices.
+
+        >>> Task(Kind.FORWARD, 5, 3).label(devices=4), Task(Kind.BACKWARD, 1, 0).label(devices=4)
+        ("F3'", 'B0')
+        """
+        return f"{self.kind.letter}{self.micro_batch}{chr(39) * (self.stage // devices)}"
+
+
+Orders = tuple[tuple[Task, ...], ...]
+"""For each device its tasks, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +140,46 @@ class Schedule:
                 f"{shape.micro_batches} % {shape.devices} = {over}.",
                 [f"make micro_batches {' or '.join(str(each) for each in sorted(near))}", "take schedule:breadth_first"],
             )
+
+
+# The order in which one process dispatches the tasks of all devices: they take turns, each with its next task if its
+# inputs were sent.
+#
+# Devices run behind the dispatch, but memory follows it: the memory of a transfer is allocated on the receiving device
+# when the transfer is dispatched. So a device that is ahead of its neighbour in this order holds its inputs early,
+# however soon it could work on them.
+
+
+def dispatch_order(orders: Orders, receives: Sequence[Sequence[tuple[int, int]]]) -> dict[Task, int]:
+    """The index of each task in the order; `receives` says for each stage which earlier ones send to it (`stage_cost.receives`).
+
+    >>> from workbench.core.schedules.schedule import Kind, Task
+    >>> orders = [[Task(Kind.FORWARD, stage, i) for i in range(2)] for stage in range(2)]
+    >>> [(task.stage, task.micro_batch) for task in dispatch_order(orders, [[], [(0, 8)]])]
+    [(0, 0), (1, 0), (0, 1), (1, 1)]
+    """
+    sends: list[list[int]] = [[] for _ in receives]
+    for stage, sources in enumerate(receives):
+        for source, _ in sources:
+            sends[source].append(stage)
+    heads, done = [0] * len(orders), dict[Task, int]()
+    count = sum(map(len, orders))
+    while len(done) < count:
+        before = len(done)
+        for device, order in enumerate(orders):
+            if heads[device] < len(order) and _is_ready(order[heads[device]], done, receives, sends):
+                done[order[heads[device]]] = len(done)
+                heads[device] += 1
+        if len(done) == before:
+            break
+    return done
+
+
+def _is_ready(task: Task, done: dict[Task, int], receives: Sequence[Sequence[tuple[int, int]]], sends: Sequence[Sequence[int]]) -> bool:
+    """Whether its inputs were made by earlier tasks. The order of tasks on its own device needs no check."""
+    kind, stage, i = task
+    if kind is Kind.FORWARD:
+        return all(Task(Kind.FORWARD, source, i) in done for source, _ in receives[stage])
+    if kind is Kind.BACKWARD_WEIGHT:
+        return True
+    return all(Task(Kind.BACKWARD, later, i) in done or Task(Kind.BACKWARD_INPUT, later, i) in done for later in sends[stage])

@@ -14,9 +14,8 @@ equally long, half of the bubble of one-forward-one-backward; it does not grow w
 from collections.abc import Iterator
 
 from workbench.core.schedules.building_block import BlockTimes, count_held, repeat_block
-from workbench.core.schedules.schedule import PipelineShape, Schedule, v_shape
+from workbench.core.schedules.schedule import PipelineShape, Schedule, Task, v_shape
 from workbench.core.schedules.stage_cost import StageCost
-from workbench.core.schedules.tasks import Task
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:

@@ -13,10 +13,9 @@ Idle: p - 1 forward passes of a chunk, before a device's first task or after its
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.chunk_tasks import F0, F1, I0, I1, W0, W1, ChunkTask, number_tasks
-from workbench.core.schedules.schedule import PipelineShape, Schedule, v_shape
+from workbench.core.schedules.building_block import F0, F1, I0, I1, W0, W1, ChunkTask, number_tasks
+from workbench.core.schedules.schedule import PipelineShape, Schedule, Task, v_shape
 from workbench.core.schedules.stage_cost import StageCost
-from workbench.core.schedules.tasks import Task
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:

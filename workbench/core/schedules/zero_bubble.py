@@ -12,9 +12,8 @@ does. Idle: (p - 1) (F + I - W).
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.schedule import PipelineShape, Schedule
+from workbench.core.schedules.schedule import Kind, PipelineShape, Schedule, Task
 from workbench.core.schedules.stage_cost import StageCost
-from workbench.core.schedules.tasks import Kind, Task
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:

@@ -12,8 +12,8 @@ from workbench.core.program import Program
 from workbench.cost.fusion.fuse_operations import FREE, KernelGrouping
 from workbench.cost.fusion.kernel_table import KernelDraft, Kernels
 from workbench.propagation.module.operation_kinds import DOTS, ELEMENTWISE
-from workbench.propagation.structure.aliased_values import PASSING, VIEWING
 from workbench.propagation.structure.program_structure import Op, Structure
+from workbench.propagation.structure.stored_values import PASSING, VIEWING
 
 _UPDATE = "stablehlo.dynamic_update_slice"
 _MULTI_TENSOR = ("optimizer", "accumulate")  # scopes in which PyTorch calls one kernel for many tensors (`foreach`, `fused`)

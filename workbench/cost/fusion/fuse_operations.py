@@ -20,14 +20,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from workbench.core.tensor import itemsize
-from workbench.cost.fusion.elementwise_steps import MOST_STEPS, steps_of
-from workbench.cost.fusion.kernel_table import KernelDraft, Kernels, KernelTable, note_read
+from workbench.cost.fusion.kernel_table import MOST_STEPS, KernelDraft, Kernels, KernelTable, note_read, steps_of
 from workbench.cost.fusion.loop_edges import hoisted_casts, unfilled_stacks
 from workbench.cost.fusion.simplify_operations import repeated_slices, simplify_operations
 from workbench.cost.tuned_constants import tuned
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, DOTS, ELEMENTWISE
-from workbench.propagation.structure.aliased_values import DYNAMIC_SLICE, PASSING, VIEWING, resolve_view, uses_of
 from workbench.propagation.structure.program_structure import Op, Structure
+from workbench.propagation.structure.stored_values import DYNAMIC_SLICE, PASSING, VIEWING, resolve_view, uses_of
 
 _SLICE = "stablehlo.slice"
 _TAKING = frozenset({_SLICE, DYNAMIC_SLICE})

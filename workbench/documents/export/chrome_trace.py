@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from workbench.errors import WorkbenchError
 from workbench.reports.compiled import Compiled
 from workbench.reports.device_trace import Trace
+from workbench.reports.kernel import COMPUTE, Event
 from workbench.reports.measurement import Measurement, TaskTime
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.reports.simulated_pipeline import TaskSpan
-from workbench.reports.timeline import COMPUTE, Event
 
 COMPILED, MEASURED = 501, 1001
 """The numbers of the first compiled and the first measured process; predicted ones are numbered from 1."""

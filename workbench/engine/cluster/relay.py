@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.core.child_process import end_by_connection, end_with_parent
-from workbench.engine.cluster.join_cluster import describe_ray_error, join_cluster
-from workbench.engine.cluster.remote_process import MOST_BYTES, RemoteProcess
+from workbench.engine.cluster.ray_cluster import MOST_BYTES, RemoteProcess, describe_ray_error, join_cluster
 from workbench.errors import WorkbenchError
 
 CLUSTER = "WORKBENCH_CLUSTER"

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.core.plain_files import open_plain
+from workbench.core.parse_untrusted import open_plain
 from workbench.reports.compiled import Compiled, CompiledCollective, CompiledKernel, CompiledMemory, Rematerialised
 
 LIMIT = 1 << 30

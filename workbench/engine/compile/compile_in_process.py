@@ -1,5 +1,6 @@
 """Compile a plan in this process and read the result. It is called by the worker process; a compiler that aborts takes its process down
-with it."""
+with it.
+"""
 
 import threading
 import time
@@ -10,23 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from workbench.core.mesh import Mesh
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.engine.compile import compile_cache
-from workbench.engine.compile.read_memory import compile_and_read_memory
-from workbench.engine.compile.reread_stored import reread_stored
-from workbench.engine.compile.stderr_warnings import read_rematerialisations_since, stderr_offset
+from workbench.engine.compile.read_memory import compile_and_read_memory, read_rematerialisations_since, stderr_offset
 from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
-from workbench.engine.hlo.read_compiled import read_compiled
+from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled, refresh_record
 from workbench.engine.mpmd.aot_compile import compile_pipeline
-from workbench.engine.spmd.compiled_step import lower_step
-from workbench.engine.spmd.spmd_plan import spmd_plan
+from workbench.engine.spmd.compiled_step import lower_step, spmd_plan
 from workbench.engine.worker.failure_messages import compilation_failed
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.run_events import Progress, RunListener
-from workbench.spmd.executable import module_text, serialize_module
+from workbench.spmd.compile_to_schedule import module_text, serialize_module
 from workbench.spmd.hlo_module import read_module
 
 _FRACTIONS = {"starting": 0.0, "lowering": 0.05, "compiling": 0.15, "reading": 0.95}
@@ -146,3 +145,14 @@ def _key(plan: Plan, target: Target, step: Any, options: Mapping[str, Any]) -> s
 def _write(file: str, text: str) -> None:
     with explain_write_errors(file, EngineError):
         replace_file(Path(file), text.encode())
+
+
+# Stored compilations read again: a reader that has changed since reads the stored module, which is not compiled anew.
+
+
+def reread_stored(key: str, compiled: Compiled, serialized: bytes, mesh: Mesh, clock: float | None) -> Compiled:
+    """A stored record as today's reader reads it; `serialized` is the stored module, `clock` the hertz of a chip that counts cycles."""
+    if compiled.reader != READER_VERSION:
+        compiled = refresh_record(compiled, read_module(serialized), mesh, clock)
+        compile_cache.store(key, compiled, serialized)
+    return compiled

@@ -8,19 +8,98 @@ state. All arrays of a commit are one file under a new name; files that none of 
 folder (`lock`).
 """
 
+import json
+import os
+import re
 import threading
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from workbench.documents.durable_files import explain_write_errors, make_folder, sync_file, sync_folder, write_synced
-from workbench.engine.fleet.checkpoint_arrays import Damage, read_array, verify_length, write_arrays
-from workbench.engine.fleet.checkpoint_record import CheckpointRecord, read_record, this_boot
+from workbench.core.parse_untrusted import open_plain
+from workbench.documents.durable_files import explain_write_errors, make_folder, sync_file, sync_folder, try_lock, write_synced
+from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, Damage, read_array, verify_length, write_arrays
 from workbench.engine.fleet.shard_units import Key
 from workbench.errors import FleetError
+
+# The small JSON file of a checkpoint: where the arrays are, how far the model has trained, and a checksum of the record
+# itself.
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: identifies one boot of the machine
+_FILE = re.compile(r"\d+\.arrays")  # a record names no file outside of its folder
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """Where the arrays are, and the model's position; `version` counts commits, `boot` identifies the machine's boot."""
+
+    version: int = 0
+    locations: Mapping[Key, ArrayLocation] = field(default_factory=dict)
+    position: Mapping[str, Any] = field(default_factory=dict)
+    boot: str | None = None
+
+    @property
+    def files(self) -> set[str]:
+        return {each.file for each in self.locations.values()}
+
+    @property
+    def text(self) -> str:
+        locations = {json.dumps(key): location for key, location in self.locations.items()}
+        body = json.dumps({**self.position, "version": self.version, "boot": self.boot, "files": locations})
+        return f'{body[:-1]}, "checksum": "{_checksum(body)}"}}'
+
+
+def read_record(path: Path) -> CheckpointRecord | None:
+    """The record in the file; `None` if there is none. Raises `Damage` for one that is empty, torn or changed.
+
+    Checkpoints of older versions have no checksums and are accepted.
+    """
+    try:
+        with open_plain(path) as file:
+            text = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Damage(f"`{path.name}` cannot be read: {error.strerror or error}") from error
+    if not text.strip(b"\0"):
+        raise Damage(f"`{path.name}` is empty")
+    try:
+        return _record(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damage(f"`{path.name}` is not what was written") from error
+
+
+def _record(found: dict[str, Any]) -> CheckpointRecord:
+    checksum = found.pop("checksum", None)
+    if checksum is not None and checksum != _checksum(json.dumps(found)):
+        raise ValueError(checksum)
+    boot, version = found.pop("boot"), found.pop("version")
+    locations = {tuple(json.loads(key)): ArrayLocation(*location) for key, location in found.pop("files").items()}
+    if checksum is None and any(each.checksum for each in locations.values()):
+        raise ValueError(checksum)
+    if not isinstance(version, int) or not all(_FILE.fullmatch(each.file) and each.begin >= 0 for each in locations.values()):
+        raise ValueError(version)
+    return CheckpointRecord(version, locations, found, boot)
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+@cache
+def this_boot() -> str | None:
+    """An identifier of the machine's current boot, where it is available."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return None
+
 
 LATEST, POSITION, PREVIOUS = "latest.json", "position.json", "previous.json"
 NAMES = (LATEST, POSITION, PREVIOUS)
@@ -196,4 +275,40 @@ def _all_damaged_error(folder: Path, damages: Collection[str]) -> FleetError:
     return FleetError(
         f"The checkpoint in {folder} is damaged, and none before it is whole: {'; '.join(dict.fromkeys(damages))}.",
         ["start from the beginning in another folder", "put a copy of that folder in its place, if there is one"],
+    )
+
+
+# A lock on a checkpoint folder: two trainings would overwrite each other's checkpoints.
+
+LOCK = ".lock"
+"""The lock file in a fleet's folder; no model's name begins with a dot."""
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Lock the folder for this training; raises `FleetError` where another one holds it, and where it cannot be written.
+
+    The operating system holds the lock (`flock`) and releases it when the process ends, so that a killed process leaves none behind: the
+    file stays but means nothing. Where there is no `flock` (Windows, some network drives) the folder is not locked, and the user must keep
+    two trainings apart.
+    """
+    with explain_write_errors(folder, FleetError):
+        make_folder(folder)
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not try_lock(file):
+            raise _folder_in_use_error(folder, os.pread(file, 20, 0).decode())
+        with explain_write_errors(folder, FleetError):
+            os.truncate(file, 0)
+            os.write(file, str(os.getpid()).encode())  # for the error message of the next training
+        yield
+    finally:
+        os.close(file)  # which releases the lock
+
+
+def _folder_in_use_error(folder: Path, process: str) -> FleetError:
+    who = f" (process {process})" if process else ""
+    return FleetError(
+        f"Another training{who} is at work in {folder}: two of them would write each other's checkpoints over.",
+        ["wait until it has ended", "stop it: the next one goes on from its checkpoint", "give another folder"],
     )

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from workbench.core.plain_files import open_plain
+from workbench.core.parse_untrusted import open_plain
 from workbench.engine.fleet.shard_units import Key
 
 

@@ -9,8 +9,18 @@ from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.engine.worker.job_payload import unpack_model
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
-from workbench.multimodel.training_commands import AddModel, CommandQueue, FleetCommand, RemoveDevice, ReturnDevice, StopModel
-from workbench.multimodel.training_events import CommandDone, CommandRefused, TrainingEvent, TrainingListener
+from workbench.multimodel.training_events import (
+    AddModel,
+    CommandDone,
+    CommandQueue,
+    CommandRefused,
+    FleetCommand,
+    RemoveDevice,
+    ReturnDevice,
+    StopModel,
+    TrainingEvent,
+    TrainingListener,
+)
 from workbench.reports.run_events import Progress
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from workbench.engine.fleet.devices import FleetDevice
+from workbench.engine.fleet.device_and_host_arrays import FleetDevice
 from workbench.engine.fleet.model_run import ModelRun, find_run
 from workbench.engine.fleet.unit_scheduler import UnitScheduler
 from workbench.errors import FleetError

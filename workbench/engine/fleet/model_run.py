@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.engine.fleet.compile_unit import CompiledUnit
-from workbench.engine.fleet.host_store import HostStore
+from workbench.engine.fleet.device_and_host_arrays import HostStore
+from workbench.engine.fleet.partitioned_model import CompiledUnit
 from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.errors import FleetError, WorkbenchError, unknown_name
 from workbench.multimodel import Job

@@ -10,14 +10,49 @@ from typing import Any
 import jax
 
 from workbench.core.program import Program
-from workbench.engine.fleet.compile_unit import CompiledUnit, compile_unit
-from workbench.engine.fleet.devices import FleetDevice
-from workbench.engine.fleet.shard_units import ModelUnits
+from workbench.engine.fleet.device_and_host_arrays import FleetDevice
+from workbench.engine.fleet.shard_units import ModelUnits, UnitFunction
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.greedy_partition import Room, greedy_shards, verify_shards
 from workbench.multimodel.unit_estimates import layers_of
 from workbench.tracing.stage_partition.partition_network import partition_network, starts_at
 from workbench.tracing.stage_partition.trace_network import network_of
+
+# Compile a shard unit for one device of a fleet.
+
+
+@dataclass(frozen=True)
+class CompiledUnit:
+    """A unit compiled for one device; `peak_bytes` is its peak memory, arguments and results included, as the compiler states it."""
+
+    unit: UnitFunction
+    compiled: jax.stages.Compiled
+    peak_bytes: int
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes that must be copied to the device for it."""
+        return self.unit.input_bytes
+
+
+def compile_unit(unit: UnitFunction, device: jax.Device, name: str) -> CompiledUnit:
+    """Compile the unit for this device."""
+    sharding = jax.sharding.SingleDeviceSharding(device)
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        return unit.call(*arrays)
+
+    call.__name__ = name
+    jitted = jax.jit(call, in_shardings=sharding, out_shardings=sharding, donate_argnums=unit.donated, keep_unused=True)
+    compiled = jitted.lower(*unit.specs).compile()
+    stats = compiled.memory_analysis()
+    peak_bytes = (
+        unit.input_bytes
+        if stats is None
+        else (stats.argument_size_in_bytes + stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes)
+    )
+    return CompiledUnit(unit, compiled, max(unit.input_bytes, peak_bytes))
+
 
 Compiled = tuple[tuple[CompiledUnit, ...], ...]
 """For each device the compiled units of the mini-batch."""

@@ -13,12 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from workbench.engine.fleet.checkpoint import Checkpoint
-from workbench.engine.fleet.devices import FleetDevice, pinned_sharding
+from workbench.engine.fleet.checkpoint import Checkpoint, hold_folder
+from workbench.engine.fleet.device_and_host_arrays import FleetDevice, HostStore, pinned_sharding
 from workbench.engine.fleet.executor import FleetExecutor
 from workbench.engine.fleet.handle_commands import Stage, handle_commands
-from workbench.engine.fleet.host_store import HostStore
-from workbench.engine.fleet.lock import hold_folder
 from workbench.engine.fleet.model_run import ModelRun, find_run
 from workbench.engine.fleet.partitioned_model import PartitionedModel, compile_units, shard_starts
 from workbench.engine.fleet.profile_units import profile_units
@@ -29,11 +27,10 @@ from workbench.multimodel import FleetEvent, FleetSchedule, Job, lower_bound, si
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import count_devices
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
-from workbench.multimodel.fleet_progress import FleetProgress
 from workbench.multimodel.optimal_schedule import prepare_policy
 from workbench.multimodel.policies import policy_named
-from workbench.multimodel.training_commands import CommandQueue
-from workbench.multimodel.training_events import CheckpointNotice, SchedulePredicted, TrainingListener
+from workbench.multimodel.simulate_fleet import FleetProgress
+from workbench.multimodel.training_events import CheckpointNotice, CommandQueue, SchedulePredicted, TrainingListener
 from workbench.multimodel.unit_chains import verify_names
 from workbench.reports.run_events import Progress
 from workbench.tracing.stage_partition.trace_network import network_of

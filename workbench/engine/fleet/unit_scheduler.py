@@ -5,9 +5,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.engine.fleet.compile_unit import CompiledUnit
-from workbench.engine.fleet.devices import Arrays, FleetDevice
+from workbench.engine.fleet.device_and_host_arrays import Arrays, FleetDevice
 from workbench.engine.fleet.model_run import ModelRun
+from workbench.engine.fleet.partitioned_model import CompiledUnit
 from workbench.multimodel import Candidate, Policy, ScheduledUnit
 
 

@@ -2,13 +2,23 @@
 
 from collections.abc import Iterator
 
-from workbench.engine.hlo.op_names import path_of
-from workbench.engine.hlo.source_lines import SourceLines
+from workbench.engine.hlo.op_names import SourceLines, path_of
 from workbench.reports.compiled import CompiledKernel
-from workbench.spmd.fused_instructions import MOVES, SLICES, WRAPPERS, body_of, instructions_within, updated_bytes
 from workbench.spmd.hlo_flops import flops_of, is_dot
-from workbench.spmd.hlo_instruction import Computation, HloInstruction, parameter_of, root_of
-from workbench.spmd.hlo_module import HloModule, InstructionVisit
+from workbench.spmd.hlo_module import (
+    MOVES,
+    SLICES,
+    WRAPPERS,
+    Computation,
+    HloInstruction,
+    HloModule,
+    InstructionVisit,
+    body_of,
+    instructions_within,
+    parameter_of,
+    root_of,
+    updated_bytes,
+)
 from workbench.spmd.hlo_shapes import DEVICE_MEMORY, Array
 from workbench.spmd.locate_xla_collectives import kind_of
 

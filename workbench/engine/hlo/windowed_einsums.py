@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 from workbench.engine.hlo.op_names import is_of_dot
 from workbench.reports.compiled import CompiledCollective
-from workbench.spmd.hlo_instruction import Computation, HloInstruction, root_of
-from workbench.spmd.hlo_module import HloModule, InstructionVisit
-from workbench.spmd.hlo_trip_counts import body_of
+from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, InstructionVisit, loop_body, root_of
 
 _LOOP = re.compile(r"windowed_dot_general_body_(ag|rs)\b")
 _KINDS = {"ag": "all-gather", "rs": "reduce-scatter"}
@@ -41,7 +39,7 @@ def find_windowed_permutes(module: HloModule) -> Mapping[str, WindowedPermute]:
     A permute that the program itself asked for (`ppermute`), or that reshards an array, is not included.
     """
     loops = (each for instructions in module.computations.values() for each in instructions.values() if each.opcode == "while")
-    trips = {body_of(each): module.trip_count(each) for each in loops}
+    trips = {loop_body(each): module.trip_count(each) for each in loops}
     found: dict[str, WindowedPermute] = {}
     for name, computation in module.computations.items():
         loop = _LOOP.search(name)

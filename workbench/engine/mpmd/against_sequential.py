@@ -8,15 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workbench.core.micro_batches import plan_input_splits
+from workbench.core.pipeline_spec import plan_input_splits
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.engine.mpmd.mpmd_step import MpmdStep
-from workbench.engine.spmd.against_unsharded import StepCheck, free_bytes, largest_gap, largest_magnitude, relative, worst
+from workbench.engine.spmd.against_unsharded import (
+    StepCheck,
+    explained_error,
+    free_bytes,
+    largest_epsilon,
+    largest_gap,
+    largest_magnitude,
+    move_by_rounding,
+    relative,
+    worst,
+)
 from workbench.engine.spmd.compiled_step import CompiledStep
-from workbench.engine.spmd.rounding import explained_error, largest_epsilon, move_by_rounding
-from workbench.tracing.grad_accumulation.grad_accumulation_step import grad_accumulation_step
-from workbench.tracing.grad_accumulation.micro_batch_leaves import micro_batch_leaves
+from workbench.tracing.grad_accumulation.accumulate_gradients import grad_accumulation_step
+from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_leaves
 from workbench.units import format_bytes
 
 StepResults = tuple[Any, Sequence[Any]]

@@ -11,18 +11,16 @@ from jax.sharding import NamedSharding
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import schedule_named
-from workbench.core.schedules.tasks import Kind, Orders
+from workbench.core.schedules.schedule import Kind, Orders
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
 from workbench.engine.mpmd import stage_programs
 from workbench.engine.mpmd.stage_programs import CompiledTask, Compiler, StageDevices, StagePrograms, partial_sum_sharding, stage_devices
-from workbench.engine.spmd.device_mesh import device_mesh
-from workbench.engine.spmd.jax_shardings import put_sharded
-from workbench.pipeline.data_parallel_groups import find_data_parallel_groups
+from workbench.engine.spmd.device_mesh import device_mesh, put_sharded
 from workbench.pipeline.estimate_block_cost import make_stage_context
 from workbench.pipeline.estimate_stage_costs import plan_starts
 from workbench.pipeline.stage_memory import lay_out_stages
-from workbench.pipeline.staged_program import staged_program
+from workbench.pipeline.staged_program import find_data_parallel_groups, staged_program
 from workbench.plan.plan import Plan
 from workbench.tracing.grad_accumulation.accumulate_gradients import partial_sums_spec
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups

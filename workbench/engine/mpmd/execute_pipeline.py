@@ -1,8 +1,11 @@
 """Run a pipelined plan in this process and measure it, as `engine.spmd.execute_plan` does for a plan without a pipeline."""
 
+import queue
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 from typing import Any
@@ -10,15 +13,15 @@ from typing import Any
 import jax
 
 from workbench.core.mesh import Mesh
+from workbench.core.schedules.schedule import Task
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.mpmd.against_sequential import check_pipeline, largest_error
-from workbench.engine.mpmd.compiled_stage_memory import compiled_peaks
-from workbench.engine.mpmd.instruction_list import run_instructions
-from workbench.engine.mpmd.measured_timeline import measure_tasks
-from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd
+from workbench.engine.mpmd.aot_compile import compiled_peaks
+from workbench.engine.mpmd.lower_schedule import run_instructions
+from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd, run_watched
 from workbench.engine.spmd.against_unsharded import StepCheck
 from workbench.engine.spmd.calibrate import calibrate
-from workbench.engine.spmd.jax_shardings import real_shard_shape
+from workbench.engine.spmd.device_mesh import real_shard_shape
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.estimate_stage_costs import partition_costs
@@ -26,9 +29,9 @@ from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
-from workbench.reports.measurement import Measurement, ShardCheck
+from workbench.reports.measurement import Measurement, ShardCheck, TaskTime
 from workbench.reports.run_events import RunListener, StepDone
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 
 Enter = Callable[[str, float], None]
 
@@ -171,3 +174,74 @@ def _payload(step: MpmdStep) -> Mapping[tuple[tuple[str, ...], str], int]:
 def _device_peak(step: MpmdStep) -> int | None:
     stats = [device.memory_stats() for device in _all_devices(step)]
     return max((each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each), default=None)
+
+
+# Measure when each task of a pipelined step began and ended, from the host: the step runs as usual, and a thread per
+# device waits for one task after the other. Where devices and these threads share cores, a thread may wake milliseconds
+# late, so the median of several steps counts.
+#
+# A task ends when its token is ready. It began when its device had ended the task before, and everything it reads was
+# ready: that is what the device itself would report, except for the time a transfer takes and the few microseconds in
+# which a thread wakes.
+
+
+@dataclass(slots=True)
+class _Watcher:
+    """Waits for the tasks of one device in their order."""
+
+    tasks: "queue.SimpleQueue[tuple[Any, Any] | None]" = field(default_factory=queue.SimpleQueue)
+    ends: dict[Any, float] = field(default_factory=dict)
+
+    def follow(self) -> None:
+        while (each := self.tasks.get()) is not None:
+            label, token = each
+            jax.block_until_ready(token)
+            self.ends[label] = time.perf_counter()
+
+
+def measure_tasks(step: MpmdStep, values: list[Any], steps: int = 1) -> tuple[TaskTime, ...]:
+    """Run `steps` more steps, watched; the tasks by start, each ending at the median of its ends. The batch of step 0 is fed in between."""
+    found = []
+    for _ in range(steps):
+        found.append(_measure_ends(step, values))
+        step.feed(values, 0)
+    ends = {label: median(each[label] for each in found) for label in found[0]}
+    return tuple(_task_times(step, ends))
+
+
+def _measure_ends(step: MpmdStep, values: list[Any]) -> dict[Any, float]:
+    """Seconds from the start of one step at which each task had ended."""
+    watchers = [_Watcher() for _ in range(step.stages.spec.stages)]
+    threads = [threading.Thread(target=watcher.follow, daemon=True) for watcher in watchers]
+    for thread in threads:
+        thread.start()
+    jax.block_until_ready([value for value in values if value is not None])
+    begin = time.perf_counter()
+    run_watched(step, values, lambda label, token: watchers[step.position_of(label)].tasks.put((label, token)))
+    for watcher, thread in zip(watchers, threads, strict=True):
+        watcher.tasks.put(None)
+        thread.join()
+    return {label: end - begin for watcher in watchers for label, end in watcher.ends.items()}
+
+
+def _task_times(step: MpmdStep, ends: dict[Any, float]) -> list[TaskTime]:
+    ready: dict[int, float] = {}  # by slot: when its content was produced
+    free = [0.0] * step.stages.spec.stages
+    found = []
+    for each in step.instructions:
+        ready_at = max((ready.get(i, 0.0) for i in each.reads), default=0.0)
+        if each.label is None:
+            ready.update(dict.fromkeys(each.writes, ready_at))
+            continue
+        device, end = step.position_of(each.label), ends[each.label]
+        start = min(max(free[device], ready_at), end)
+        ready.update(dict.fromkeys(each.writes, end))
+        free[device] = end
+        found.append(_task_time(each.label, device, start, end - start))
+    return sorted(found, key=lambda task: (task.start, task.device))
+
+
+def _task_time(label: Any, device: int, start: float, seconds: float) -> TaskTime:
+    if isinstance(label, Task):
+        return TaskTime(device, label.kind.value, label.stage, label.micro_batch, start, seconds)
+    return TaskTime(device, "update", label[1], 0, start, seconds)

@@ -14,13 +14,12 @@ from typing import Any
 
 import jax
 
-from workbench.core.micro_batches import plan_input_splits
+from workbench.core.pipeline_spec import plan_input_splits
 from workbench.engine.mpmd.compiled_stages import Sample, Stages, compile_stages
-from workbench.engine.mpmd.instruction_list import BufferSlots, Instruction, run_instructions
-from workbench.engine.mpmd.lower_schedule import Compilation, instructions_of
-from workbench.engine.spmd.jax_shardings import put_sharded
+from workbench.engine.mpmd.lower_schedule import BufferSlots, Compilation, Instruction, instructions_of, run_instructions
+from workbench.engine.spmd.device_mesh import put_sharded
 from workbench.plan.plan import Plan
-from workbench.tracing.grad_accumulation.micro_batch_leaves import micro_batch_leaves
+from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_leaves
 
 Watch = Callable[[Any, Any], None]
 

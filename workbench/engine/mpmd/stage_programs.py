@@ -1,7 +1,7 @@
 """Compile the tasks of one stage for its own devices, sharded there by the plan's layout."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -9,13 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from workbench.core.mesh import Mesh
+from workbench.core.program import Program
 from workbench.core.sharding import Sharding
-from workbench.engine.mpmd.task_constraints import write_constraints
-from workbench.engine.spmd.jax_shardings import named_sharding
+from workbench.engine.spmd.device_mesh import named_sharding
 from workbench.pipeline.block_layouts import LaidBlock
+from workbench.pipeline.estimate_block_cost import PlacedPaths, plan_task
 from workbench.plan.plan import Plan
+from workbench.propagation import write_layout
 from workbench.tracing.grad_accumulation.accumulate_gradients import accumulate_grads
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
+from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
 from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
 
@@ -239,3 +243,42 @@ def _split_values(values: Sequence[Any], widths: tuple[int, int], borrowed_grads
         totals[place] = totals[place] + each
     rest = rest[len(borrowed_grads) :]
     return (weights, moments, totals, rest[0], rest[1:]) if total is None else (weights, moments, totals, total, rest)
+
+
+# The plan's constraints in the tasks of a stage, as the planner states them there: what is planned is compiled.
+#
+# A pattern that names a value of a loop over layers (`layers/mlp/add`) stands for that value of every layer of the
+# stage. Constraints keep their rounds, which JAX cannot express; a value that enters the stage propagates in the round
+# in which the plan has it (`place_results`).
+
+Shardings = Mapping[tuple[str, int], NamedSharding]
+
+
+def write_constraints(
+    lowered: jax.stages.Lowered, laid: LaidBlock, stage: StageTasks, task: TracedStageTask, shardings: Shardings, mesh: jax.sharding.Mesh
+) -> None:
+    """Write the constraints of the layout into a lowered task of a stage, in place. `laid` is the stage as planned; `shardings` are
+    those of the task's arguments by group and place, as the tasks before it left them."""
+    context = laid.stage
+    program = BlockTasks(stage).running_program(task, "task", context.parts, add_separately=False)
+    plan = plan_task(program, replace(context, entering=_entering(program, dict(context.entering), shardings)))
+    inputs_alone = replace(program, results=(), carried=())  # of results JAX has written what is known
+    own = plan.updated(program=inputs_alone, mesh=Mesh(dict(mesh.shape)), hardware=None, axis_assignment=None)
+    write_layout(lowered.compiler_ir("stablehlo"), own)
+
+
+def _entering(program: Program, planned: Mapping[str, Sharding], shardings: Shardings) -> PlacedPaths:
+    """The shardings of the arguments, each in the rounds that are planned for it where the planner has it so."""
+    found = []
+    for tensor in program.arguments:
+        group, _, place = tensor.path.partition("/")
+        if place.isdigit() and (group, int(place)) in shardings:
+            actual = _sharding_of(shardings[group, int(place)], len(tensor.shape))
+            known = planned.get(tensor.path)
+            found.append((tensor.path, known if known and known.dims == actual.dims else actual))
+    return tuple(found)
+
+
+def _sharding_of(sharding: NamedSharding, rank: int) -> Sharding:
+    dims = [each if isinstance(each, tuple) else (each,) if each else () for each in sharding.spec]
+    return Sharding((*dims, *((),) * (rank - len(dims))))

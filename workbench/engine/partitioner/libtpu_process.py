@@ -73,7 +73,7 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
 
 
 def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
-    from workbench.engine.compile.stderr_warnings import stderr_offset, stderr_since
+    from workbench.engine.compile.read_memory import stderr_offset, stderr_since
     from workbench.engine.partitioner.read_scheduled import read_answer
     from workbench.spmd.compile_to_schedule import folder_for_programs, read_dumped_program
 

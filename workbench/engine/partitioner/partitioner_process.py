@@ -13,8 +13,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.child_process import end_with_parent
-from workbench.core.niceness import raise_niceness, run_when_idle
+from workbench.core.child_process import end_with_parent, raise_niceness, run_when_idle
 
 if TYPE_CHECKING:
     from workbench.engine.partitioner.libtpu_client import Libtpu

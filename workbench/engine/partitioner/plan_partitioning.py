@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from workbench.core.plain_files import open_plain
+from workbench.core.parse_untrusted import open_plain
 from workbench.cost.tpu_kernel_cycles import rates_for
 from workbench.engine.compile.compile_cache import cache_folder, hash_key
 from workbench.engine.compile.targets import CLOCKS, compiler_flags, versions

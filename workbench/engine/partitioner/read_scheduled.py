@@ -16,8 +16,7 @@ from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.spmd.ask_partitioner import gathered_whole
 from workbench.spmd.buffer_assignment import PackedMemory, read_program
 from workbench.spmd.device_groups import sub_axes_of
-from workbench.spmd.hlo_instruction import Computation
-from workbench.spmd.hlo_module import HloModule
+from workbench.spmd.hlo_module import Computation, HloModule
 from workbench.spmd.locate_xla_collectives import Users, maker_of, operations_named, reader_of, users_of
 
 _SUMS = ("all-reduce", "reduce-scatter")

@@ -1,15 +1,19 @@
 """`open_answerer`: this process, worker processes, or a Ray cluster, whichever a search asks for."""
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
-from workbench.engine.search.pack_space import pack_space
-from workbench.engine.search.process_worker import ProcessWorker
-from workbench.engine.search.worker_pool import WorkerPool
+from workbench.core.child_process import raise_niceness
+from workbench.engine.cluster.ray_cluster import describe_ray_error, join_cluster
+from workbench.engine.search.worker_pool import ProcessWorker, WorkerEnded, WorkerPool, pack_space, unpack_evaluator
 from workbench.errors import EngineError
 from workbench.search.best_first import IN_FLIGHT
 from workbench.search.evaluator import Evaluator
-from workbench.search.questions import Answerer, InProcess
+from workbench.search.questions import Answer, Answerer, InProcess, Question, answer
+from workbench.tracing.jax_backends import force_cpu_backend
 
 
 def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str | None = None) -> Answerer:
@@ -24,8 +28,6 @@ def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str
         ways = ["give 0, to plan in this process, or more"] if cluster is None else ["give 1 or more", "search without a cluster"]
         raise EngineError(f"{workers} workers{'' if cluster is None else ' on a cluster'} cannot plan anything.", ways)
     if cluster is not None:
-        from workbench.engine.search.ray_workers import open_ray_pool
-
         return open_ray_pool(evaluator, cluster, workers)
     count = min(count_processors() if workers is None else workers, IN_FLIGHT)
     return WorkerPool(evaluator, count, partial(ProcessWorker, pack_space(evaluator.space))) if count else InProcess(evaluator)
@@ -34,3 +36,82 @@ def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str
 def count_processors() -> int:
     """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# Actors of a Ray cluster that answer the questions of a search, as worker processes of this machine do.
+
+TIME_LIMIT = 600.0  # seconds for one answer
+_NICENESS = 5  # what else runs on the machine goes first
+_WAYS = ("check the address, ray://HOST:10001 as a rule", "start one here, cluster=local", "search with workers=2 on this machine")
+
+
+def open_ray_pool(evaluator: Evaluator, address: str, workers: int | None = None) -> WorkerPool:
+    """A pool of actors, one for each processor of the cluster if not said. Closing it ends them, and a cluster that was started here.
+
+    Raises `EngineError` where Ray is not installed, or no cluster answers.
+    """
+    content = pack_space(evaluator.space)
+    ray = join_cluster(address, workers, _WAYS)
+    count = min(workers or max(int(ray.cluster_resources().get("CPU", 1)), 1), IN_FLIGHT)
+    make_worker = partial(_ActorWorker, ray, ray.put(content))
+    return WorkerPool(evaluator, count, make_worker, error_without=partial(_no_actor_error, address), on_close=ray.shutdown)
+
+
+class _SearchActor:
+    """Holds an evaluator on one machine of the cluster, with JAX on the CPU alone and at low priority."""
+
+    def __init__(self, space: bytes) -> None:
+        raise_niceness(_NICENESS)
+        force_cpu_backend()
+        self._evaluator = unpack_evaluator(space)
+
+    def pid(self) -> int:
+        """The number of its process."""
+        return os.getpid()
+
+    def answer(self, question: Question) -> Answer:
+        """The answer to one question."""
+        return answer(self._evaluator, question)
+
+
+class _ActorWorker:
+    """One actor, as the pool holds it."""
+
+    noun = "actor"
+
+    def __init__(self, ray: Any, space: Any) -> None:
+        self._ray = ray
+        self._actor = ray.remote(num_cpus=1)(_SearchActor).remote(space)
+        self.pid = 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Ray says so only when it is asked something."""
+        return False
+
+    def wait_until_ready(self) -> None:
+        """However long the cluster has no processor for it. Raises `WorkerEnded`."""
+        self.pid = self._get(self._actor.pid.remote, None)
+
+    def ask(self, question: Question) -> Answer:
+        """The answer. Raises `WorkerEnded` where the actor dies first or needs more than `TIME_LIMIT`."""
+        found: Answer = self._get(partial(self._actor.answer.remote, question), TIME_LIMIT)
+        return found
+
+    def kill(self) -> None:
+        with suppress(Exception):  # the cluster may be gone before it
+            self._ray.kill(self._actor)
+
+    def close(self) -> None:
+        self.kill()
+
+    def _get(self, call: Callable[[], Any], limit: float | None) -> Any:
+        try:
+            return self._ray.get(call(), timeout=limit)
+        except Exception as error:  # Ray's own errors, and those of a connection that is lost
+            raise WorkerEnded(f"with {describe_ray_error(error)}") from error
+
+
+def _no_actor_error(address: str, how: str) -> EngineError:
+    ways = ["install the same versions of sharding-workbench, JAX and Python on the cluster's machines", *_WAYS[2:]]
+    return EngineError(f"No actor started on the cluster at {address}; the last one ended {how}.", ways)

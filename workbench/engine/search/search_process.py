@@ -11,8 +11,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.core.child_process import end_with_parent
-from workbench.core.niceness import raise_niceness
+from workbench.core.child_process import end_with_parent, raise_niceness
 
 _ALLOCATIONS = 50_000
 """Objects until young garbage is looked for. A network has a million that live as long as the search: with Python's own 700 an eighth of
@@ -25,7 +24,7 @@ def main(descriptor: int) -> None:
     end_with_parent(descriptor)
     raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
-        from workbench.engine.search.pack_space import unpack_evaluator
+        from workbench.engine.search.worker_pool import unpack_evaluator
         from workbench.search.questions import answer
 
         connection.send_bytes(pickle.dumps(("ready", os.getpid())))

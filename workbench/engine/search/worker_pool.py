@@ -7,16 +7,23 @@ first plan stands at once. A worker that dies is a message: the question it died
 for it is answered by that one or by others.
 """
 
+import pickle
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
+from workbench.core.program import Program
+from workbench.core.public_error_text import last_line, process_end_text, strip_folders
+from workbench.engine.partitioner.partitioner_connection import WarmProcess, WarmProcessEnded
+from workbench.engine.worker.job_payload import jax_settings, sendable, use_jax_settings
 from workbench.errors import EngineError, WorkbenchError
 from workbench.search.evaluator import Evaluator
 from workbench.search.questions import Answer, InProcess, Question
+from workbench.search.search_space import SearchSpace
 
 _PATIENCE = 0.5  # seconds after which one looks again whether anybody is left to answer
 
@@ -232,3 +239,81 @@ class WorkerPool:
 
 def _closed_error() -> EngineError:
     return EngineError("The search was closed.", ["search again"])
+
+
+# A worker process of a search, as its pool holds it.
+
+MODULE = "workbench.engine.search.search_process"
+TIME_LIMIT = 600.0  # seconds for one answer
+
+
+class ProcessWorker:
+    """One process of this machine, with the space that `pack_space` made."""
+
+    noun = "process"
+
+    def __init__(self, space: bytes) -> None:
+        self._space = space
+        self._process = WarmProcess(MODULE)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_gone(self) -> bool:
+        return self._process.is_gone
+
+    def wait_until_ready(self) -> None:
+        """Until JAX is imported and the space is there. Raises `WorkerEnded`."""
+        try:
+            self._process.wait_until_ready()
+            self._process.ask(self._space, TIME_LIMIT)
+        except (WarmProcessEnded, TimeoutError) as error:
+            raise WorkerEnded(_describe_end(error)) from None
+
+    def ask(self, question: Question) -> Answer:
+        """The answer. Raises `WorkerEnded` where the process dies first or needs more than `TIME_LIMIT`."""
+        try:
+            found: Answer = self._process.ask(pickle.dumps(question), TIME_LIMIT)[1]
+        except (WarmProcessEnded, TimeoutError) as error:
+            raise WorkerEnded(_describe_end(error)) from None
+        return found
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._process.close()
+
+
+def _describe_end(error: WarmProcessEnded | TimeoutError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"because it took more than {TIME_LIMIT:.0f} s"
+    how = process_end_text(error.status)
+    if error.status == -signal.SIGKILL:
+        return f"{how}: Linux does so when memory runs out, and a person can by hand"
+    words = strip_folders(last_line(error.last_words)).rstrip(".")
+    return f"{how}. Its last words: {words}" if words else how
+
+
+# A search space for another process: programs by value, without the arrays they were given, and JAX's settings.
+
+
+def pack_space(space: SearchSpace) -> bytes:
+    """The bytes of a space. Raises `EngineError` if a function of its program cannot be sent."""
+    start = space.start.updated(program=_without_arrays(space.start.program))
+    sent = replace(space, start=start, programs=tuple((traced, _without_arrays(program)) for traced, program in space.programs))
+    return pickle.dumps((jax_settings(), sendable(sent, space.start.name, "search in this process, with workers=0")))
+
+
+def unpack_evaluator(content: bytes) -> Evaluator:
+    """The evaluator of a packed space, in the other process."""
+    settings, body = pickle.loads(content)  # noqa: S301 - our own parent wrote it
+    use_jax_settings(settings)
+    return Evaluator(pickle.loads(body))  # noqa: S301 - likewise
+
+
+def _without_arrays(program: Program) -> Program:
+    """Planning reads shapes alone."""
+    return replace(program, step=replace(program.step, given=(), given_indices=()))

@@ -11,9 +11,9 @@ from jax.sharding import NamedSharding
 
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
-from workbench.engine.spmd.device_mesh import device_mesh
-from workbench.engine.spmd.jax_shardings import argument_shardings, named_sharding, put_sharded
+from workbench.engine.spmd.device_mesh import argument_shardings, device_mesh, named_sharding, put_sharded
 from workbench.errors import EngineError
+from workbench.pipeline.staged_program import as_spmd_program
 from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements, result_placements, write_layout
 
@@ -223,3 +223,15 @@ def argument_specs(program: Program) -> list[jax.ShapeDtypeStruct]:
     for i, spec in zip(program.state + program.inputs, (*state, *inputs), strict=True):
         specs[i] = spec
     return specs
+
+
+# The SPMD pipeline engine: a pipelined plan as one program for all devices (`workbench.pipeline.staged_program`),
+# on one host or on several. The ordinary engine compiles and runs it.
+
+
+def spmd_plan(plan: Plan, mesh: jax.sharding.Mesh | None = None) -> Plan:
+    """The plan whose step is the SPMD form of the pipeline, over these devices or the attached ones; it has no pipeline any more.
+
+    Raises `PipelineError` where its layers do not allow that.
+    """
+    return as_spmd_program(plan, mesh or device_mesh(plan))

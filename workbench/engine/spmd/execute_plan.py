@@ -12,11 +12,10 @@ from workbench.engine.mpmd.against_sequential import check_pipeline, largest_err
 from workbench.engine.mpmd.execute_pipeline import run_pipelined
 from workbench.engine.spmd.against_unsharded import StepCheck, check_step, has_manual_axes
 from workbench.engine.spmd.calibrate import calibrate
-from workbench.engine.spmd.compiled_step import CompiledStep, compile_step
+from workbench.engine.spmd.compiled_step import CompiledStep, compile_step, spmd_plan
+from workbench.engine.spmd.device_mesh import real_shard_shape
 from workbench.engine.spmd.find_first_wrong import find_first_wrong
-from workbench.engine.spmd.jax_shardings import real_shard_shape
 from workbench.engine.spmd.profile import profile as profiled
-from workbench.engine.spmd.spmd_plan import spmd_plan
 from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
@@ -27,7 +26,7 @@ from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.reports.run_events import Progress, RunListener, StepDone
-from workbench.spmd.executable import module_of
+from workbench.spmd.compile_to_schedule import module_of
 from workbench.units import read_whole_number
 
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from workbench.engine.spmd.against_unsharded import free_bytes, largest_magnitude
 from workbench.engine.spmd.compiled_step import CompiledStep, argument_specs
-from workbench.engine.spmd.jax_shardings import host_value
-from workbench.tracing.jaxpr.equations import closed_jaxpr, function_of, path_of_equation, source_line, variables
-from workbench.tracing.jaxpr.inline_jaxpr import inline
+from workbench.engine.spmd.device_mesh import host_value
+from workbench.tracing.jaxpr.equations import closed_jaxpr, function_of, inline, path_of_equation, source_line, variables
 from workbench.units import format_bytes
 
 _MOST_SECONDS = 60.0

@@ -16,7 +16,7 @@ from workbench.documents.durable_files import replace_file
 from workbench.engine.compile.compile_cache import cache_folder
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import Catalogue, parse_hardware
-from workbench.hardware.catalogue_file import load_entries
+from workbench.hardware.catalogue_entry import load_entries
 from workbench.hardware.hardware import Hardware
 
 STALE = 30 * 86_400.0

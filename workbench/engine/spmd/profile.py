@@ -18,16 +18,14 @@ from typing import Any, NamedTuple
 import jax
 
 from workbench.core.mesh import Mesh
-from workbench.engine.hlo.op_names import path_of
-from workbench.engine.hlo.source_lines import SourceLines
+from workbench.engine.hlo.op_names import SourceLines, path_of
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.reports.device_trace import Trace, TraceEvent, summarize_trace
-from workbench.reports.timeline import COMPUTE
+from workbench.reports.kernel import COMPUTE
+from workbench.spmd.compile_to_schedule import module_of
 from workbench.spmd.device_groups import axes_of, read_groups
-from workbench.spmd.executable import module_of
 from workbench.spmd.hlo_flops import is_dot
-from workbench.spmd.hlo_instruction import Computation, HloInstruction
-from workbench.spmd.hlo_module import HloModule
+from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule
 from workbench.spmd.locate_xla_collectives import kind_of
 
 _DEVICE_PLANE = re.compile(r"/device:(?:GPU|TPU):(\d+)")

@@ -1,6 +1,6 @@
 """Run a job in a process of its own, so that a crash, a runaway compilation or a lack of memory there becomes an error message here.
 
-Processes that the plan's functions start there end with it (`process_group`).
+Processes that the plan's functions start there end with it (`worker_process`).
 """
 
 import os
@@ -12,8 +12,7 @@ from typing import Any, Generic, TypeVar
 from workbench.engine.worker.failure_messages import CancelledError, death, too_slow
 from workbench.engine.worker.job_payload import WorkerJob, pack
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
-from workbench.engine.worker.worker_environment import environment
-from workbench.engine.worker.worker_process import WorkerProcess, standby_for
+from workbench.engine.worker.worker_process import WorkerProcess, environment, standby_for
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.training_events import TimingDone, TrainingDone
 from workbench.reports.run_events import CalibrationDone, Cancelled, CompileDone, Failed, Progress, RunDone

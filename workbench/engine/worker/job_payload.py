@@ -15,7 +15,7 @@ from workbench.engine.worker.pickling import dump_by_value
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import count_devices
-from workbench.multimodel.training_commands import AddModel
+from workbench.multimodel.training_events import AddModel
 from workbench.plan.plan import Plan
 
 _OURS = ("workbench", "jax", "jaxlib", "numpy", "IPython", "ipykernel", "pytest")  # need no other first

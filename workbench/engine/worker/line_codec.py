@@ -18,8 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origi
 from workbench.errors import EngineError, unknown_name, wrong_type
 from workbench.hardware.hardware import Hardware
 from workbench.multimodel.fleet_measurement import FleetMeasurement
-from workbench.multimodel.training_commands import FLEET_COMMANDS, FleetCommand
-from workbench.multimodel.training_events import TRAINING_EVENTS, TrainingEvent
+from workbench.multimodel.training_events import FLEET_COMMANDS, TRAINING_EVENTS, FleetCommand, TrainingEvent
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import RUN_EVENTS, RunEvent

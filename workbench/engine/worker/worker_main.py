@@ -16,8 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, TextIO
 
-from workbench.core.child_process import end_by_connection, end_with_parent
-from workbench.core.niceness import raise_niceness
+from workbench.core.child_process import end_by_connection, end_with_parent, raise_niceness
 from workbench.engine.worker.line_codec import COMMANDS, EVENTS, WorkerCommand, WorkerEvent
 from workbench.errors import WorkbenchError
 from workbench.multimodel.training_events import CommandRefused, TimingDone, TrainingDone
@@ -30,7 +29,7 @@ WORK = {
     "calibrate": "workbench.engine.spmd.calibrate:calibrate_for",
     "fleet": "workbench.engine.fleet.train:train_fleet",
     "timing": "workbench.engine.fleet.train:time_fleet",
-    "search": "workbench.engine.find.serve_searches:serve_searches",
+    "search": "workbench.engine.search.serve_searches:serve_searches",
 }
 """Each kind of job, and the function `(plan or fleet, on_event=, **options) -> result` that does it."""
 
@@ -131,7 +130,7 @@ def _listen(stream: BinaryIO, commands: CommandQueue, pipe: TextIO) -> None:
             commands.put(COMMANDS.decode(line))
         except WorkbenchError as error:
             _tell(pipe, CommandRefused(None, str(error)))
-    if os.getpgrp() == os.getpid():  # the group is its own (`process_group`)
+    if os.getpgrp() == os.getpid():  # the group is its own (`worker_process`)
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 

@@ -4,19 +4,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.errors import DocumentError, unknown_name
-from workbench.exercises.goals.bound_by import BoundBy
-from workbench.exercises.goals.computes_once import ComputesOnce
-from workbench.exercises.goals.figure_bounds import Bubble, Devices, FigureAtLeast, FigureAtMost, Mfu, Peak, StepWithin
-from workbench.exercises.goals.fits import Fits
-from workbench.exercises.goals.gathers_nothing_whole import GathersNothingWhole
+from workbench.exercises.goals.figure_goals import (
+    BoundBy,
+    Bubble,
+    Devices,
+    FigureAtLeast,
+    FigureAtMost,
+    Fits,
+    Holds,
+    Mfu,
+    Peak,
+    Sends,
+    StepWithin,
+)
 from workbench.exercises.goals.goal import Goal, make_goal
-from workbench.exercises.goals.holds import Holds
-from workbench.exercises.goals.lies import Lies
-from workbench.exercises.goals.pads_nothing import PadsNothing
-from workbench.exercises.goals.same_result import SameResult
-from workbench.exercises.goals.sends import Sends
-from workbench.exercises.goals.statements import FewStatements
-from workbench.exercises.goals.uses_collective import UsesCollective
+from workbench.exercises.goals.layout_goals import (
+    ComputesOnce,
+    FewStatements,
+    GathersNothingWhole,
+    Lies,
+    PadsNothing,
+    SameResult,
+    UsesCollective,
+)
 
 ALL_GOALS: tuple[type[Goal], ...] = (
     Lies,

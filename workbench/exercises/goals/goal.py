@@ -6,7 +6,7 @@ from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar
 
 from workbench.errors import DocumentError, unknown_name, wrong_type
-from workbench.exercises.quantities import parse_quantity
+from workbench.exercises.plan_figures import parse_quantity
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 

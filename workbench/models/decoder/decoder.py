@@ -23,10 +23,10 @@ from jax.ad_checkpoint import checkpoint_name
 
 from workbench.core.program import Program
 from workbench.errors import TraceError
-from workbench.models.choose_preset import choose_preset, name_program
+from workbench.models.config_fields import choose_preset, name_program
 from workbench.models.data import text
-from workbench.models.decoder.config import PRESETS, DecoderConfig
-from workbench.models.decoder.weights import dims, init
+from workbench.models.decoder.decoder_config import PRESETS, DecoderConfig
+from workbench.models.decoder.decoder_weights import dims, init
 from workbench.models.layers.decoder_blocks import (
     Params,
     add,

@@ -9,8 +9,8 @@ import optax
 
 from workbench.core.program import Program
 from workbench.models.decoder import decoder
-from workbench.models.decoder.config import DecoderConfig
-from workbench.models.decoder.weights import dims, init
+from workbench.models.decoder.decoder_config import DecoderConfig
+from workbench.models.decoder.decoder_weights import dims, init
 from workbench.models.layers.decoder_blocks import cross_entropy
 from workbench.tracing import trace_micro_batch, trace_update
 

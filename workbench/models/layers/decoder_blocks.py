@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from workbench.models.decoder.layouts import CORE
-from workbench.models.layers import losses
+from workbench.models.layers import norms_and_losses
 from workbench.models.layers.float8_products import Einsum
 from workbench.tracing import fused_kernel
 
@@ -168,4 +168,4 @@ def project_vocab(params: Params, x: Any, config: Choices, einsum: Einsum = jnp.
 
 def cross_entropy(params: Params, x: Any, targets: Any, config: Choices) -> Any:
     """The mean over tokens of logsumexp(logits) - logits[target], in nats, from the last layer's [batch, seq, d_model]."""
-    return kernel("loss", config, losses.cross_entropy, project_vocab(params, x, config), targets)
+    return kernel("loss", config, norms_and_losses.cross_entropy, project_vocab(params, x, config), targets)

@@ -9,15 +9,17 @@ one piece: XLA:TPU (jax 0.10.2, v5e) else lays the cache of a scan out so by its
 step. In einsum strings: b batch, s seq (of queries), t context, h heads, q queries (heads of queries for each of these), k d_head.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from workbench.core.program import Program
+from workbench.models.data import text
 from workbench.models.layers.decoder_blocks import mark
 from workbench.models.layers.quantized_weights import quantize
-from workbench.tracing import fused_kernel
+from workbench.tracing import fused_kernel, trace_inference
 
 CACHES = ("bfloat16", "float32", "int8", "int4", "float8_e4m3fn")
 """Types in which a cache may be kept."""
@@ -122,3 +124,44 @@ def _mix_cached(query: Any, key: CachedRows, value: CachedRows, length: Any) -> 
 def _beside_scores(scale: Any) -> Any:
     """Scales [context, heads, batch] as float32[batch, heads, 1, 1, context]."""
     return scale.T[:, :, None, None].astype(jnp.float32)
+
+
+# Programs of a step of inference: those that read prompts, and those that make one token of each sequence.
+
+Start = Callable[[Any], tuple[Any, Any]]
+"""`start(key) -> (params, cache)`: what a live run begins with."""
+
+
+def trace_prompt(step: Callable[..., Any], start: Start, *, batch: int, seq: int, dims: Mapping[str, str], name: str) -> Program:
+    """The program of `step(params, cache, {"tokens": int32[batch, seq]})`; live runs read the bytes of `models.data.text`."""
+    words = text.batches(batch, seq)
+    return _trace(step, start, (batch, seq), "batch seq", dims, name, lambda number: words(number)["tokens"])
+
+
+def trace_token(step: Callable[..., Any], start: Start, *, batch: int, dims: Mapping[str, str], name: str) -> Program:
+    """The program of `step(params, cache, {"tokens": int32[batch]})`; live runs are given bytes of `models.data.text`, whatever the model
+    would have written."""
+    words = text.batches(batch, 1)
+    return _trace(step, start, (batch,), "batch", dims, name, lambda number: words(number)["tokens"][:, 0])
+
+
+def _trace(
+    step: Callable[..., Any],
+    start: Start,
+    shape: tuple[int, ...],
+    names: str,
+    dims: Mapping[str, str],
+    title: str,
+    tokens: Callable[[int], Any],
+) -> Program:
+    params, cache = jax.eval_shape(lambda: start(jax.random.key(0)))  # a key made outside would wake the devices
+    return trace_inference(
+        step,
+        params,
+        cache,
+        {"tokens": jax.ShapeDtypeStruct(shape, jnp.int32)},
+        dims={"batch/tokens": names, **dims},
+        name=title,
+        init=start,
+        data=lambda number: {"tokens": tokens(number)},
+    )

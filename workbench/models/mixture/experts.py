@@ -23,7 +23,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from workbench.models.layers.decoder_blocks import Params, kernel, mark
 from workbench.models.layers.float8_products import Einsum
-from workbench.models.mixture.config import MixtureConfig
+from workbench.models.mixture.mixture_config import MixtureConfig
 
 
 def experts(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp.einsum) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from workbench.models.layers.decoder_blocks import Params, flash_attention, kernel, mark, mix, normalize, rotate, softmax
 from workbench.models.layers.float8_products import Einsum
-from workbench.models.mixture.config import MixtureConfig
+from workbench.models.mixture.mixture_config import MixtureConfig
 
 
 def attention(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = jnp.einsum) -> tuple[Any, tuple[Any, Any]]:

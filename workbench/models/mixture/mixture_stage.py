@@ -8,9 +8,9 @@ import optax
 
 from workbench.core.program import Program
 from workbench.models.layers.decoder_blocks import cross_entropy, embed
-from workbench.models.mixture.config import MixtureConfig
 from workbench.models.mixture.mixture import run_layers
-from workbench.models.mixture.weights import dims, init
+from workbench.models.mixture.mixture_config import MixtureConfig
+from workbench.models.mixture.mixture_weights import dims, init
 from workbench.tracing import trace_micro_batch, trace_update
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from workbench.errors import DocumentError, HardwareError, SearchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import default_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.hardware.link_change import split_options
+from workbench.hardware.link_and_price import split_options
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.models.registry import ALL_MODELS
 from workbench.models.sizing.architecture import Architecture

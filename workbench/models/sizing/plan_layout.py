@@ -17,7 +17,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.models.sizing.candidate_layouts import Outline, ParallelLayout
 from workbench.models.sizing.cluster_question import ClusterQuestion
 from workbench.models.sizing.nearest_program import nearest_program
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.plan.plan import Plan
 from workbench.recipes import find_recipe

@@ -1,14 +1,9 @@
 """Policies: which model runs next, one short file each. Simulator and executor use the same code."""
 
 from workbench.errors import FleetError, unknown_name
-from workbench.multimodel.policies.exact_order import ExactOrder
-from workbench.multimodel.policies.first_in_list import FirstInList
 from workbench.multimodel.policies.policy import Candidate as Candidate
+from workbench.multimodel.policies.policy import ExactOrder, FirstInList, RandomOrder, RoundRobin, ShardedLrtf, Shortest
 from workbench.multimodel.policies.policy import Policy as Policy
-from workbench.multimodel.policies.random_order import RandomOrder
-from workbench.multimodel.policies.round_robin import RoundRobin
-from workbench.multimodel.policies.sharded_lrtf import ShardedLrtf
-from workbench.multimodel.policies.shortest_remaining_time import Shortest
 
 ALL_POLICIES: tuple[Policy, ...] = (ShardedLrtf(), RandomOrder(), FirstInList(), Shortest(), RoundRobin())
 """The policies that decide at run time."""

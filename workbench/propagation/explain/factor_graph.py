@@ -18,9 +18,9 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.sharding import SubAxis, axis_size, parse_sub_axis
 from workbench.propagation.explain.recorded_propagation import RecordedPropagation, Slot
+from workbench.propagation.module.infer_dim_names import parse_rule
 from workbench.propagation.module.mlir_context import main_function
 from workbench.propagation.module.operation_kinds import operations_below
-from workbench.propagation.module.sharding_rules import parse_rule
 from workbench.propagation.module.shardy_attributes import Dims
 from workbench.propagation.prepared_program import Prepared, load_prepared
 from workbench.propagation.structure.program_structure import Structure

@@ -1,7 +1,6 @@
 """The origin of an axis that was present before the first step: the user's statement, or a line of the function."""
 
-from workbench.core.path_patterns import matches
-from workbench.core.selectors import operations_at
+from workbench.core.path_patterns import matches, operations_at
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Tensor
 from workbench.plan.plan import Plan

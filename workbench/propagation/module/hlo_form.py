@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from jax.extend.mlir import ir
 
 from workbench.propagation.module.calls import CALLER
-from workbench.propagation.module.mlir_context import producer
-from workbench.propagation.module.numbering import number_operations
+from workbench.propagation.module.mlir_context import number_operations, producer
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW
 
 KIND = "wb_kind"  # the kind of an operation before it was replaced

@@ -12,8 +12,7 @@ from jax.extend.mlir.dialects import sdy
 
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
-from workbench.core.path_patterns import matches
-from workbench.core.selectors import operations_at
+from workbench.core.path_patterns import matches, operations_at
 from workbench.core.sharding import Sharding, axis_size
 from workbench.plan.plan import Plan
 from workbench.propagation.module.mlir_context import int64

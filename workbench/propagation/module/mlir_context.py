@@ -6,6 +6,8 @@ import io
 import jax
 from jax.extend.mlir import ir, passmanager
 
+from workbench.propagation.module.operation_kinds import operations_below
+
 
 @functools.cache
 def context() -> ir.Context:
@@ -91,3 +93,13 @@ def is_zero(value: ir.Value) -> bool:
 def int64(number: int) -> ir.IntegerAttr:
     """A whole number as an attribute."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+# Numbers on operations, in program order: Shardy's passes keep attributes they do not know.
+
+
+def number_operations(parent: ir.Operation, attribute: str) -> None:
+    """Give each operation below `parent` its number, from 0."""
+    integer = ir.IntegerType.get_signless(32)
+    for number, op in enumerate(operations_below(parent)):
+        op.attributes[attribute] = ir.IntegerAttr.get(integer, number)

@@ -15,6 +15,7 @@ from jax.extend.mlir.dialects import sdy
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding, SubAxis, axis_size
 from workbench.core.tensor import itemsize
+from workbench.propagation.module.mlir_context import producer
 
 Dims = tuple[tuple[str, ...], ...]  # mesh axes of each dimension
 
@@ -121,3 +122,36 @@ def sharding_text(dims: Dims) -> str:
 def axes_text(axes: Iterable[str]) -> str:
     """Axes and sub-axes as Shardy writes them: `x:(2)4` is `"x":(2)4`."""
     return ", ".join(f'"{axis}"' if ":" not in axis else '"{}":{}'.format(*axis.split(":")) for axis in axes)
+
+
+# The shardings of values after propagation, read before communication is explicit.
+
+_SHARDING = "sdy.sharding"
+
+
+class ShardingReader:
+    """Reads shardings, each attribute once: MLIR shares equal ones."""
+
+    def __init__(self, main: ir.Operation) -> None:
+        self._arguments = ir.ArrayAttr(main.attributes["arg_attrs"])
+        self._known: dict[ir.Attribute, tuple[Dims, ...]] = {}
+
+    def read_attribute(self, attribute: ir.Attribute) -> tuple[Dims, ...]:
+        if attribute not in self._known:
+            self._known[attribute] = read_shardings(attribute)
+        return self._known[attribute]
+
+    def dims_of(self, value: ir.Value) -> Dims:
+        """The sharding that propagation gave a value; no dimensions where it has none."""
+        owner = producer(value)
+        if owner is not None and owner.name == "sdy.reshard":
+            return self.read_attribute(owner.attributes["sharding"])[0]
+        if owner is not None:
+            is_given = _SHARDING in owner.attributes
+            return self.read_attribute(owner.attributes[_SHARDING])[ir.OpResult(value).result_number] if is_given else ()
+        number, parent = ir.BlockArgument(value).arg_number, value.owner.owner.operation
+        if parent.name == "func.func":
+            entries = ir.DictAttr(self._arguments[number])
+            return self.read_attribute(entries[_SHARDING])[0] if _SHARDING in entries else ()
+        is_given = parent.name == "stablehlo.while" and _SHARDING in parent.attributes
+        return self.read_attribute(parent.attributes[_SHARDING])[number] if is_given else ()

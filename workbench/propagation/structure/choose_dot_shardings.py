@@ -21,7 +21,7 @@ from typing import NamedTuple
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import axes_overlap, axis_size
 from workbench.propagation.module.shardy_attributes import Dims
-from workbench.propagation.structure.dot_dims import LEFT, RESULT, RIGHT, DotDim, DotDims
+from workbench.propagation.structure.operation_work import LEFT, RESULT, RIGHT, DotDim, DotDims
 
 Axes = tuple[str, ...]
 

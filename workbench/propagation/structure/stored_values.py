@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from workbench.propagation.module.operation_kinds import CONSTANTS, ELEMENTWISE
-from workbench.propagation.structure.program_structure import Op, Structure, TracedValue
+from workbench.propagation.structure.program_structure import Op, Structure, TracedValue, returned_values
 
 _CHEAP = frozenset(
     {"stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "sdy.constant", "stablehlo.reshape", "sdy.data_flow_edge"}
@@ -186,3 +186,70 @@ def _can_be_overwritten(structure: Structure, operand: int, op: Op) -> bool:
     value = structure.values[operand]
     is_buffer = value.maker >= 0 and value.stored and value.region == op.region
     return is_buffer and value.last_use <= op.position and structure.ops[value.maker].custom_kernel != op.custom_kernel
+
+
+# Views: values in the memory of others: a reshape, a transpose, a slice, what only passes a barrier.
+
+PASSING = frozenset({"stablehlo.optimization_barrier", "sdy.data_flow_edge", "sdy.sharding_constraint"})
+DYNAMIC_SLICE = "stablehlo.dynamic_slice"
+VIEWING = PASSING | {"stablehlo.reshape", "stablehlo.transpose", DYNAMIC_SLICE}
+
+
+def resolve_view(structure: Structure, value: int) -> int:
+    """The value whose memory a value is a view of."""
+    while (born := structure.values[value].maker) >= 0 and structure.ops[born].kind in VIEWING:
+        value = structure.ops[born].operands[0]
+    return value
+
+
+def uses_of(structure: Structure) -> list[int]:
+    """How many operations read each value, through views of it."""
+    uses = [0] * len(structure.values)
+    for op in reversed(structure.ops):
+        view = op.kind in VIEWING and len(op.results) == 1
+        for operand in set(op.operands):
+            uses[operand] += uses[op.results[0]] if view else 1
+    return uses
+
+
+# What a loop writes into a stack, an iteration at a time: what a `lax.scan` keeps for its backward pass, or returns, is
+# such a stack.
+#
+# In the program the stack is a buffer of zeros that the loop is given, and the loop's result; neither says what it
+# holds.
+
+_SAME = ("stablehlo.reshape", "stablehlo.convert", "stablehlo.broadcast_in_dim", "stablehlo.transpose")
+
+
+def find_stacked(structure: Structure) -> dict[int, int]:
+    """Values that are such stacks, before and after their loop, with the operation that makes what is written into them."""
+    found: dict[int, int] = {}
+    for loop, body in structure.body_of.items():
+        arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
+        slots = zip(arguments, returned_values(structure, body), strict=False)
+        for slot, (argument, handed_on) in enumerate(slots):
+            written = _written_into(structure, argument, handed_on)
+            maker = -1 if written is None else _maker(structure, body, written)
+            op = structure.ops[loop]
+            if maker >= 0 and slot < len(op.results):
+                found |= {op.results[slot]: maker, op.operands[slot]: maker}
+    return found
+
+
+def _written_into(structure: Structure, argument: int, handed_on: int) -> int | None:
+    """What the body writes into a part of its argument to hand it on; `None` where it does something else."""
+    maker = structure.values[handed_on].maker
+    op = structure.ops[maker] if maker >= 0 else None
+    return op.operands[1] if op and op.kind == "stablehlo.dynamic_update_slice" and op.operands[0] == argument else None
+
+
+def _maker(structure: Structure, body: int, value: int) -> int:
+    """The operation that computes a value, in whatever shape and type it is written; what the loop carries is named by what makes it for
+    the next iteration. -1 where none does."""
+    while (maker := structure.values[value].maker) >= 0 and structure.ops[maker].kind in _SAME:
+        value = structure.ops[maker].operands[0]
+    if maker >= 0:
+        return maker
+    arguments = [each for each in structure.regions[body].values if structure.values[each].maker < 0]
+    handed_on = dict(zip(arguments, returned_values(structure, body), strict=False))
+    return structure.values[handed_on[value]].maker if value in handed_on else -1

@@ -16,20 +16,18 @@ from numpy.typing import NDArray
 
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.mesh import Mesh
-from workbench.core.micro_batches import batch_dim
-from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec, batch_dim
 from workbench.core.program import Program
 from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.hardware.hardware import Hardware
-from workbench.pipeline.balanced_starts import Starts, list_balanced_starts
+from workbench.pipeline.balance import Starts, list_balanced_starts
 from workbench.pipeline.block_layouts import laid_network, tasks_of
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
 from workbench.pipeline.estimate_stage_costs import find_sending, stage_block_costs
-from workbench.pipeline.resident_bytes import weigh_params
+from workbench.pipeline.stage_bytes import value_bytes, weigh_params
 from workbench.pipeline.staged_program import StagedProgram, staged_program
-from workbench.pipeline.value_bytes import value_bytes
 from workbench.plan.plan import Plan
 from workbench.search.bounds.stage_bounds import BlockTotals
 from workbench.search.candidates import NO_ZERO, SHARING

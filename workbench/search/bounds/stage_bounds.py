@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules import PipelineShape, Schedule, schedule_named
-from workbench.core.schedules.tasks import Kind
+from workbench.core.schedules.schedule import Kind
 
 Array = NDArray[np.float64]
 _PRECISION = 1e-4

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
-from workbench.cost.communication import collective_seconds
+from workbench.cost.collective_times import collective_seconds
 from workbench.cost.estimate import Estimate
 from workbench.errors import SearchError
 from workbench.hardware.hardware import Hardware

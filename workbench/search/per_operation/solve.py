@@ -4,20 +4,19 @@ Improvements and better bounds are handed to `on_progress` as they are found, at
 and not timed, so that the same seed gives the same answer on every machine.
 """
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from workbench.errors import SearchError
-from workbench.search.per_operation.block_search import improve_block
-from workbench.search.per_operation.choice_problem import ChoiceProblem, Ints, assess
+from workbench.search.per_operation.block_search import ChoiceBlock, improve_block
+from workbench.search.per_operation.choice_problem import ChoiceProblem, Floats, Ints, assess
 from workbench.search.per_operation.dual_ascent import DualAscent, DualStep
 from workbench.search.per_operation.exact_choice import solve_exactly
-from workbench.search.per_operation.neighbourhoods import Neighbourhoods
-from workbench.search.per_operation.reduced_problem import reduced_problem
-from workbench.search.per_operation.repair import repair_memory
+from workbench.search.per_operation.reduce import ReducedProblem, reduced_problem
 
 _SMALL = 3_000  # pairs of strategies up to which the whole problem goes to the exact solver first
 _EFFORT = 2.0  # deterministic seconds of the solver on a block
@@ -200,3 +199,122 @@ class _ChoiceSearch:
         if self.iterations is not None:
             return self.work > self.iterations * share
         return time.monotonic() - self.started > (self.seconds - (self.started - self.began)) * share
+
+
+# Which decisions to make anew: connected ones, or live ones when memory is short, with the strategies that the messages
+# favour.
+
+_WIDTHS = (3, 6, 12, 1_000)  # strategies per decision that a block may take
+_MOST_NODES = 1_500
+
+
+class Neighbourhoods:
+    """Draws blocks of a problem, of a size that follows what the solver can do."""
+
+    def __init__(self, problem: ReducedProblem, seed: int) -> None:
+        self.problem, self.random = problem, random.Random(seed)  # noqa: S311
+        self.room = dict.fromkeys(_WIDTHS, 4_000.0)  # pairs of strategies in a block
+        self.ranks = [np.zeros(len(costs), np.int64) for costs in problem.costs]
+        nodes = problem.memory.nodes
+        self._owners = np.repeat(np.arange(len(nodes)), [len(each.starts) for each in nodes])
+        self._starts = np.concatenate([*(each.starts for each in nodes), np.zeros(0, np.int64)])
+        self._ends = np.concatenate([*(each.ends for each in nodes), np.zeros(0, np.int64)])
+
+    def rank_by(self, potentials: Iterable[Floats]) -> None:
+        """Orders each decision's strategies, the least potential first."""
+        self.ranks = [np.argsort(np.argsort(each, kind="stable"), kind="stable") for each in potentials]
+
+    def draw(self, usage: Floats) -> tuple[int, ChoiceBlock]:
+        """A width and a block of it; `usage` is the memory in use at each time."""
+        width = self.random.choice(_WIDTHS)
+        first = self._live_when_short(usage) if len(usage) and self.random.random() < 0.5 else []
+        first = first or [self.random.randrange(len(self.problem.costs))]
+        return width, ChoiceBlock({node: self.ranks[node] < width for node in self._grown(first, width)})
+
+    def adapt(self, width: int, is_proven: bool) -> None:
+        """Larger blocks of `width` where the solver came to the end of one, smaller ones where it did not."""
+        self.room[width] = min(max(self.room[width] * (1.08 if is_proven else 0.8), 500.0), 500_000.0)
+
+    def _grown(self, first: list[int], width: int) -> list[int]:
+        """The nodes `first` and neighbours of theirs, as long as the pairs of strategies fit in the block."""
+        inside: set[int] = set()
+        border, pairs = list(first), 0.0
+        while border and len(inside) < _MOST_NODES:
+            node = self._pop(border)
+            if node in inside:
+                continue
+            added = sum(self._pairs(node, other, width) for other in self.problem.edges[node] if other in inside)
+            pairs += added + len(self.ranks[node])
+            if pairs > self.room[width] and inside:
+                break
+            inside.add(node)
+            border.extend(other for other in self.problem.edges[node] if other not in inside)
+        return sorted(inside)
+
+    def _pop(self, border: list[int]) -> int:
+        index = self.random.randrange(len(border))
+        border[index], border[-1] = border[-1], border[index]
+        return border.pop()
+
+    def _pairs(self, one: int, other: int, width: int) -> int:
+        return min(len(self.ranks[one]), width) * min(len(self.ranks[other]), width)
+
+    def _live_when_short(self, usage: Floats) -> list[int]:
+        """A few decisions that take memory at one time, mostly one at which little is left."""
+        left = self.problem.memory.left - usage
+        time = min(self.random.choices(range(len(left)), k=4), key=lambda each: left[each])
+        live = np.unique(self._owners[(self._starts <= time) & (time < self._ends)]).tolist()
+        return self.random.sample(live, min(len(live), self.random.randint(2, 20)))
+
+
+# Brings a choice under the memory limit: decisions take smaller strategies, those first that save most for what they
+# cost.
+
+_MOST_ROUNDS = 60  # after which a choice is given up
+
+
+def repair_memory(problem: ReducedProblem, chosen: Ints) -> Ints | None:
+    """A choice within the limit near `chosen`, or None if it was not found."""
+    chosen = chosen.copy()
+    for _ in range(_MOST_ROUNDS):
+        excess = problem.memory.profile(chosen) - problem.memory.left
+        short = excess > 0
+        if not short.any():
+            return chosen
+        moves = sorted(_saving_moves(problem, chosen, short / short.sum()))
+        if not moves:
+            return None
+        _apply(moves, chosen, float(excess[short].mean()))
+    return None
+
+
+def _apply(moves: list[tuple[float, float, int, int]], chosen: Ints, wanted: float) -> None:
+    """Makes moves in order until they save what is wanted."""
+    for _, saved, node, strategy in moves:
+        chosen[node] = strategy
+        wanted -= saved
+        if wanted <= 0:
+            return
+
+
+def _saving_moves(problem: ReducedProblem, chosen: Ints, weights: Floats) -> list[tuple[float, float, int, int]]:
+    """For each decision its best strategy that takes less memory at the times of `weights`: (cost per byte, bytes, decision, strategy)."""
+    moves = []
+    for node, charge in enumerate(problem.memory.charges(weights)):
+        smaller = np.flatnonzero(charge < charge[chosen[node]])
+        if len(smaller):
+            saved = charge[chosen[node]] - charge[smaller]
+            ratio = _added_costs(problem, chosen, node)[smaller] / saved
+            best = int(ratio.argmin())
+            if ratio[best] < np.inf:
+                moves.append((float(ratio[best]), float(saved[best]), node, int(smaller[best])))
+    return moves
+
+
+def _added_costs(problem: ReducedProblem, chosen: Ints, node: int) -> Floats:
+    """What each strategy of `node` costs more than its present one, `float64[strategies]`."""
+    total = problem.costs[node]
+    for other, costs in problem.edges[node].items():
+        total = total + costs[:, chosen[other]]
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(total - total[chosen[node]], nan=0.0, posinf=np.inf, neginf=-np.inf)

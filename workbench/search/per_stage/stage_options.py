@@ -16,8 +16,7 @@ from workbench.pipeline.estimate_stage_costs import partition_costs
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import transfer_of
 from workbench.pipeline.staged_program import StagedProgram
-from workbench.search.per_stage.at_work_tables import Table
-from workbench.search.per_stage.stage_tables import StageTables
+from workbench.search.per_stage.stage_tables import StageTables, Table
 from workbench.search.uneven_boundaries import least_of_largest
 
 _ALIKE = 1 + 1e-9

@@ -19,9 +19,8 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.session.journal.journal_content import EMPTY_HISTORY, History, Parse, record_between, share_programs
-from workbench.session.journal.journal_folder import MOST_BYTES, journal_path, new_board_id, no_journal_error, read_lines
+from workbench.session.journal.journal_folder import MOST_BYTES, journal_path, new_board_id, no_journal_error, open_locked, read_lines
 from workbench.session.journal.journal_lines import is_torn, line_bytes
-from workbench.session.journal.journal_lock import open_locked
 from workbench.session.plan_history import Session
 
 FORMAT, VERSION = "sharding-workbench.journal", 1

@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench.core.plain_files import open_plain
+from workbench.core.parse_untrusted import open_plain
+from workbench.documents.durable_files import try_lock
 from workbench.errors import DocumentError
 from workbench.session.journal.journal_content import read_document
 from workbench.session.journal.journal_lines import JournalLine, parse_lines
-from workbench.session.journal.journal_lock import open_locked
 
 ENDING = ".journal.jsonl"
 KEEP_BYTES = 256 << 20
@@ -138,3 +138,29 @@ def _read_entry(path: Path) -> JournalEntry | None:
         return JournalEntry(path.name.removesuffix(ENDING), name, len(rows), edit, path.stat().st_mtime)
     except (OSError, LookupError, TypeError, ValueError, AttributeError):
         return None
+
+
+# The lock on a journal: one process writes it, and another finds that it is taken.
+
+
+def open_locked(path: Path, *, create: bool = False) -> int | None:
+    """The file, open to append and locked for this process; `None` if another one holds it. Raises `OSError`.
+
+    The operating system holds the lock (`flock`) and releases it when the process ends. Where there is none (Windows, some network drives)
+    the user must run only one server per folder.
+    """
+    file = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
+    try:
+        if try_lock(file) and _is_same_file(file, path):
+            return file
+    except BaseException:
+        os.close(file)
+        raise
+    os.close(file)
+    return None
+
+
+def _is_same_file(file: int, path: Path) -> bool:
+    """Whether the file was not removed between opening and locking it."""
+    on_disk, opened = path.stat(), os.fstat(file)
+    return (on_disk.st_dev, on_disk.st_ino) == (opened.st_dev, opened.st_ino)

@@ -6,20 +6,25 @@ The hub's administrator adds to `jupyterhub_config.py`:
                               "oauth_client_allowed_scopes": ["read:users:name!user", "read:users:groups!user"]}]
 """
 
+import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from tornado.web import HTTPError
 
 from workbench.errors import WorkbenchError
-from workbench.team.accounts.group_rules import GroupRules
-from workbench.team.accounts.identities import SignInError, VouchedPerson
-from workbench.team.accounts.sign_in_flow import SignInFlow
+from workbench.team.access import MissingError
+from workbench.team.accounts.identities import GroupRules, SignInError, VouchedPerson
+from workbench.team.accounts.oidc import OidcProvider
+from workbench.team.accounts.passwords import LocalAccounts
+from workbench.team.accounts.rate_limit import SignInLimits, TooManyAttemptsError
+from workbench.team.accounts.sign_in_flow import FlowCookies, SignInFlow
 
 _NEEDED = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_API_URL", "JUPYTERHUB_SERVICE_PREFIX", "JUPYTERHUB_CLIENT_ID")
 
@@ -93,3 +98,48 @@ def _access_scopes(environment: Mapping[str, str]) -> set[str]:
     """Those of which a person must have one to use this service."""
     given = environment.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES")
     return set(json.loads(given)) if given else {f"access:services!service={environment.get('JUPYTERHUB_SERVICE_NAME', 'workbench')}"}
+
+
+# The ways to sign in that a server offers, as one record.
+
+
+_HASHED_AT_ONCE, _MOST_WAITING = 2, 64
+Answer = TypeVar("Answer")
+
+
+class HashingThreads:
+    """Computes hashes off the event loop: each takes 64 MiB and tens of milliseconds of a core, so that few are computed at once, and not
+    many wait."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_HASHED_AT_ONCE, thread_name_prefix="hashing")
+        self._waiting = 0
+
+    async def run(self, work: Callable[[], Answer]) -> Answer:
+        """What `work` gives. Raises `TooManyAttemptsError` if too much waits."""
+        if self._waiting >= _MOST_WAITING:
+            raise TooManyAttemptsError(5)
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._waiting -= 1
+
+
+@dataclass(frozen=True)
+class SignInWays:
+    """Local accounts, providers of OpenID Connect, a JupyterHub: those that are there."""
+
+    flows: FlowCookies
+    local: LocalAccounts | None = None
+    oidc: tuple[OidcProvider, ...] = ()
+    hub: HubProvider | None = None
+    limits: SignInLimits = field(default_factory=SignInLimits)
+    hashing: HashingThreads = field(default_factory=HashingThreads)
+
+    def provider(self, name: str) -> OidcProvider:
+        """A provider by its name. Raises `MissingError`."""
+        found = next((each for each in self.oidc if each.settings.name == name), None)
+        if found is None:
+            raise MissingError("way to sign in", name)
+        return found

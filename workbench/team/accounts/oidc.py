@@ -23,8 +23,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from workbench.team.accounts.group_rules import GroupRules
-from workbench.team.accounts.identities import SignInError, VouchedPerson
+from workbench.team.accounts.identities import GroupRules, SignInError, VouchedPerson
 from workbench.team.accounts.sign_in_flow import SignInFlow
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")

@@ -27,7 +27,7 @@ from tornado.websocket import WebSocketHandler
 from workbench.app.page.private_members import abort, tornado_of
 from workbench.team.access import Principal
 from workbench.team.accounts.logins import principal_of_login
-from workbench.team.accounts.secret_key import derive_key
+from workbench.team.accounts.sign_in_flow import derive_key
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.web.services import TeamServices
 

@@ -7,8 +7,7 @@ from sqlalchemy import select
 
 from workbench.team.access import ForbiddenError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.people_records import people_by_id
-from workbench.team.actions.schemas import NOTE, Count, Id, PersonRecord, Record, Time
+from workbench.team.actions.schemas import NOTE, Count, Id, PersonRecord, Record, Time, people_by_id
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Comment
 

@@ -13,8 +13,19 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
-from workbench.team.actions.people_records import people_by_id, project_slugs
-from workbench.team.actions.schemas import Count, Digest, Figures, Id, JobKind, PersonRecord, Record, Slug, Time
+from workbench.team.actions.schemas import (
+    Count,
+    Digest,
+    Figures,
+    Id,
+    JobKind,
+    PersonRecord,
+    Record,
+    Slug,
+    Time,
+    people_by_id,
+    project_slugs,
+)
 from workbench.team.store.tables import GalleryEntry, Project, StoredFigures, StoredJob, StoredPlan, TeamHardware
 
 STEPS = 1_000

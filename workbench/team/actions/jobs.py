@@ -10,8 +10,6 @@ from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ForbiddenError, InputError, ProjectRole
 from workbench.team.actions.action import Call, action, jobs_of, member
-from workbench.team.actions.pages_of_lists import list_page
-from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import (
     After,
     Count,
@@ -28,7 +26,10 @@ from workbench.team.actions.schemas import (
     Time,
     Word,
     described,
+    list_page,
     one_of,
+    people_by_id,
+    project_slugs,
     schema_of,
 )
 from workbench.team.actions.server_settings import read_setting

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ForbiddenError, InputError, ProjectRole
 from workbench.team.actions.action import ADMIN, Call, action, member, programs_of
-from workbench.team.actions.people_records import people_by_id, project_slugs
-from workbench.team.actions.schemas import Digest, Id, PersonRecord, Record, Slug, Time, Word, described
+from workbench.team.actions.schemas import Digest, Id, PersonRecord, Record, Slug, Time, Word, described, people_by_id, project_slugs
 from workbench.team.store.tables import Member, Project, RegisteredProgram
 
 WHEEL = 12 << 20  # characters of a wheel in base64: 9 MiB

@@ -9,8 +9,6 @@ from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ConflictError, ForbiddenError, ProjectRole
 from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.pages_of_lists import list_page
-from workbench.team.actions.people_records import people_by_id, project_slugs
 from workbench.team.actions.schemas import (
     NAME,
     After,
@@ -26,6 +24,9 @@ from workbench.team.actions.schemas import (
     RoleName,
     Slug,
     Time,
+    list_page,
+    people_by_id,
+    project_slugs,
 )
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import approved_program, plan_of_project

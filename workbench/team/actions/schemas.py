@@ -6,7 +6,11 @@
 - What has a default may be left out. Where that is `None`, null is not sent: what may also be null has the default `UNSET`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, signature
 from types import NoneType, UnionType
@@ -15,8 +19,11 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar, Union, get_a
 import msgspec
 from msgspec import Meta, UnsetType
 from msgspec.structs import fields
+from sqlalchemy import Select, and_, or_, select
+from sqlalchemy.orm import Session as DatabaseSession
 
-from workbench.team.access import ProjectRole
+from workbench.team.access import InputError, MissingError, ProjectRole
+from workbench.team.store.tables import Project, User
 
 Schema = Mapping[str, Any]
 Item = TypeVar("Item")
@@ -233,3 +240,80 @@ _SCALARS: Mapping[Any, Schema] = {
 _KEYS = schema_of(Annotated[Word, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_. -]*$")])
 ERROR = schema_of(ErrorRecord)
 NOTHING = _object({})
+
+
+# How people and projects are named in answers.
+
+
+def people_by_id(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, PersonRecord]:
+    """Name and display name of each, by id."""
+    wanted = {each for each in ids if each}
+    found = session.execute(select(User.id, User.name, User.display).where(User.id.in_(wanted))) if wanted else ()
+    return {user_id: PersonRecord(name=name, display=display) for user_id, name, display in found}
+
+
+def project_slugs(session: DatabaseSession, ids: Iterable[str | None]) -> dict[str, str]:
+    """The name in addresses of each project, by id."""
+    wanted = {each for each in ids if each}
+    found = session.execute(select(Project.id, Project.slug).where(Project.id.in_(wanted))) if wanted else ()
+    return {project_id: slug for project_id, slug in found}  # noqa: C416 - rows are no pairs for the type checker
+
+
+def user_of_name(session: DatabaseSession, name: str) -> User:
+    """The person whom colleagues type as this. Raises `MissingError`."""
+    found = session.scalars(select(User).where(User.name == name)).first()
+    if found is None:
+        raise MissingError("person", name)
+    return found
+
+
+# Long lists in parts, the newest first. A cursor is the time and the id of the last item: what is added meanwhile moves
+# nothing.
+
+_LATEST = 1e12
+_KEY = re.compile(r"[A-Za-z0-9._-]{1,80}")
+
+
+def list_page(
+    session: DatabaseSession,
+    statement: Select[Any],
+    time: Any,
+    key: Any,
+    query: PageQuery,
+    to_records: Callable[[Sequence[Any]], list[Item]],
+) -> ListPage[Item]:
+    """One part of what a statement selects, ordered by the column `time` and then `key`. Raises `InputError` for a cursor that is none."""
+    if query.cursor is not None:
+        before, last = parse_cursor(query.cursor)
+        if not isinstance(last, key.type.python_type):
+            raise _no_cursor()
+        statement = statement.where(or_(time < before, and_(time == before, key < last)))
+    columns = statement.add_columns(time.label("page_time"), key.label("page_key"))
+    rows = session.execute(columns.order_by(time.desc(), key.desc()).limit(query.limit + 1)).all()
+    shown = rows[: query.limit]
+    return ListPage(items=to_records([row[0] for row in shown]), next=make_cursor(*shown[-1][-2:]) if len(rows) > query.limit else None)
+
+
+def make_cursor(time: float, key: object) -> str:
+    """A cursor, in letters that an address takes."""
+    return base64.urlsafe_b64encode(json.dumps([time, key]).encode()).decode().rstrip("=")
+
+
+def parse_cursor(text: str) -> tuple[float, Any]:
+    """The inverse of `make_cursor`.
+
+    >>> parse_cursor(make_cursor(1.5, "abc"))
+    (1.5, 'abc')
+    """
+    try:
+        time, key = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        time, key = None, None
+    is_time = isinstance(time, int | float) and not isinstance(time, bool) and 0 <= time < _LATEST
+    if is_time and (_KEY.fullmatch(key) if isinstance(key, str) else type(key) is int and 0 <= key < _LATEST):
+        return float(time), key
+    raise _no_cursor()
+
+
+def _no_cursor() -> InputError:
+    return InputError("The cursor is none of this server's.", ["take `next` of the answer before", "leave it out to begin anew"])

@@ -16,8 +16,7 @@ from sqlalchemy import select
 from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, ProjectRole
 from workbench.team.actions.action import ANYONE, Call, action, member
 from workbench.team.actions.entry_records import EntryRecord, entry_records
-from workbench.team.actions.people_records import people_by_id
-from workbench.team.actions.schemas import SECRET, Days, Id, PersonRecord, Record, RoleName, Time, one_of
+from workbench.team.actions.schemas import SECRET, Days, Id, PersonRecord, Record, RoleName, Time, one_of, people_by_id
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.store.store import digest_of, new_id, new_secret, now
 from workbench.team.store.tables import GalleryEntry, Guest, Project, Share, StoredPlan, StoredRoom

@@ -17,8 +17,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from workbench.core.plain_files import open_plain
-from workbench.reports.event_file import EVENT_FIELDS
+from workbench.core.parse_untrusted import open_plain
+from workbench.reports.run_events import EVENT_FIELDS
 
 MOST_BYTES = 1 << 27  # of a file of events
 _LONGEST = 1 << 22  # bytes of a line

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.core.plain_files import open_plain
-from workbench.reports.event_file import EventFile
+from workbench.core.parse_untrusted import open_plain
+from workbench.reports.run_events import EventFile
 from workbench.team.jobs.spec import JobSpec
 
 EVENTS, EXIT, STARTED, SPEC, PLAN = "events.jsonl", "exit", "started", "spec.json", "plan.json"

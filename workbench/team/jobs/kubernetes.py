@@ -13,8 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.engine import NativeState
-from workbench.team.jobs.here import supervisor_command
+from workbench.team.jobs.here import NativeState, supervisor_command
 from workbench.team.jobs.spec import JobError, JobSpec, own_port
 
 OPTIONS = {

@@ -9,8 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.engine import EngineUnavailableError, NativeState
-from workbench.team.jobs.here import free_port, supervisor_command
+from workbench.team.jobs.here import EngineUnavailableError, NativeState, free_port, supervisor_command
 from workbench.team.jobs.job_folder import python_path
 from workbench.team.jobs.spec import JobError, JobSpec, own_port
 

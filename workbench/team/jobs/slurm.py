@@ -14,8 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.engine import EngineUnavailableError, NativeState
-from workbench.team.jobs.here import end_process, process_state, supervisor_command
+from workbench.team.jobs.here import EngineUnavailableError, NativeState, end_process, process_state, supervisor_command
 from workbench.team.jobs.job_folder import python_path, read_started, start_mark, write_whole
 from workbench.team.jobs.spec import JobError, JobSpec
 

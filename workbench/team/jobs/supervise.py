@@ -20,9 +20,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.core.child_process import end_with_parent
-from workbench.core.niceness import raise_niceness
-from workbench.core.oom_kills import OomKills
+from workbench.core.child_process import end_with_parent, raise_niceness
+from workbench.core.memory_limits import OomKills
 from workbench.core.public_error_text import process_fate
 from workbench.team.jobs.job_folder import EVENTS, EXIT, INHERITED, STARTED, add_ending, read_launch, read_tail, start_mark, write_whole
 from workbench.team.jobs.spec import JobSpec, own_port, parse_spec

@@ -1,7 +1,7 @@
 """All forms of the pages: where each is posted to, which action it carries out, where it leads, and what it says then."""
 
 from workbench.team.pages.form_handler import PageForm
-from workbench.team.pages.zoo_models import zoo_document
+from workbench.team.pages.gallery_pages import zoo_document
 
 _P = "/p/{project}"
 _PLAN = f"{_P}/plans/{{entry}}"

@@ -5,8 +5,16 @@ from typing import Any
 
 from tornado.web import StaticFileHandler
 
-from workbench.team.pages.account_pages import AccountPage, PasswordForm, QuotaPage
-from workbench.team.pages.admin_pages import AdminLimitsPage, AdminPeoplePage, AuditPage, StatusPage
+from workbench.team.pages.account_pages import (
+    AccountPage,
+    AdminLimitsPage,
+    AdminPeoplePage,
+    AuditPage,
+    PasswordForm,
+    QuotaPage,
+    RoomsPage,
+    StatusPage,
+)
 from workbench.team.pages.class_pages import (
     AssignmentPage,
     ClassPage,
@@ -22,7 +30,6 @@ from workbench.team.pages.gallery_pages import ComparePage, DocumentPage, Galler
 from workbench.team.pages.jobs_pages import JobPage, JobsPage, LiveJob, LiveJobs
 from workbench.team.pages.page_forms import ALL_FORMS
 from workbench.team.pages.project_pages import HardwarePage, HomePage, PeoplePage, ProgramsPage
-from workbench.team.pages.rooms_page import RoomsPage
 from workbench.team.web.security import page_headers
 
 STATIC = Path(__file__).parent / "static"

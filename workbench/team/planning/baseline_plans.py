@@ -10,14 +10,13 @@ from workbench.core.remat import AS_TRACED
 from workbench.documents import parse_plan
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.exercises import PlanQuestion
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.plan.mesh_edits import RemoveAxis
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_dims import batch_dim
 from workbench.recipes.recipe_list import ALL_RECIPES
 from workbench.reports.report import Report
-from workbench.team.planning.describe_plan import describe_plan, description_record
-from workbench.team.planning.grade_answers import parse_exercise
+from workbench.team.planning.grade_answers import describe_plan, description_record, parse_exercise
 
 PATIENCE = 20.0
 """Seconds after which no further recipe is tried."""

@@ -15,7 +15,7 @@ from workbench.core.public_error_text import describe_error
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, RunEvent, RunListener, StepDone, Waiting
-from workbench.team.planning.describe_plan import describe_plan, description_record
+from workbench.team.planning.grade_answers import describe_plan, description_record
 from workbench.widgets.run.runner import RunHandle
 
 Send = Callable[[Mapping[str, Any]], None]

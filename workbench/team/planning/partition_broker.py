@@ -16,8 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.app.processes.warm_partitioner_proxy import Questions
-from workbench.core.child_process import end_with_parent
-from workbench.core.niceness import raise_niceness
+from workbench.core.child_process import end_with_parent, raise_niceness
 from workbench.engine import WarmWorker, shared_worker
 from workbench.engine.partitioner.partitioner_process import WHEN_IDLE
 

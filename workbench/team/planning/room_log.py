@@ -19,7 +19,7 @@ from workbench.analysis.analyze import analyze
 from workbench.core.program import Program
 from workbench.documents import edit_record, parse_edit, parse_plan
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.plan.edits import (
     Constrain,
     Edit,
@@ -40,7 +40,7 @@ from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
 from workbench.reports.report import Report
 from workbench.session.plan_history import HistoryNode
-from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
+from workbench.team.planning.grade_answers import describe_plan, description_record, figures_of
 from workbench.team.rooms.room_records import EVERYBODY, MOVES
 
 

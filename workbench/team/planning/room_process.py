@@ -29,14 +29,13 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.app.page.window_channel import VisitorWindow
+from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.processes.job_queue_proxy import RemoteSlots
 from workbench.app.processes.message_loop import MessageLoop
 from workbench.app.processes.process_connection import Message
-from workbench.app.runners.engine_partitioner import EnginePartitioner
 from workbench.app.runners.queued_runner import QueuedRunner
-from workbench.app.runners.worker_runner import WorkerRunner
-from workbench.core.niceness import run_when_idle
+from workbench.app.runners.worker_runner import EnginePartitioner, WorkerRunner
+from workbench.core.child_process import run_when_idle
 from workbench.core.public_error_text import describe_error
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
@@ -47,8 +46,14 @@ from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
 from workbench.team.planning.broker_client import BrokerClient
-from workbench.team.planning.describe_plan import describe_plan, description_record, figures_of
-from workbench.team.planning.grade_answers import describe_exercise, grade_answer, parse_exercise
+from workbench.team.planning.grade_answers import (
+    describe_exercise,
+    describe_plan,
+    description_record,
+    figures_of,
+    grade_answer,
+    parse_exercise,
+)
 from workbench.team.planning.job_runner import TeamJobs
 from workbench.team.planning.room_log import RoomLogRecord, common_statements, replay, replay_room
 from workbench.team.planning.room_session import RoomPerson, RoomSession

@@ -15,7 +15,7 @@ from workbench.session.plan_history import MOST_NAME, Listener, Session
 from workbench.team.access import ProjectRole
 from workbench.team.planning.room_log import AddedEdit, RoomHistory, RoomLogRecord
 from workbench.team.rooms.room_records import EVERYBODY
-from workbench.widgets.deferring import Defer, at_once
+from workbench.widgets.shared_states import Defer, at_once
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,11 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.team.access import ProjectRole
-from workbench.team.planning.describe_plan import figures_of
-from workbench.team.planning.grade_answers import answer_record
+from workbench.team.planning.grade_answers import answer_record, figures_of
 from workbench.team.planning.room_session import RoomPerson
 from workbench.visualize.layout_thumbnail import thumbnail
-from workbench.widgets.deferring import Defer
 from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgress
+from workbench.widgets.shared_states import Defer
 
 PAUSE = 0.5  # seconds between two cards of a plan that is being changed
 

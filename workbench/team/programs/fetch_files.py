@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 from workbench.core.child_process import end_with_parent, start_child
 from workbench.team.programs import source_check
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, parse_source
-from workbench.team.programs.git_source import write_commit
+from workbench.team.programs.git_source import write_commit, write_wheel
 from workbench.team.programs.program_tree import TreeWriter, seal_tree
-from workbench.team.programs.wheel_source import write_wheel
 from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.levels import SandboxAbility, SandboxLevel, SandboxPolicy
-from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.sandbox.limits import MIB, ResourceLimits, SandboxAbility, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox
 
 COMMAND = (sys.executable, "-P", "-m", "workbench.team.programs.fetch_files")

@@ -12,7 +12,16 @@ from workbench.team.access import ForbiddenError, Principal, ProjectRole, requir
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.presence import RoomPresence, asked_gesture, gestures_of_following, held_dimension, leader_for
 from workbench.team.rooms.room_connection import Hear, RoomConnection
-from workbench.team.rooms.room_notices import RoomGuest, problem_text, show_failure, show_notice, tell_conflict, tell_pushed
+from workbench.team.rooms.room_notices import (
+    RoomGuest,
+    RoomScreen,
+    problem_text,
+    show_failure,
+    show_notice,
+    tell_conflict,
+    tell_pushed,
+    verify_shown,
+)
 from workbench.team.rooms.room_records import (
     PushedPlan,
     RoomSource,
@@ -25,7 +34,6 @@ from workbench.team.rooms.room_records import (
     verify_entry,
 )
 from workbench.team.rooms.room_runs import RoomRuns
-from workbench.team.rooms.room_screen import RoomScreen, verify_shown
 from workbench.team.rooms.stored_room_actions import StoredRoomActions, branch_off, hand_in_answer, save_plan
 from workbench.team.store.database_errors import as_database_problem
 from workbench.team.store.store import Store

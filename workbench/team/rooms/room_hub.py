@@ -19,11 +19,9 @@ from workbench.team.access import MissingError, NotSignedInError, Principal, Pro
 from workbench.team.accounts.provider import person_of_session
 from workbench.team.rooms.open_room import OpenRoom
 from workbench.team.rooms.planners import Planners
-from workbench.team.rooms.room_jobs import RoomJobs
-from workbench.team.rooms.room_notices import RoomGuest
+from workbench.team.rooms.room_notices import RoomGuest, RoomScreen
 from workbench.team.rooms.room_records import PushedPlan, append_push, principal_of_user, read_room, role_of
-from workbench.team.rooms.room_screen import RoomScreen
-from workbench.team.rooms.stored_room_actions import StoredRoomActions
+from workbench.team.rooms.stored_room_actions import RoomJobs, StoredRoomActions
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store
 

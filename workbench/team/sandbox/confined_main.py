@@ -12,8 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from workbench.team.sandbox.command import SandboxedCommand, import_path
-from workbench.team.sandbox.levels import SandboxError, SandboxPolicy
-from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.sandbox.limits import MIB, ResourceLimits, SandboxError, SandboxPolicy
 from workbench.team.sandbox.probe import probe
 from workbench.team.sandbox.sandbox import Sandbox
 

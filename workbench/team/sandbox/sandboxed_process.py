@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from workbench.core.oom_kills import OomKills
+from workbench.core.memory_limits import OomKills
 from workbench.team.sandbox.ending import EndingSigns, EndKind, SandboxEnding, describe_ending
 from workbench.team.sandbox.limits import ResourceLimits
 from workbench.units import format_bytes

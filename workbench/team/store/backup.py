@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from workbench.errors import WorkbenchError
 from workbench.team.store import migrate
-from workbench.team.store.rows import digest_of_lines, digests, is_empty, read_lines, snapshot, tables_of, write_lines
+from workbench.team.store.migrate import digest_of_lines, digests, is_empty, read_lines, snapshot, tables_of, write_lines
 from workbench.team.store.store import Store, now
 
 FOLDERS = ("jobs", "programs")

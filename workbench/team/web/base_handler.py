@@ -22,7 +22,7 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import ConflictError, ForbiddenError, MissingError, NotSignedInError, Principal, UnavailableError
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.rate_limit import TooManyAttemptsError
-from workbench.team.accounts.tokens import principal_of_token
+from workbench.team.accounts.revocations import principal_of_token
 from workbench.team.pages.page_words import PAGE_FILTERS
 from workbench.team.store.database_errors import DatabaseProblemError, FullDiskError, as_database_problem
 from workbench.team.store.store import new_id

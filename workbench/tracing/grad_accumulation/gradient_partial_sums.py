@@ -15,7 +15,7 @@ import jax
 from jax.extend import core as jex_core
 
 from workbench.tracing.grad_accumulation.partial_sums_jaxpr import PartialSumJaxpr
-from workbench.tracing.grad_accumulation.summed_scans import PartialSumResults
+from workbench.tracing.grad_accumulation.summing_equations import PartialSumResults
 from workbench.tracing.stage_partition.stage_tasks import TracedStageTask
 
 

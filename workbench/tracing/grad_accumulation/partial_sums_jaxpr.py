@@ -13,17 +13,17 @@ import jax
 from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
-from workbench.tracing.grad_accumulation.summed_scans import (
+from workbench.tracing.grad_accumulation.summing_equations import (
     PartialSumResults,
+    SummedOperand,
     SummedScan,
+    SummingRules,
     list_partial_results,
     rewrite_scan,
     run_scan,
     split_scan,
 )
-from workbench.tracing.grad_accumulation.summing_equations import SummedOperand, SummingRules
-from workbench.tracing.jaxpr.equations import closed_jaxpr, variables
-from workbench.tracing.jaxpr.inline_jaxpr import Inlining, inline
+from workbench.tracing.jaxpr.equations import Inlining, closed_jaxpr, inline, variables
 
 _BARRIER = "optimization_barrier"
 

@@ -1,10 +1,13 @@
 """Equations of a jaxpr: what they read, which of them some variables depend on, and parts of a jaxpr as a jaxpr again."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from jax.extend import core as jex_core
 
+from workbench.core.program import Program, RemovedValue
 from workbench.propagation import readable_path
 from workbench.propagation.module.location import is_library, short_line
 
@@ -126,3 +129,131 @@ def path_of_equation(eqn: Any, scope: str) -> tuple[str, str]:
         return path, ""
     name = eqn.params.get("name") if eqn.primitive.name in JITTED else ""
     return path, "/".join(word for word in (stack, f"jit({name})" if name else "") if word)
+
+
+# FLOP and bytes of one equation, from shapes alone: enough to weigh blocks against each other before any hardware is
+# chosen.
+
+_MOVES = ("reshape", "squeeze", "broadcast_in_dim", "transpose", "convert_element_type", "copy", "slice", "concatenate", "iota", "name")
+"""Primitives that compute nothing."""
+
+
+def size_of(aval: Any) -> int:
+    """Bytes of a value; a random key's are those of its words."""
+    itemsize = getattr(aval.dtype, "itemsize", 4)
+    return math.prod(aval.shape) * int(itemsize)
+
+
+def flops_of(eqn: Any) -> int:
+    """Floating-point operations: 2 m n k of a dot, one per element of anything else, a loop's body times its trip count."""
+    name, params = eqn.primitive.name, eqn.params
+    inner = list(jex_core.jaxprs_in_params(params))
+    if name == "dot_general":
+        (contracted, _), _ = params["dimension_numbers"]
+        shape = eqn.invars[0].aval.shape
+        return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)
+    if name == "conv_general_dilated":
+        kernel, numbers = eqn.invars[1].aval.shape, params["dimension_numbers"].rhs_spec
+        return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // kernel[numbers[0]]
+    if inner:
+        bodies = [max(inner, key=lambda each: sum(map(flops_of, each.eqns)))] if name == "cond" else inner
+        return int(params.get("length", 1)) * sum(flops_of(each) for body in bodies[:1] for each in body.eqns)
+    if name in _MOVES:
+        return 0
+    return max((math.prod(atom.aval.shape) for atom in (*eqn.invars, *eqn.outvars)), default=0)
+
+
+def traffic_of(eqn: Any) -> int:
+    """Bytes read and written if nothing is fused."""
+    return sum(size_of(atom.aval) for atom in (*eqn.invars, *eqn.outvars))
+
+
+# A jaxpr with its calls inlined.
+
+
+def inline(closed: Any) -> tuple[list[Any], dict[Any, Any], list[Any]]:
+    """Equations of a jaxpr with its calls inlined, values of constants, results."""
+    inlined = Inlining()
+    outvars = inlined.block(closed, closed.jaxpr.invars, None)
+    return inlined.eqns, inlined.constants, outvars
+
+
+@dataclass(slots=True)
+class Inlining:
+    """Replaces each call by what it calls. JAX shares one jaxpr among calls that are alike, so variables are made anew."""
+
+    eqns: list[Any] = field(default_factory=list)
+    constants: dict[Any, Any] = field(default_factory=dict)
+
+    def block(self, closed: Any, arguments: Sequence[Any], stack: Any) -> list[Any]:
+        jaxpr = closed.jaxpr
+        known = dict(zip(jaxpr.invars, arguments, strict=True))
+        for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
+            known[var] = jex_core.Var(var.aval)
+            self.constants[known[var]] = value
+        for eqn in jaxpr.eqns:
+            scope = eqn.source_info.name_stack if stack is None else stack + eqn.source_info.name_stack
+            invars = [_substitute(known, atom) for atom in eqn.invars]
+            if eqn.primitive.name in CALLS and (inner := _called_jaxpr(eqn)) is not None:
+                results = self.block(inner, invars, scope)
+                known.update(zip(eqn.outvars, results, strict=True))
+                continue
+            fresh = [jex_core.Var(var.aval) for var in eqn.outvars]
+            known.update(zip(eqn.outvars, fresh, strict=True))
+            self.eqns.append(eqn.replace(invars=invars, outvars=fresh, source_info=eqn.source_info.replace(name_stack=scope)))
+        return [_substitute(known, atom) for atom in jaxpr.outvars]
+
+
+def _substitute(known: dict[Any, Any], atom: Any) -> Any:
+    return atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom)
+
+
+def _called_jaxpr(eqn: Any) -> Any:
+    inner = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
+    return inner if isinstance(inner, jex_core.ClosedJaxpr) else None
+
+
+# What a traced function computes and its step does not: values that no result needs, and those the planner prunes as
+# irrelevant.
+
+_DEAD = "no result depends on it, so JAX leaves it out"
+_PRUNED = "it does not affect sharding, so the planner leaves it out"
+
+
+def removed_values(jaxpr: Any, program: Program) -> tuple[RemovedValue, ...]:
+    """The values of a traced function that are not among the program's operations, in order of appearance."""
+    present = {op.path for op in program.operations}
+    found: dict[tuple[str, str], RemovedValue] = {}
+    for path, source, is_live in _walk_values(jaxpr, ""):
+        if path not in present:
+            ways_out = (
+                ("annotate what reads it", "annotate what it reads")
+                if is_live
+                else ("return what depends on it", "take the statement away")
+            )
+            found.setdefault((path, source), RemovedValue(path, source, _PRUNED if is_live else _DEAD, ways_out))
+    return tuple(found.values())
+
+
+def _walk_values(jaxpr: Any, scope: str, *, is_live: bool = True, called: str = "") -> Iterator[tuple[str, str, bool]]:
+    """Path, source line and use of each value; inside a library's function the line is the one that it is `called` in."""
+    live = _find_live(jaxpr)
+    for eqn, needed in zip(jaxpr.eqns, live, strict=True):
+        path, inner = path_of_equation(eqn, scope)
+        source = called or source_line(eqn)
+        yield path, source, is_live and needed
+        within = source if called or calls_library(eqn) else ""
+        for each in jaxprs_in(eqn):
+            yield from _walk_values(each, inner, is_live=is_live and needed, called=within)
+
+
+def _find_live(jaxpr: Any) -> list[bool]:
+    """For each equation, whether a result depends on it."""
+    needed = {atom for atom in jaxpr.outvars if not isinstance(atom, jex_core.Literal)}
+    found = []
+    for eqn in reversed(jaxpr.eqns):
+        is_live = bool(eqn.effects) or any(var in needed for var in eqn.outvars)
+        found.append(is_live)
+        if is_live:
+            needed.update(atom for atom in eqn.invars if not isinstance(atom, jex_core.Literal))
+    return found[::-1]

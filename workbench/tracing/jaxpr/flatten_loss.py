@@ -17,8 +17,7 @@ from jax.extend.core import primitives
 from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.micro_batch_marks import AVERAGE, WEIGHT
 from workbench.tracing.jaxpr.choose_layers import choose_layers, count_layers, group_layers
-from workbench.tracing.jaxpr.equations import scan_widths, select_needed, variables
-from workbench.tracing.jaxpr.inline_jaxpr import Inlining
+from workbench.tracing.jaxpr.equations import Inlining, scan_widths, select_needed, variables
 
 _OPAQUE = ("scan", "while", "cond", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 

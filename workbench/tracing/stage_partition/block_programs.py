@@ -17,8 +17,7 @@ from workbench.core.program import Program, Step
 from workbench.core.tensor import Role
 from workbench.tracing.grad_accumulation.accumulate_gradients import accumulate_grads, split_task
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
-from workbench.tracing.jaxpr.equation_costs import flops_of
-from workbench.tracing.jaxpr.equations import variables
+from workbench.tracing.jaxpr.equations import flops_of, variables
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.partition_network import StagePartition, partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask

@@ -12,11 +12,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from workbench.core.micro_batches import BATCH as BATCH_DIM
 from workbench.core.path_patterns import template
+from workbench.core.pipeline_spec import BATCH as BATCH_DIM
 from workbench.errors import PipelineError
-from workbench.tracing.jaxpr.equation_costs import flops_of, size_of, traffic_of
-from workbench.tracing.jaxpr.equations import BATCH, BOTH, PARAMETERS, classify_equations, scope_of, variables
+from workbench.tracing.jaxpr.equations import (
+    BATCH,
+    BOTH,
+    PARAMETERS,
+    classify_equations,
+    flops_of,
+    scope_of,
+    size_of,
+    traffic_of,
+    variables,
+)
 from workbench.tracing.jaxpr.flatten_loss import Flat
 
 _PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot")

@@ -16,9 +16,8 @@ from jax.extend import core as jex_core
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
-from workbench.tracing.cast import cast
-from workbench.tracing.jaxpr.equations import variables
-from workbench.tracing.jaxpr.inline_jaxpr import inline
+from workbench.tracing.jaxpr.equations import inline, variables
+from workbench.tracing.model_state import cast
 
 _MIXING = (
     *("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort", "rev", "transpose", "dot_general", "scan", "while", "fft", "gather"),

@@ -18,11 +18,10 @@ from workbench.core.path_patterns import find_parameter
 from workbench.core.program import Program, Training
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
-from workbench.tracing.cast import cast
-from workbench.tracing.grad_accumulation.mean_gradient import mean_gradient
-from workbench.tracing.jaxpr.equations import closed_jaxpr, select_needed
-from workbench.tracing.jaxpr.inline_jaxpr import inline
+from workbench.tracing.grad_accumulation.micro_batch_marks import mean_gradient
+from workbench.tracing.jaxpr.equations import closed_jaxpr, inline, select_needed
 from workbench.tracing.leaves import named_leaves
+from workbench.tracing.model_state import cast
 from workbench.tracing.stage_partition.optimizer_global_sums import SharedSums
 from workbench.tracing.stage_partition.partition_network import StagePartition
 

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 
 from workbench.core.derived_value_cache import CACHE
-from workbench.core.micro_batches import batch_dim, plan_input_splits
+from workbench.core.pipeline_spec import batch_dim, plan_input_splits
 from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.errors import PipelineError
-from workbench.tracing.grad_accumulation.micro_batch_leaves import micro_batch_spec
+from workbench.tracing.grad_accumulation.micro_batch_marks import micro_batch_spec
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized
 from workbench.tracing.jaxpr.flatten_loss import flatten
 from workbench.tracing.leaves import named_leaves, spec_of

@@ -4,12 +4,13 @@ Ranges are explicit: Bokeh cannot set ranges of its own over sources that are st
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bokeh.core.properties import value
-from bokeh.models import BasicTickFormatter, BoxZoomTool, ColumnDataSource, HoverTool, PanTool, Range1d, TapTool, WheelZoomTool
+from bokeh.models import BasicTickFormatter, BoxZoomTool, ColumnDataSource, FixedTicker, HoverTool, PanTool, Range1d, TapTool, WheelZoomTool
 from bokeh.plotting import figure
 
+from workbench.visualize.charts.packed_spans import BLOCKS, EDGES, IDLE
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 
 Zoom = Literal["width", "both"]
@@ -89,3 +90,81 @@ def add_text(plot: Any, source: Any, **how: Any) -> Any:
     """Labels from the columns x, y and text."""
     look = {"text_font": FONTS, "text_font_size": FONT, "text_color": TEXT, **how}
     return plot.text(x="x", y="y", text="text", source=source, **look)
+
+
+# The parts of a figure of spans of time in lanes: the figure, idle time behind them, and the spans.
+
+AT_EDGES = {each: each for each in EDGES}
+
+
+def empty_lanes() -> Any:
+    """Along y are lanes, whose names are the ticks; `lanes` is their ticker."""
+    plot = empty_chart(200, "width")
+    plot.yaxis.ticker = FixedTicker(ticks=[], name="lanes")
+    plot.yaxis.axis_line_color = plot.yaxis.major_tick_line_color = None
+    plot.yaxis.axis_label = None
+    plot.ygrid.visible = False
+    return plot
+
+
+def add_idle(plot: Any) -> None:
+    """The source `idle` is the whole time of each lane: what no span is drawn over. Its column `own` is `right` on a scale of its own."""
+    hatch = {"hatch_color": NEUTRAL, "hatch_alpha": 0.35, "hatch_pattern": "right_diagonal_line", "hatch_scale": 6, "hatch_weight": 1}
+    plot.quad(source=add_source("idle", IDLE), fill_color=NEUTRAL, fill_alpha=0.08, line_color=None, **hatch, **AT_EDGES)
+
+
+def add_tasks(plot: Any, *others: Any) -> None:
+    """Spans with a number or a word in their middle, a share of them hatched; while some are pointed at the rest stands back. `others` are
+    glyphs that are pointed at too."""
+    blocks = add_source("blocks", BLOCKS)
+    tasks = plot.quad(source=blocks, fill_color="color", fill_alpha="alpha", line_color=None, **AT_EDGES)
+    tasks.hover_glyph = tasks.glyph.clone(line_color=NEUTRAL, line_width=2)
+    tasks.nonselection_glyph = tasks.glyph.clone(fill_alpha=0.25)
+    hatched = plot.quad(source=blocks, fill_color=None, line_color=None, **{**AT_EDGES, "right": "shared"})
+    hatched.glyph.update(hatch_color="#FFFFFF", hatch_alpha=0.5, hatch_pattern="left_diagonal_line", hatch_scale=5, hatch_weight=1.5)
+    hatched.nonselection_glyph = hatched.glyph.clone(hatch_alpha=0.15)
+    names = add_source("names", ("x", "y", "text", "color"))
+    add_text(plot, names, text_color="color", text_baseline="middle", text_align="center")
+    react(plot, tasks, *others)
+
+
+# The unit that an axis is written in: one for all its values, so that its ticks are plain numbers at every zoom.
+
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_BINARY = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL = ("", "k", "M", "G", "T", "P", "E")
+
+
+class AxisUnit(NamedTuple):
+    """`size` in the base unit (seconds, bytes, FLOP/s) is 1 on the axis."""
+
+    size: float
+    name: str
+
+
+def seconds_unit(longest: float) -> AxisUnit:
+    """
+    >>> seconds_unit(0.25), seconds_unit(0.0)
+    (AxisUnit(size=0.001, name='ms'), AxisUnit(size=1e-06, name='µs'))
+    """
+    return AxisUnit(*next((each for each in _SECONDS if longest >= each[0]), _SECONDS[-1]))
+
+
+def bytes_unit(most: float) -> AxisUnit:
+    """
+    >>> bytes_unit(3 * 1024**3)
+    AxisUnit(size=1073741824.0, name='GiB')
+    """
+    power = min(max((int(most).bit_length() - 1) // 10, 0), len(_BINARY) - 1)
+    return AxisUnit(1024.0**power, _BINARY[power])
+
+
+def count_unit(most: float, of: str) -> AxisUnit:
+    """
+    >>> count_unit(197e12, "FLOP/s")
+    AxisUnit(size=1000000000000.0, name='TFLOP/s')
+    """
+    power = 0
+    while most >= 1000.0 ** (power + 1) and power < len(_DECIMAL) - 1:
+        power += 1
+    return AxisUnit(1000.0**power, f"{_DECIMAL[power]}{of}")

@@ -5,18 +5,76 @@ Until a run begins the chart has one section. `run_part` is what a run adds: it 
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
 from workbench.units import format_seconds
-from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry, plain_properties
-from workbench.visualize.charts.packed_spans import EDGES, NUMBER, Lane, Span, SpanStyle, idle_columns, lane_properties, pack_spans
-from workbench.visualize.charts.still_blocks import still_blocks
-from workbench.visualize.charts.time_slices import Slice, time_slices
+from workbench.visualize.charts.empty_figure import seconds_unit
+from workbench.visualize.charts.packed_spans import (
+    EDGES,
+    NUMBER,
+    Lane,
+    Span,
+    SpanStyle,
+    idle_columns,
+    lane_properties,
+    pack_spans,
+    still_blocks,
+)
 from workbench.visualize.draw.palette import NEUTRAL, WARNING, model_colour
+
+# Many units over time, drawn as few: time slices of each device, in which each model has the share that it computed.
+
+
+MOST_SLICES, MOST_MARKS = 600, 12_000  # slices of the whole time; for all devices and models, approximately
+UnitSpan = tuple[int, int, float, float]
+"""Model, device, start, end."""
+
+
+class Slice(NamedTuple):
+    """From `start` to `end`, in seconds, a model has the device from the share `low` to the share `high` of that time, with so many `units`
+    that begin in it."""
+
+    device: int
+    start: float
+    end: float
+    model: int
+    low: float
+    high: float
+    units: int
+
+
+def time_slices(spans: Iterable[UnitSpan], whole: float, devices: int, models: int) -> list[Slice]:
+    """
+    >>> for each in time_slices([(0, 0, 0.0, 1.0), (1, 0, 1.0, 1.5)], whole=10.0, devices=1, models=1200):
+    ...     print(tuple(each))
+    (0, 0.0, 1.0, 0, 0.0, 1.0, 1)
+    (0, 1.0, 2.0, 1, 0.0, 0.5, 1)
+    """
+    count = max(10, min(MOST_SLICES, MOST_MARKS // (devices * models)))
+    width = whole / count or 1.0
+    seconds: dict[tuple[int, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    units: dict[tuple[int, int, int], int] = defaultdict(int)
+    for model, device, start, end in spans:
+        units[device, min(count - 1, int(start / width)), model] += 1
+        for place in range(min(count - 1, int(start / width)), min(count - 1, int(end / width)) + 1):
+            within = min(end, (place + 1) * width) - max(start, place * width)
+            if within > 0:
+                seconds[device, place][model] += within
+    found = []
+    for (device, place), shared in sorted(seconds.items()):
+        low = 0.0
+        for model, took in sorted(shared.items()):
+            high = min(1.0, low + took / width)
+            begin, end = round(place * width, 9), round((place + 1) * width, 9)
+            found.append(Slice(device, begin, end, model, round(low, 4), round(high, 4), units.get((device, place, model), 0)))
+            low = high
+    return found
+
 
 MOST_UNITS = 20_000  # drawn one by one; more are drawn as shares of time slices
 MOST_EXPECTED = 2_000  # of the rest of a run, which is sent repeatedly
@@ -157,8 +215,7 @@ def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: Ru
 
 def empty_fleet() -> Any:
     """The figure: idle time, shares of time slices, units, and the lower bound."""
-    from workbench.visualize.charts.empty_figure import add_source
-    from workbench.visualize.charts.lanes_figure import AT_EDGES, add_idle, add_tasks, empty_lanes
+    from workbench.visualize.charts.empty_figure import AT_EDGES, add_idle, add_source, add_tasks, empty_lanes
 
     plot = empty_lanes()
     add_idle(plot)

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from workbench.search.figures import Figures, figures_text
-from workbench.visualize.charts.axis_units import AxisUnit, bytes_unit, seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
+from workbench.visualize.charts.empty_figure import AxisUnit, bytes_unit, seconds_unit
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 from workbench.visualize.found_plans import MOST_OTHERS, FoundPlan, FrontSigns, figure_value, found_hover, front_scale
-from workbench.visualize.front_chart import NAMES, FrontChart, Up, colour_devices
+from workbench.visualize.front_axes import NAMES, FrontChart, Up, colour_devices
 
 _HEIGHT = 320  # pixels
 _FRONT, _OTHER, _CHOSEN = 11, 6, 20  # diameters

@@ -4,14 +4,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.reports.gantt_text import TASK_NAMES
 from workbench.reports.measurement import TaskTime
-from workbench.reports.simulated_pipeline import Moment, SimulatedPipeline
+from workbench.reports.simulated_pipeline import TASK_NAMES, Moment, SimulatedPipeline
 from workbench.units import format_bytes
-from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.packed_spans import NUMBER, Lane, PackedSpans, Span, SpanStyle, idle_columns, lane_properties, pack_spans
-from workbench.visualize.charts.still_blocks import still_blocks
+from workbench.visualize.charts.empty_figure import seconds_unit
+from workbench.visualize.charts.packed_spans import (
+    NUMBER,
+    Lane,
+    PackedSpans,
+    Span,
+    SpanStyle,
+    idle_columns,
+    lane_properties,
+    pack_spans,
+    still_blocks,
+)
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
 
 _PART = "update of a chunk"
@@ -92,8 +100,7 @@ def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Char
 
 def empty_gantt() -> Any:
     """The figure: idle time, tasks with what of them is computed again, their numbers, and memory."""
-    from workbench.visualize.charts.empty_figure import add_source
-    from workbench.visualize.charts.lanes_figure import add_idle, add_tasks, empty_lanes
+    from workbench.visualize.charts.empty_figure import add_idle, add_source, add_tasks, empty_lanes
 
     plot = empty_lanes()
     add_idle(plot)

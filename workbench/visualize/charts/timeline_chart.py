@@ -5,12 +5,11 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.reports.device_trace import Trace
+from workbench.reports.kernel import COMPUTE
 from workbench.reports.report import Report
-from workbench.reports.timeline import COMPUTE
-from workbench.visualize.charts.axis_units import seconds_unit
 from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.packed_spans import BLOCKS, Lane, Span, SpanStyle, lane_properties, pack_spans
-from workbench.visualize.charts.still_blocks import still_blocks
+from workbench.visualize.charts.empty_figure import seconds_unit
+from workbench.visualize.charts.packed_spans import BLOCKS, Lane, Span, SpanStyle, lane_properties, pack_spans, still_blocks
 from workbench.visualize.draw.palette import STEP
 from workbench.visualize.draw.timeline_spans import DrawnSpan
 from workbench.visualize.step_timeline import TimelinePart, row_colour, timeline_parts
@@ -47,8 +46,7 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
 
 def empty_timeline() -> Any:
     """The figure: blocks of time, and the names of those that are wide enough for one."""
-    from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, react
-    from workbench.visualize.charts.lanes_figure import AT_EDGES, empty_lanes
+    from workbench.visualize.charts.empty_figure import AT_EDGES, MARKED, add_source, add_text, empty_lanes, react
 
     plot = empty_lanes()
     drawn = plot.quad(source=add_source("blocks", BLOCKS), fill_color="color", fill_alpha="alpha", line_color=None, **AT_EDGES)

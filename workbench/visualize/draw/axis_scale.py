@@ -85,3 +85,31 @@ def _decades(low: float, high: float) -> tuple[float, ...]:
 def _thin_out(values: tuple[float, ...]) -> tuple[float, ...]:
     """Every so many of them that at most `MOST_TICKS` are left."""
     return values[:: -(-len(values) // MOST_TICKS)] if values else ()
+
+
+# Ticks of a scale of time. Numbers only.
+
+
+def ticks(seconds: float, most: int = 8) -> tuple[float, ...]:
+    """Round times from 0 to `seconds`, 1, 2 or 5 times a power of ten apart.
+
+    >>> ticks(0.037)
+    (0.0, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035)
+    """
+    if seconds <= 0:
+        return (0.0,)
+    power = 10.0 ** math.floor(math.log10(seconds / most))
+    step = next(power * factor for factor in (1, 2, 5, 10) if seconds / (power * factor) <= most)
+    return tuple(round(place * step, 12) for place in range(int(seconds / step) + 1))
+
+
+# Round values of a scale of bytes.
+
+
+def byte_ticks(scale: AxisScale) -> tuple[float, ...]:
+    """Round values in the unit that the greatest of the scale is written in.
+
+    >>> byte_ticks(AxisScale(0.0, 1023.0, 0, 100))[:3], byte_ticks(AxisScale(0.0, 2048.0, 0, 100))[:3]
+    ((0.0, 200.0, 400.0), (0.0, 512.0, 1024.0))
+    """
+    return scale.ticks(base=2, unit=1024.0 ** max((int(scale.high).bit_length() - 1) // 10, 0))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from workbench.core.path_patterns import template
-from workbench.reports.step_graph import Graph, GraphNode, GraphSend
+from workbench.reports.kernel import Graph, GraphNode, GraphSend
 
 MOST_BOXES = 60
 _MOST_OPEN_AT_FIRST = 24

@@ -1,7 +1,9 @@
 """Stacked series over the same positions: reduced to as few columns as can be seen, and the outline of each. Numbers only."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from workbench.visualize.draw.drawing_marks import Area, Mark, Polyline
 
 Column = tuple[int, ...]
 """One value of each series at one position."""
@@ -47,3 +49,20 @@ def _drop_collinear(points: Sequence[tuple[float, float]]) -> tuple[tuple[float,
         if place in (0, len(points) - 1) or not points[place - 1][1] == point[1] == points[place + 1][1]
     ]
     return tuple(corners)
+
+
+# The border of what some points dominate: a staircase, with the region beyond it shaded.
+
+
+def draw_staircase(points: Iterable[tuple[float, float]], right: float, top: float, colour: str, alpha: float) -> Iterator[Mark]:
+    """The border between what these points (pixels, to the left and below is better) dominate and what not, up to the edges `right` and
+    `top` of the picture; `alpha` of the shade."""
+    border: list[tuple[float, float]] = []
+    lowest = top
+    for x, y in sorted(points):
+        if not border or y > lowest:  # further down: pixels grow downwards
+            border += [(x, lowest), (x, y)]
+            lowest = y
+    border.append((right, lowest))
+    yield Area((*border, (right, top)), colour, alpha)
+    yield Polyline(tuple(border), colour, 1.5)

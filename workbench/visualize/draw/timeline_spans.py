@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from workbench.reports.timeline import COMPUTE, Event
+from workbench.reports.kernel import COMPUTE, Event
 
 MOST_EVENTS = 20_000  # of a step whose loops are drawn iteration by iteration
 

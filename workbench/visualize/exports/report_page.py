@@ -16,13 +16,13 @@ from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.measurement import Measurement
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.visualize.communication import communication
+from workbench.visualize.communication_bars import communication
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.exports.board_picture import board_picture
 from workbench.visualize.graph import graph
 from workbench.visualize.memory_map import memory_map
 from workbench.visualize.memory_over_step import memory_over_step
-from workbench.visualize.pipeline import pipeline
+from workbench.visualize.pipeline_gantt import pipeline
 from workbench.visualize.roofline import roofline
 from workbench.visualize.stages import stage_memory, stage_traffic
 from workbench.visualize.step_time_bars import step_time

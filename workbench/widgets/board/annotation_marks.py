@@ -4,11 +4,10 @@ from typing import Any
 
 from workbench.core.layout import Layout
 from workbench.core.layout_text import barrier_text, group_text
-from workbench.core.path_patterns import matches
-from workbench.core.selectors import selects
+from workbench.core.path_patterns import matches, selects
 from workbench.core.sharding import Sharding
-from workbench.widgets.gestures.annotation import UnbarGesture, UngroupGesture
 from workbench.widgets.gestures.gesture import TABLES, Gesture
+from workbench.widgets.gestures.tensor_gestures import UnbarGesture, UngroupGesture
 
 Mark = dict[str, str]
 Tag = dict[str, Any]

@@ -12,22 +12,21 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.annotation_edits import COMPLETE_SUMS_REASON, barrier_at, keep_out_edit, open_edit
 from workbench.widgets.board.gesture_target import LINE, GestureTarget
 from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.board.menus import choices, heading, item, option
-from workbench.widgets.gestures.annotation import (
+from workbench.widgets.board.tensor_edits import COMPLETE_SUMS_REASON, barrier_at, keep_out_edit, open_edit
+from workbench.widgets.gestures.gesture import Gesture
+from workbench.widgets.gestures.tensor_gestures import (
     BarrierGesture,
     GroupGesture,
     KeepOutGesture,
     OpenGesture,
+    PrioritizeGesture,
     RoundGesture,
     UnreducedGesture,
 )
-from workbench.widgets.gestures.dimensions import PrioritizeGesture
-from workbench.widgets.gestures.gesture import Gesture
-from workbench.widgets.tabs.result_rows import RESULT
-from workbench.widgets.tabs.tensors import TENSOR
+from workbench.widgets.tabs.tensors import RESULT, TENSOR
 
 PRIORITIES = (0, 1, 2, 3)
 MOST_OFFERED = 40  # values to group with

@@ -15,38 +15,32 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.session.figure_tiers import Partitioner, Settler, changes_figures, is_settled
 from workbench.session.plan_history import Session
-from workbench.widgets.board.answered_gestures import Answers
 from workbench.widgets.board.background_queries import BackgroundQueries
-from workbench.widgets.board.board_host import Host
+from workbench.widgets.board.board_host import Host, Publish, Publisher
 from workbench.widgets.board.board_state import Refusal, axis_colours, board_state
 from workbench.widgets.board.gesture_edits import EDITS, changes_nothing, edit_of
 from workbench.widgets.board.open_tab_part import table_part
 from workbench.widgets.board.plan_files_panel import Files
 from workbench.widgets.board.precompute_drops import foresee
 from workbench.widgets.board.previous_figures import FigureHistory
-from workbench.widgets.board.publishing import Publish, Publisher
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
-from workbench.widgets.board.view_state import Sight
-from workbench.widgets.deferring import Defer, at_once
+from workbench.widgets.board.view_state import Answers, Sight
 from workbench.widgets.exercise.exercise_panel import ExercisePanel
 from workbench.widgets.find.find_panel import FindPanel
-from workbench.widgets.gestures.codec import asked_hardware, read_gesture, zone_of
-from workbench.widgets.gestures.gesture import Gesture, Message
-from workbench.widgets.gestures.gesture_handlers import Handler, Handlers, on
-from workbench.widgets.gestures.history_gestures import RedoGesture, UndoGesture
-from workbench.widgets.gestures.one_tensor import TakeGesture
-from workbench.widgets.gestures.running import CompileAtRestGesture, DismissGesture, RefreshGesture
-from workbench.widgets.gestures.suggestions import DecideGesture, TryEditsGesture
+from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
+from workbench.widgets.gestures.gesture_codec import asked_hardware, read_gesture, zone_of
+from workbench.widgets.gestures.setup_gestures import DecideGesture, TryEditsGesture
+from workbench.widgets.gestures.tensor_gestures import TakeGesture
+from workbench.widgets.gestures.view_gestures import CompileAtRestGesture, DismissGesture, RedoGesture, RefreshGesture, UndoGesture
 from workbench.widgets.run.background_compile import RestingCompiler
-from workbench.widgets.run.board_jobs import Ended, Jobs
+from workbench.widgets.run.board_jobs import Ended, Jobs, job_handlers
 from workbench.widgets.run.calibration import Calibration
-from workbench.widgets.run.job_handlers import job_handlers
 from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.run.runner import Runner
-from workbench.widgets.shared_states import shared_states
+from workbench.widgets.shared_states import Defer, at_once, shared_states
 from workbench.widgets.tabs.history_tab import HistoryPanel
-from workbench.widgets.tabs.propagation import find_suggested_edit
+from workbench.widgets.tabs.propagation_tab import find_suggested_edit
 from workbench.widgets.tabs.resharding import try_edits
 
 IN_HAND = 1.0  # seconds for which a drag that hovers over a zone is expected to end in a drop

@@ -7,7 +7,7 @@ from workbench.hardware.catalogue import is_device_kind
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
-from workbench.widgets.run.compile_progress import CompileProgress
+from workbench.widgets.run.job_progress import CompileProgress
 from workbench.widgets.run.run_progress import RunProgress
 
 

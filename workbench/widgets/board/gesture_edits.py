@@ -22,27 +22,26 @@ from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAx
 from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import Prioritize
 from workbench.reports.report import Report
-from workbench.widgets.board.annotation_edits import ANNOTATION_EDITS
 from workbench.widgets.board.drop_legality import dropped_axes
+from workbench.widgets.board.hardware_picker import hardware_of
 from workbench.widgets.board.recipes_panel import recipe_edit
-from workbench.widgets.board.tensor_edits import TENSOR_EDITS
-from workbench.widgets.gestures.dimensions import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
-from workbench.widgets.gestures.fields import whole_number
-from workbench.widgets.gestures.gesture import Gesture
-from workbench.widgets.gestures.gesture_handlers import EditMaker, Kind, means
-from workbench.widgets.gestures.hardware_choice import AxisAssignmentGesture, HardwareGesture
-from workbench.widgets.gestures.mesh_axes import (
+from workbench.widgets.board.tensor_edits import ANNOTATION_EDITS, TENSOR_EDITS
+from workbench.widgets.board.traced_as_picker import traced_as_edit
+from workbench.widgets.gestures.gesture import EditMaker, Gesture, Kind, means, whole_number
+from workbench.widgets.gestures.setup_gestures import (
     AddAxisGesture,
+    AxisAssignmentGesture,
+    HardwareGesture,
+    MendGesture,
     OrderAxesGesture,
+    RecipeGesture,
     RemoveAxisGesture,
     RenameAxisGesture,
     ResizeGesture,
     ShiftAxisGesture,
+    TracedAsGesture,
 )
-from workbench.widgets.gestures.suggestions import MendGesture, RecipeGesture
-from workbench.widgets.gestures.traced_as import TracedAsGesture
-from workbench.widgets.pickers.hardware_picker import hardware_of
-from workbench.widgets.pickers.traced_as_picker import traced_as_edit
+from workbench.widgets.gestures.tensor_gestures import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
 from workbench.widgets.pipeline.stage_edits import STAGE_EDITS
 from workbench.widgets.tabs.resharding import list_tried_edits
 

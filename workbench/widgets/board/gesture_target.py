@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.core.path_patterns import matches
-from workbench.core.selectors import operations_at, selects
+from workbench.core.path_patterns import matches, operations_at, selects
 from workbench.core.sharding import Sharding, base_axis
 from workbench.errors import LayoutError, unknown_name
 from workbench.plan.edits import Constrain, Edit, Override
@@ -15,9 +14,8 @@ from workbench.plan.sharding_legality import AxisTwice, Spec, sharding_faults
 from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.widgets.board.layer_folding import is_named, pattern_of, template
-from workbench.widgets.gestures.one_tensor import TensorGesture
-from workbench.widgets.tabs.result_rows import RESULT, uncarried_results
-from workbench.widgets.tabs.tensors import TENSOR, VALUE
+from workbench.widgets.gestures.tensor_gestures import TensorGesture
+from workbench.widgets.tabs.tensors import RESULT, TENSOR, VALUE, uncarried_results
 from workbench.widgets.tabs.values import constraint_on
 
 LINE, BOX = "line", "box"

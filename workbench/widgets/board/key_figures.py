@@ -8,14 +8,13 @@ from typing import Any
 from workbench.analysis.compared_figures import ComparedFigure
 from workbench.core.tensor import Role
 from workbench.reports.details import MEMORY, SENT, STEP, Range
+from workbench.reports.device_memory import Memory
 from workbench.reports.measurement import Measurement
-from workbench.reports.memory import Memory
 from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.figure_record import Figure
-from workbench.widgets.board.tier_marks import mark_of, settles, tier_of
+from workbench.widgets.board.tier_marks import Figure, mark_of, settles, tier_of
 from workbench.widgets.pipeline.pipeline_figures import pipeline_figures
 
 ROLES = tuple(Role)

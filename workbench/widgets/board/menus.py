@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.widgets.board.drop_legality import dropped_axes
-from workbench.widgets.gestures.dimensions import DropGesture, MajorGesture, RenameDimGesture, WholeGesture
 from workbench.widgets.gestures.gesture import Gesture
-from workbench.widgets.gestures.mesh_axes import RemoveAxisGesture, RenameAxisGesture, ShiftAxisGesture
+from workbench.widgets.gestures.setup_gestures import RemoveAxisGesture, RenameAxisGesture, ShiftAxisGesture
+from workbench.widgets.gestures.tensor_gestures import DropGesture, MajorGesture, RenameDimGesture, WholeGesture
 
 _NAMES = ("data", "model", "pipe", "expert", "x", "y", "z")
 

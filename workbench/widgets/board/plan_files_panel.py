@@ -13,8 +13,8 @@ from workbench.reports.measurement import Measurement
 from workbench.session.plan_history import Session
 from workbench.visualize.exports.file_exports import FILE_EXPORTS, FileExport
 from workbench.widgets.board.board_host import ENDING, MOST_NAME, Host, file_name
-from workbench.widgets.gestures.gesture_handlers import Handlers, on
-from workbench.widgets.gestures.plan_files import CloseSheetGesture, ExportGesture, LinkGesture, OpenFileGesture, SaveGesture
+from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.view_gestures import CloseSheetGesture, ExportGesture, LinkGesture, OpenFileGesture, SaveGesture
 
 MOST_FILE = 1 << 20  # characters of a plan document
 

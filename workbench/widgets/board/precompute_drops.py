@@ -7,10 +7,10 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board.gesture_edits import edit_of
 from workbench.widgets.board.key_figures import figures
 from workbench.widgets.find.find_panel import FindPanel
-from workbench.widgets.gestures.codec import read_gesture
-from workbench.widgets.gestures.finding import FindGesture
 from workbench.widgets.gestures.gesture import Message
-from workbench.widgets.gestures.running import CompileGesture
+from workbench.widgets.gestures.gesture_codec import read_gesture
+from workbench.widgets.gestures.panel_gestures import FindGesture
+from workbench.widgets.gestures.view_gestures import CompileGesture
 from workbench.widgets.run.board_jobs import Jobs
 
 FORESEEN_WITHIN = 0.1  # seconds that a report may take to be computed in advance

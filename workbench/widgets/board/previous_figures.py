@@ -2,8 +2,8 @@
 
 from workbench.reports.report import Report
 from workbench.widgets.board.comparison_state import ComparisonState, comparison_state
-from workbench.widgets.board.figure_record import Figure
 from workbench.widgets.board.key_figures import figures
+from workbench.widgets.board.tier_marks import Figure
 from workbench.widgets.run.board_jobs import Jobs
 
 

@@ -9,8 +9,8 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes import RecipeRow, find_recipe, list_recipes
-from workbench.widgets.gestures.gesture_handlers import Handlers, on
-from workbench.widgets.gestures.suggestions import RecipeAxisGesture, RecipeGesture, RecipesGesture
+from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.setup_gestures import RecipeAxisGesture, RecipeGesture, RecipesGesture
 
 _log = logging.getLogger(__name__)
 

@@ -1,17 +1,36 @@
 """Edits of one tensor: from a gesture on a chip of the tables to an `Override` or a `Constrain`, and back to the rules."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from workbench.core.layout_text import group_text
+from workbench.core.path_patterns import matches
 from workbench.core.sharding import Sharding
 from workbench.errors import LayoutError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
+from workbench.plan.propagation_edits import GroupValues, SetBarrier, UngroupValues
 from workbench.plan.sharding_legality import AxisTwice, Fault, sharding_faults
 from workbench.reports.report import Report
+from workbench.widgets.board.annotation_marks import is_at
 from workbench.widgets.board.drop_legality import dropped_axes
 from workbench.widgets.board.gesture_target import GestureTarget, resolve_target
-from workbench.widgets.gestures.gesture_handlers import EditMaker, Kind, means
-from workbench.widgets.gestures.one_tensor import ByRulesGesture, OpenDimGesture, OwnGesture, OwnWholeGesture, TensorGesture
+from workbench.widgets.gestures.gesture import EditMaker, Kind, means
+from workbench.widgets.gestures.tensor_gestures import (
+    BarrierGesture,
+    ByRulesGesture,
+    GroupGesture,
+    KeepOutGesture,
+    OpenDimGesture,
+    OpenGesture,
+    OwnGesture,
+    OwnWholeGesture,
+    RoundGesture,
+    TensorGesture,
+    UnbarGesture,
+    UngroupGesture,
+    UnreducedGesture,
+)
 from workbench.widgets.tabs.tensors import TENSOR
 
 
@@ -79,5 +98,108 @@ TENSOR_EDITS: dict[Kind, EditMaker] = dict(
         means(OwnWholeGesture, _replicate_one_tensor),
         means(OpenDimGesture, _open_dim),
         means(ByRulesGesture, _clear_override),
+    ]
+)
+
+
+# Edits for annotations by hand: from a gesture about a tensor or value, other than its placement, to an edit.
+
+COMPLETE_SUMS_REASON = "the arguments and results of a step are passed on as complete sums"
+
+
+def barrier_at(plan: Plan, target: GestureTarget) -> tuple[str, str]:
+    """The value of the barrier that applies to it, and what that barrier lets through; its own name, and nothing, if there is none."""
+    return next((each for each in plan.layout.barriers if is_at(each[:1], target.path, target.line)), (target.place, ""))
+
+
+def open_edit(gesture: OpenGesture, plan: Plan, report: Report) -> Edit:
+    """Open a dimension to further axes, or close it on those it has."""
+    target = resolve_target(gesture, plan, report)
+    return target.edit(_set_open(target, place_of(gesture, target), is_open=gesture.open))
+
+
+def keep_out_edit(gesture: KeepOutGesture, target: GestureTarget) -> Edit:
+    """Exclude an axis, or allow it again."""
+    others = tuple(each for each in target.given.replicated if each != gesture.axis)
+    kept = (*others, gesture.axis) if gesture.out else others
+    return target.edit(unless_empty(target, replace(target.given, replicated=kept)))
+
+
+def _set_priority(gesture: RoundGesture, plan: Plan, report: Report) -> Edit:
+    target = resolve_target(gesture, plan, report)
+    return target.edit(_with_priority(target.given, place_of(gesture, target), gesture.priority))
+
+
+def _group(gesture: GroupGesture, plan: Plan, report: Report) -> Edit:
+    return GroupValues((resolve_target(gesture, plan, report).place, _other_place(gesture.name, plan)))
+
+
+def _barrier(gesture: BarrierGesture, plan: Plan, report: Report) -> Edit:
+    return SetBarrier(barrier_at(plan, resolve_target(gesture, plan, report))[0], gesture.allows or None)
+
+
+def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
+    """Remove a group, named by its text."""
+    found = next((places for places in plan.layout.groups if group_text(places) == gesture.group), None)
+    if found is None:
+        raise LayoutError(f"There is no `{gesture.group[:80]}` any more.", ["look at the layout again"])
+    return UngroupValues(found)
+
+
+def _set_open(target: GestureTarget, place: int, *, is_open: bool) -> Sharding | None:
+    """A sharding with one dimension opened to further axes, or closed on its own; without axes it is left to propagation, or replicated."""
+    axes, given = target.given.dims[place], target.given
+    if not axes:
+        return unless_empty(target, given.with_dim(place, None if is_open else ()))
+    flags = given.open or (False,) * len(given.dims)
+    return replace(given, open=(*flags[:place], is_open, *flags[place + 1 :]))
+
+
+def _with_priority(given: Sharding, place: int, priority: int) -> Sharding:
+    now = given.priorities or (0,) * len(given.dims)
+    return replace(given, priorities=(*now[:place], priority, *now[place + 1 :]))
+
+
+def _set_unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edit:
+    """A sharding with the sum over an axis left undone (unreduced), or done again. What is left to propagation is closed at its present
+    sharding: an open value would be gathered whole."""
+    target, axis = resolve_target(gesture, plan, report), gesture.axis
+    if not target.is_value:
+        raise LayoutError(
+            f"`{target.subject}` cannot be a partial sum over `{axis}`: {COMPLETE_SUMS_REASON}.",
+            ["ask for the partial sum of an intermediate value, in Values", "split one of its dimensions over the axis"],
+        )
+    others = tuple(each for each in target.given.unreduced if each != axis)
+    if not gesture.left:
+        return target.edit(unless_empty(target, replace(target.given, unreduced=others)))
+    dims = tuple(now if asked is None else asked for asked, now in zip(target.given.dims, target.axes, strict=True))
+    place = next((place for place, axes in enumerate(dims) if axis in axes), None)
+    if place is not None:
+        name = target.dim_name(place)
+        raise LayoutError(
+            f"`{target.subject}` has `{name}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
+            [f"leave `{name}` whole first", "choose an axis that splits none of its dimensions"],
+        )
+    kept = tuple(each for each in target.given.replicated if each != axis)
+    return target.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))
+
+
+def _other_place(name: str, plan: Plan) -> str:
+    """The other value as a person names it: `@` before a value may be left out."""
+    name = name.strip()
+    is_argument = any(matches(name, tensor.path) for tensor in plan.program.arguments)
+    return name if name.startswith("@") or is_argument or not name else f"@{name}"
+
+
+ANNOTATION_EDITS: dict[Kind, EditMaker] = dict(
+    [
+        means(OpenGesture, open_edit),
+        means(RoundGesture, _set_priority),
+        means(KeepOutGesture, lambda gesture, plan, report: keep_out_edit(gesture, resolve_target(gesture, plan, report))),
+        means(UnreducedGesture, _set_unreduced),
+        means(GroupGesture, _group),
+        means(BarrierGesture, _barrier),
+        means(UngroupGesture, _ungroup),
+        means(UnbarGesture, lambda gesture, _plan, _report: SetBarrier(gesture.at, None)),
     ]
 )

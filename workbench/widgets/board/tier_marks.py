@@ -1,10 +1,12 @@
 """The tier of a figure: the mark that each one carries, and the line on how settled the present ones are."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.reports.report import Report
 from workbench.session.figure_tiers import SettlingState
-from workbench.widgets.glossary.tiers import TIERS
+from workbench.widgets.glossary.plan_terms import TIERS
 
 SAYS = {name.lower(): f"{name}. {says}" for name, says, _, _ in TIERS}
 """What each tier is, for a tooltip."""
@@ -56,3 +58,33 @@ def _text(settling_state: SettlingState | None, report: Report) -> str:
     if settling_state is None:
         return "by Shardy, in this process"
     return "asking XLA…" if settling_state.is_settling else settling_state.reason
+
+
+# A key figure at the top of the board.
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One key figure.
+
+    - `parts` of its bar; `apart`: what is shown beside it and is no part of the figure; `limit`: where the bar should end;
+    - `tier` of the figure; `tiers`: the same number as compiled or measured;
+    - `range`: the interval that holds nine of ten true figures; empty where it is settled or unknown;
+    - less is better, unless `more_is_better`.
+    """
+
+    key: str
+    label: str
+    value: float
+    show: Callable[[float], str]
+    title: str
+    note: str = ""
+    tone: str = ""
+    parts: tuple[dict[str, Any], ...] = ()
+    apart: dict[str, Any] | None = None
+    limit: dict[str, Any] | None = None
+    tier: str = ""
+    range: str = ""
+    tiers: tuple[dict[str, Any], ...] = ()
+    more_is_better: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict)  # other items that an edit may add or remove, by the singular of their name

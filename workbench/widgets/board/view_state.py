@@ -1,14 +1,17 @@
 """The view state of one board: its tab, what is selected, folded and opened, and the last question. It changes no plan."""
 
+from typing import Any
+
 from workbench.reports.pipeline import PipelineReport
 from workbench.session.plan_history import Session
-from workbench.widgets.gestures.gesture_handlers import Handlers, on
-from workbench.widgets.gestures.view_changes import (
+from workbench.widgets.gestures.gesture import Handlers, Message, on
+from workbench.widgets.gestures.view_gestures import (
     ExpandGesture,
     FewestGesture,
     FoldGesture,
     MomentGesture,
     PictureGesture,
+    RefreshGesture,
     SelectGesture,
     ShowStageGesture,
     StepGesture,
@@ -19,7 +22,7 @@ from workbench.widgets.gestures.view_changes import (
 )
 from workbench.widgets.pipeline.stage_edits import preview_boundary
 from workbench.widgets.tabs.picture_tabs import Views
-from workbench.widgets.tabs.propagation import Replay
+from workbench.widgets.tabs.propagation_tab import Replay
 
 
 class Sight:
@@ -83,3 +86,26 @@ class Sight:
 
     def _try_boundary(self, gesture: TryBoundaryGesture) -> None:
         self.trial = preview_boundary(gesture, self._session.plan, self._session.report)
+
+
+# Which gesture of which view was answered last. A host may lose a message: the page then asks again, and nothing is
+# done twice.
+
+
+class Answers:
+    """Identifies the gesture that a state answers: `last`, and `revision`, which counts how often the same state was sent again."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, Any] = {"view": "", "seq": 0}
+        self.revision = 0
+        self._done: dict[str, int] = {}  # the last gesture of each view
+
+    def begin(self, message: Message) -> bool:
+        """Begin to answer this gesture; whether there is something to do for it, or the present state is only to be sent again."""
+        self.last = {"view": str(message.get("view", ""))[:40], "seq": message.get("seq", 0)}
+        view, number = self.last["view"], self.last["seq"]
+        if message.get("verb") == RefreshGesture.verb or (message.get("again") and self._done.get(view) == number):
+            self.revision += 1
+            return False
+        self._done[view] = number
+        return True

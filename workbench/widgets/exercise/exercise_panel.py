@@ -14,10 +14,10 @@ from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.deferring import Defer
 from workbench.widgets.exercise.exercise_progress import Answered, Attempts, ExerciseProgress
-from workbench.widgets.gestures.exercise_answers import AnswerGesture, QuestionGesture, StartQuestionGesture
-from workbench.widgets.gestures.gesture_handlers import Handlers, on
+from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.panel_gestures import AnswerGesture, QuestionGesture, StartQuestionGesture
+from workbench.widgets.shared_states import Defer
 
 _log = logging.getLogger(__name__)
 

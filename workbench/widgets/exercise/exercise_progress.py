@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from workbench.analysis.analyze import analyze
-from workbench.exercises import Exercise, PlanQuestion, Verdict
+from workbench.errors import WorkbenchError
+from workbench.exercises import Exercise, Goal, PlanQuestion, Verdict
+from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.exercise.goal_ticks import goal_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +91,31 @@ class ExerciseProgress:
         """Call it when an answer was checked; returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+
+# The goals of a question, ticked for the plan on a board.
+
+
+def goal_ticks(question: PlanQuestion, planned: Report, settled: Report) -> tuple[str, list[dict[str, Any]]]:
+    """Why the plan is no answer to the question, and each goal with whether it is met.
+
+    Goals are judged by the planned figures, as a grader judges them, and by the settled ones where only those know: all see the same.
+    """
+    about = next(iter(question.differences(settled.plan)), "")
+    return about, [_goal_state(each.goal, (planned, settled), question.plan, about) for each in question.goals]
+
+
+def _goal_state(goal: Goal, reports: tuple[Report, ...], start: Plan, about: str) -> dict[str, Any]:
+    """A goal, whether it is met (`None`: not known yet), and why not, by the first report that knows it."""
+    text, report = goal.describe(), next(filter(goal.is_quick, reports), None)
+    if about or report is None:
+        return {
+            "text": text,
+            "met": None,
+            "reason": "" if about else "Known when XLA's partitioner has answered, or with Check.",
+        }
+    try:
+        reason = goal.miss(report, start)
+    except WorkbenchError as error:
+        reason = error.message
+    return {"text": text, "met": not reason, "reason": reason}

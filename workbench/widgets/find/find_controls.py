@@ -1,18 +1,29 @@
 """The form of the search and how far it is, as JSON: a line of progress, the gap with its bar, and what is to be said."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from workbench.core.offload import OPTIMIZER_STATE
+from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
+from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash, Relaxation
 from workbench.search.figures import NOMINAL_SECONDS, Figures
+from workbench.search.layout_choices import PER_OPERATION, PER_STAGE
+from workbench.search.make_space import SCHEDULES
 from workbench.search.requirements import AtMost, present_text
+from workbench.search.search_space import ZEROS
 from workbench.search.search_state import nothing_found_text
-from workbench.widgets.find.find_fields import form_fields
+from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, REMATS
+from workbench.search.uneven_boundaries import BOUNDARIES
+from workbench.units import format_bytes
+from workbench.widgets.board.hardware_picker import NONE
+from workbench.widgets.find.find_form import ALL_LAYOUTS, ANY, BETWEEN
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_text import brief_figures, found_text
-from workbench.widgets.gestures.finding import RelaxGesture
-from workbench.widgets.tabs.edit_buttons import act
+from workbench.widgets.gestures.panel_gestures import FindGesture, RelaxGesture
+from workbench.widgets.tabs.blocks import act
 
 INVITATION = (
     "Say what is fixed; everything left open is chosen: mesh, layout, ZeRO, rematerialisation, stages, schedule and micro-batches. The "
@@ -134,3 +145,121 @@ def _announcement(progress: FindProgress) -> str:
         case "failed":
             return f"The search failed. {progress.message}"
     return ""
+
+
+# The fields of the search's form as JSON, group by group: what is sought, what is fixed, and what is rarely chosen.
+
+Field = dict[str, Any]
+
+_AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `expert`."
+_KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
+_WIDE = (
+    "Choose more: also context and expert axes, other links for each axis, remat on the first stages or on some layers alone, more "
+    "schedules, uneven stages, activations or the optimiser's state on the host."
+)
+_STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
+_MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
+_LAYOUT = (
+    "Any: also the program's own dimensions; per operation: each operation split as is best for it, without a pipeline; per stage: each "
+    "stage of a pipeline laid out as is best for it, where layers are written out."
+)
+_PRICE = "What a chip costs an hour, `2.5`, where that is not what the catalogue says."
+_BOUNDARIES = "Where a network is divided into stages: evenly by time or by memory, or as fast as fits into the memory that there is."
+_PRECISION = "The types that a step is computed in, or also keeps its parameters in. They change results, so a wide search leaves them."
+_REMAT = (
+    "What layers keep for the backward pass: all, products of weights (selective), these in the host's memory, or nothing. On the host for "
+    "steps without a pipeline, and from any only in a wide search."
+)
+_OFFLOAD = "Where the optimiser's state is between steps; on the host for steps without a pipeline."
+UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))
+OBJECTIVES = (("seconds", "step time"), ("memory", "memory"), ("devices", "devices"), ("dollars", "dollars"))
+PRECISIONS = ((AS_TRACED, AS_TRACED), ("bfloat16", "bfloat16"), ("params=bfloat16,moments=float32", "bfloat16 parameters"))
+OFFLOAD_CHOICES = ((ANY, "any"), (ON_DEVICE, "on the devices"), (OPTIMIZER_STATE, "on the host"))
+_LAYOUTS = (("", "a known recipe"), (ALL_LAYOUTS, "any"))
+BOUNDARY_TEXTS = {"time": "even by time", "memory": "even by memory", "fit": "fitted to memory"}
+
+
+def form_fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[Field]:
+    """All fields, each with its group; those of the empty group stand beside the button."""
+    end = [_text("within", "Seconds to search", form.within, "30", 6), _select("until", "until", form.until, UNTILS)]
+    groups = (
+        ("Goal", _goal_fields(form, plan)),
+        ("Fixed", _fixed_fields(form, progress)),
+        ("More", _more_fields(form, plan)),
+        ("", end),
+    )
+    return [{**each, "group": group} for group, fields in groups for each in fields]
+
+
+def _goal_fields(form: FindGesture, plan: Plan) -> list[Field]:
+    own = plan.hardware and plan.hardware.chip.name == form.hardware
+    memory = format_bytes(plan.hardware.chip.memory) if plan.hardware and own else "all it has" if form.hardware else "no limit"
+    kinds = ("", *default_catalogue().entries)
+    return [
+        _text("devices", "Devices", form.devices, "8, or 64, 128, 256", 12),
+        _select("hardware", "of", form.hardware, [(each, each or NONE) for each in kinds]),
+        _select("objective", "with the least", form.objective, OBJECTIVES),
+        _text("memory", "Memory at most", form.memory, memory, 10),
+        _text("seconds", "Step at most", form.seconds, "no limit", 8),
+        _text("dollars", "1,000 steps at most", form.dollars, "$, no limit", 9),
+        _text("price", "A chip costs", form.price, _price_hint(form, plan), 8, _PRICE),
+    ]
+
+
+def _price_hint(form: FindGesture, plan: Plan) -> str:
+    """What a chip costs where nothing is typed: not the amount, for another kind may be chosen before the form is sent."""
+    own = plan.hardware if plan.hardware and plan.hardware.chip.name == form.hardware else None
+    entry = default_catalogue().entries.get(form.hardware)
+    price = own.chip.price if own else entry.chip.price if entry else None
+    return "$/h" if price is None else "list price"
+
+
+def _fixed_fields(form: FindGesture, progress: FindProgress) -> list[Field]:
+    known = [PER_OPERATION, PER_STAGE] if form.hardware else []
+    known += [each.name for each in progress.space.layouts] if progress.space else []
+    layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
+    zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
+    texts = {each: PlanCandidate("", (), "", remat=each).describe("remat").removeprefix("remat ").removeprefix("with ") for each in REMATS}
+    remats = [("", "any"), *((each, text) for each, text in texts.items() if each != AS_TRACED)]
+    schedules = [("", "any"), *((each, each) for each in SCHEDULES)]
+    return [
+        _text("axes", "Mesh axes", form.axes, "data model", 9, _AXES),
+        _text("stages", "Stages", form.stages, "any", 6, _STAGES),
+        _select("schedule", "Schedule", form.schedule, schedules),
+        _text("micro_batches", "Micro-batches", form.micro_batches, "any", 8, _MICRO_BATCHES),
+        _select("layout", "Layout", form.layout, [*_LAYOUTS, *((each, each) for each in layouts)], _LAYOUT),
+        _select("zero", "ZeRO", form.zero, zeros),
+        _select("remat", "Remat", form.remat, remats, _REMAT),
+    ]
+
+
+def _more_fields(form: FindGesture, plan: Plan) -> list[Field]:
+    """What is rarely chosen: the first option of each is what a search does by itself."""
+    own = str(plan.program.precision)
+    between = [("|".join(BETWEEN), " or ".join(BETWEEN))]
+    precisions = [("", own), *between, *((each, text) for each, text in PRECISIONS if each != own)]
+    boundaries = [("", "as usual"), (ANY, "any"), *((each, BOUNDARY_TEXTS[each]) for each in BOUNDARIES)]
+    return [
+        _select("precision", "Precision", form.precision, precisions, _PRECISION),
+        _select("offload", "Optimiser's state", form.offload, [("", "as usual"), *OFFLOAD_CHOICES], f"{_OFFLOAD} {_USUAL_OFFLOAD}"),
+        _select("boundaries", "Boundaries", form.boundaries, boundaries, f"{_BOUNDARIES} {_USUAL_BOUNDARIES}"),
+        _check("keep", "Keep placed", form.keep, _KEEP),
+        _check("wide", "Wide", form.wide, _WIDE),
+    ]
+
+
+_USUAL_OFFLOAD = "As usual: as the program has it, either in a wide search."
+_USUAL_BOUNDARIES = "As usual: by time, any in a wide search."
+
+
+def _text(name: str, label: str, value: str, hint: str, width: int, title: str = "") -> Field:
+    return {"kind": "text", "name": name, "label": label, "value": value, "hint": hint, "width": width, "title": title, "options": []}
+
+
+def _select(name: str, label: str, value: str, options: Sequence[tuple[str, str]], title: str = "") -> Field:
+    shown = [{"name": key, "label": text} for key, text in options]
+    return {"kind": "select", "name": name, "label": label, "value": value, "hint": "", "width": 0, "title": title, "options": shown}
+
+
+def _check(name: str, label: str, value: bool, title: str) -> Field:
+    return {"kind": "check", "name": name, "label": label, "value": value, "hint": "", "width": 0, "title": title, "options": []}

@@ -13,8 +13,8 @@ from workbench.search.requirements import AtMost, Requirement
 from workbench.search.traced_programs import AS_TRACED, OFFLOADS, USUAL_REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
 from workbench.units import parse_bytes, parse_price, parse_time, price_text
-from workbench.widgets.gestures.fields import whole_number
-from workbench.widgets.gestures.finding import FindGesture
+from workbench.widgets.gestures.gesture import whole_number
+from workbench.widgets.gestures.panel_gestures import FindGesture
 
 MOST_SECONDS = 3600
 ALL_LAYOUTS = "all"

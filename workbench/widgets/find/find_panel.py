@@ -7,11 +7,11 @@ from workbench.reports.report import Report
 from workbench.session.figure_tiers import Partitioner
 from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
-from workbench.widgets.board.publishing import Part
-from workbench.widgets.deferring import Defer
+from workbench.widgets.board.board_host import Part
 from workbench.widgets.find.find_tab import find_blocks
 from workbench.widgets.find.finder import Finder
-from workbench.widgets.gestures.finding import (
+from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.panel_gestures import (
     ChooseFoundGesture,
     ExplainFoundGesture,
     FindGesture,
@@ -21,8 +21,8 @@ from workbench.widgets.gestures.finding import (
     TakeFoundGesture,
     VerifyFoundGesture,
 )
-from workbench.widgets.gestures.gesture_handlers import Handlers, on
 from workbench.widgets.run.runner import Runner
+from workbench.widgets.shared_states import Defer
 from workbench.widgets.tabs.blocks import Block
 
 

@@ -17,13 +17,11 @@ from workbench.widgets.board.background_queries import BackgroundQueries, comput
 from workbench.widgets.find.find_controls import controls_state
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
-from workbench.widgets.find.found_pictures import MOST_FRONT, front_pictures, present_figures
+from workbench.widgets.find.found_pictures import MOST_FRONT, front_pictures, present_figures, verified_blocks, verify_act, waiting_text
 from workbench.widgets.find.found_text import brief_figures, found_text, long_figures, parts_text, pipeline_text, traced_text
-from workbench.widgets.find.verified_block import verified_blocks, verify_act, waiting_text
-from workbench.widgets.gestures.finding import ChooseFoundGesture, ExplainFoundGesture, TakeFoundGesture
-from workbench.widgets.gestures.history_gestures import UndoGesture
-from workbench.widgets.tabs.blocks import Block, Cell, Column, Row, block, note_block, picture_block, rest_text, row
-from workbench.widgets.tabs.edit_buttons import act, buttons_cell
+from workbench.widgets.gestures.panel_gestures import ChooseFoundGesture, ExplainFoundGesture, TakeFoundGesture
+from workbench.widgets.gestures.view_gestures import UndoGesture
+from workbench.widgets.tabs.blocks import Block, Cell, Column, Row, act, block, buttons_cell, note_block, picture_block, rest_text, row
 from workbench.widgets.tabs.history_diff import diff_blocks
 from workbench.widgets.tabs.tabs import NO_SEARCH
 

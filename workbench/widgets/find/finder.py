@@ -32,13 +32,13 @@ from workbench.search.search_messages import (
 )
 from workbench.search.search_result import planned_figures
 from workbench.search.search_space import SearchSpace
-from workbench.widgets.deferring import Defer
 from workbench.widgets.find.find_form import SearchTask, first_form, read_task, relax_form
 from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.found_text import found_text
 from workbench.widgets.find.plan_verifier import PlanVerifier
-from workbench.widgets.gestures.finding import FindGesture
+from workbench.widgets.gestures.panel_gestures import FindGesture
 from workbench.widgets.run.runner import Runner, SearchHandle
+from workbench.widgets.shared_states import Defer
 
 MOST_CHANGES = 8  # lines under the pointer
 

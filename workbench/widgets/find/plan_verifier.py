@@ -7,8 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from workbench.analysis.analyze import analyze
-from workbench.analysis.verify_plan import figures_of_compiled, figures_of_partitioned, partitioned_report, refused
-from workbench.analysis.why_planned import why_planned
+from workbench.analysis.verify_plan import figures_of_compiled, figures_of_partitioned, partitioned_report, refused, why_planned
 from workbench.core.public_error_text import describe_error
 from workbench.errors import SearchError, WorkbenchError
 from workbench.plan.plan import Plan
@@ -19,9 +18,9 @@ from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progres
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan
 from workbench.search.candidates import PlanCandidate
 from workbench.session.figure_tiers import Partitioner
-from workbench.widgets.deferring import Defer
 from workbench.widgets.find.verification import PENDING, STOPPED, Verification
 from workbench.widgets.run.runner import RunHandle, Runner
+from workbench.widgets.shared_states import Defer
 
 NO_PARTITIONER = "This board does not ask XLA's partitioner."
 

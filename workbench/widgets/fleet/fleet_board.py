@@ -12,36 +12,32 @@ from workbench.multimodel import policy_named
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import MOST_PLANNED, FleetForecast, count_devices
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
-from workbench.multimodel.training_commands import RemoveDevice, ReturnDevice, StopModel
+from workbench.multimodel.training_events import RemoveDevice, ReturnDevice, StopModel
 from workbench.units import format_seconds
-from workbench.widgets.board.answered_gestures import Answers
-from workbench.widgets.board.publishing import Part
-from workbench.widgets.fleet.budget import budget_of, next_budget
-from workbench.widgets.fleet.fleet_jobs import FleetWork, News
+from workbench.widgets.board.board_host import Part
+from workbench.widgets.board.view_state import Answers
+from workbench.widgets.fleet.fleet_jobs import FleetRunner, FleetWork, News
 from workbench.widgets.fleet.fleet_run_panel import run_state, timing_state
-from workbench.widgets.fleet.fleet_runner import FleetRunner
-from workbench.widgets.fleet.fleet_timeline import ran_state, timeline_state
 from workbench.widgets.fleet.forecast_state import (
+    budget_of,
     columns_of,
     command_text,
     controls_state,
     doubt_text,
     figures_state,
     models_state,
+    next_budget,
+    ran_state,
     refusal_state,
     stale_text,
+    timeline_state,
     ways_state,
 )
-from workbench.widgets.fleet.live_forecast import LiveForecast
-from workbench.widgets.fleet.remaining_run_forecast import Expectation
-from workbench.widgets.gestures import fleet_controls as controls
-from workbench.widgets.gestures.codec import find_gesture
-from workbench.widgets.gestures.fields import whole_number
-from workbench.widgets.gestures.gesture import Message
-from workbench.widgets.gestures.gesture_handlers import Handlers, on
-from workbench.widgets.gestures.gesture_registry import FLEET_GESTURES
-from workbench.widgets.gestures.running import CancelGesture, RefreshGesture, RunGesture
-from workbench.widgets.gestures.view_changes import PictureGesture
+from workbench.widgets.fleet.live_forecast import Expectation, LiveForecast
+from workbench.widgets.gestures import panel_gestures as controls
+from workbench.widgets.gestures.gesture import Handlers, Message, on, whole_number
+from workbench.widgets.gestures.gesture_codec import FLEET_GESTURES, find_gesture
+from workbench.widgets.gestures.view_gestures import CancelGesture, PictureGesture, RefreshGesture, RunGesture
 
 PARTS: tuple[Part, ...] = ("board", "table", "live")
 SHOWN: dict[News, tuple[Part, ...]] = {

@@ -4,18 +4,51 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from workbench.errors import WorkbenchError
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_forecast import count_devices
 from workbench.multimodel.fleet_measurement import FleetTimes
-from workbench.multimodel.training_commands import AddModel, FleetCommand
-from workbench.multimodel.training_events import SchedulePredicted, TimingDone, TrainingEvent, UnitDone
+from workbench.multimodel.training_events import (
+    AddModel,
+    FleetCommand,
+    SchedulePredicted,
+    TimingDone,
+    TrainingEvent,
+    TrainingListener,
+    UnitDone,
+)
 from workbench.reports.run_events import Cancelled, Failed, Progress
-from workbench.widgets.fleet.fleet_runner import FleetHandle, FleetRunner
 from workbench.widgets.fleet.training_progress import ModelProgress, TrainingProgress
 from workbench.widgets.run.runner import RunHandle
+
+# The protocol of a runner, which trains a fleet for its board, and times its units. The board knows only this.
+
+
+class FleetHandle(RunHandle, Protocol):
+    """A training under way."""
+
+    def send(self, command: FleetCommand) -> None:
+        """Send a command; an event answers it."""
+        ...
+
+
+class FleetRunner(Protocol):
+    """Starts work and returns at once. Events, those of `engine.start_fleet`, may come from another thread."""
+
+    def train(self, fleet: Fleet, on_event: TrainingListener) -> FleetHandle:
+        """Train the models; the last event holds a `FleetMeasurement`."""
+        ...
+
+    def add_model_command(self, model: FleetModel) -> AddModel:
+        """The command to add one more model; raises `EngineError` if it cannot be sent."""
+        ...
+
+    def time(self, fleet: Fleet, on_event: TrainingListener) -> RunHandle:
+        """Partition the models and time their units; the last event holds `FleetTimes`."""
+        ...
+
 
 News = Literal["unit", "run", "timing", "times", "fleet", "expected"]
 """Units ran; a run began or ended; a timing began, moved or failed; there are new times of units; a model that was to join a run did not;

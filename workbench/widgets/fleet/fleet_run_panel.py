@@ -9,8 +9,8 @@ from workbench.units import format_seconds
 from workbench.widgets.fleet.fleet_jobs import Timing
 from workbench.widgets.fleet.forecast_state import COLOURS
 from workbench.widgets.fleet.training_progress import DONE_BEFORE, ModelProgress, TrainingProgress
-from workbench.widgets.run.curves import thin_out
-from workbench.widgets.run.job_log import log_state
+from workbench.widgets.run.job_progress import log_state
+from workbench.widgets.run.run_panel import thin_out
 
 INVITATION = "Trains all models for real in a worker process, and sets the measured schedule beneath the predicted one."
 

@@ -7,13 +7,16 @@ from typing import Any
 
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_measurement import FleetMeasurement
-from workbench.multimodel.training_commands import AddModel, RemoveDevice, ReturnDevice, StopModel
 from workbench.multimodel.training_events import (
+    AddModel,
     CheckpointNotice,
     CommandDone,
     CommandRefused,
     ModelFailed,
+    RemoveDevice,
+    ReturnDevice,
     SchedulePredicted,
+    StopModel,
     TrainingDone,
     TrainingEvent,
     UnitDone,
@@ -21,7 +24,7 @@ from workbench.multimodel.training_events import (
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_seconds
-from workbench.widgets.run.job_log import Log, append_message
+from workbench.widgets.run.job_progress import Log, append_message
 
 DONE_BEFORE = "All models are done already, in an earlier run."
 PREPARED = {"cutting": "cut", "compiling": "compiled"}  # the state of a model once the next one's turn has come

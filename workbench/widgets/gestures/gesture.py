@@ -1,11 +1,122 @@
 """The base of all gestures: a frozen value with its verb in messages."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from workbench.errors import WorkbenchError
-from workbench.widgets.gestures.fields import Zone
+from workbench.errors import LayoutError, MeshError, WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.reports.report import Report
+
+# How the fields of gestures are read: types with limits on their values. A text that the user typed is kept as it is.
+#
+# Each is `Annotated` with a function of the value, the field's name and the whole message; a missing field without a
+# default is passed as `None`.
+
+Reader = Callable[[Any, str, Mapping[str, Any]], Any]
+MOST_PATH = 1000  # characters of a path that a gesture may name
+
+
+def required_text(most: int | None = None) -> Reader:
+    """A required text, stripped of spaces."""
+
+    def read(value: Any, name: str, _message: Mapping[str, Any]) -> str:
+        if not isinstance(value, str):
+            raise LayoutError(f"The gesture lacks its `{name}`.", ["reload the page"])
+        return value.strip()[:most]
+
+    return read
+
+
+def text(most: int | None = None) -> Reader:
+    """Any value, as a text of limited length."""
+    return lambda value, _name, _message: str(value)[:most]
+
+
+def whole_number(typed: str, what: str, least: int = 1, most: int = 1 << 20) -> int:
+    """A number typed by the user; raises `MeshError`."""
+    if not re.fullmatch(r"\s*\d{1,9}\s*", typed) or not least <= int(typed) <= most:
+        raise MeshError(f"`{typed[:40]}` is not a {what}; it is a whole number from {least} to {most:,}.")
+    return int(typed)
+
+
+def _place(value: Any, _name: str, message: Mapping[str, Any]) -> int | None:
+    if value is not None and not isinstance(value, int):
+        raise LayoutError(f"`{message.get('path', '')}` has no dimension number {str(value)[:20]}.", ["reload the page"])
+    return value
+
+
+def _rank(value: Any, _name: str, _message: Mapping[str, Any]) -> int | None:
+    """A rank; for an invalid one, a rank that nothing has."""
+    return value if value is None or isinstance(value, int) else -1
+
+
+def _priority(value: Any, _name: str, _message: Mapping[str, Any]) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 99:
+        raise LayoutError(f"`{str(value)[:20]}` is no round of propagation.", ["choose 0, 1, 2 or 3"])
+    return value
+
+
+def _step(value: Any, _name: str, _message: Mapping[str, Any]) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise WorkbenchError(f"`{str(value)[:20]}` is no step of a propagation.", ["move the slider"])
+    return value
+
+
+def _plan_number(value: Any, _name: str, _message: Mapping[str, Any]) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WorkbenchError("That plan is not in the history.", ["look at the history again"])
+    return value
+
+
+def _axis_order(value: Any, _name: str, _message: Mapping[str, Any]) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise MeshError("The gesture names no order of the mesh axes.", ["reload the page"])
+    return tuple(name[:80] for name in value)
+
+
+def _recipe_axes(value: Any, _name: str, _message: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(axis)[:80] for axis in value[:4]) if isinstance(value, list) else ()
+
+
+def _number_or(other: int) -> Reader:
+    return lambda value, _name, _message: value if isinstance(value, int) and not isinstance(value, bool) else other
+
+
+def _string_or(other: str | None) -> Reader:
+    return lambda value, _name, _message: value if isinstance(value, str) else other
+
+
+Needed = Annotated[str, required_text()]
+Needed200 = Annotated[str, required_text(200)]
+Needed400 = Annotated[str, required_text(400)]
+Text = Annotated[str, text()]
+Text20 = Annotated[str, text(20)]
+Text40 = Annotated[str, text(40)]
+Text80 = Annotated[str, text(80)]
+Text200 = Annotated[str, text(200)]
+Text400 = Annotated[str, text(400)]
+Text1200 = Annotated[str, text(1200)]
+Text2000 = Annotated[str, text(2000)]
+PathText = Annotated[str, text(MOST_PATH)]
+Value = Annotated[str, lambda value, _name, _message: str(value)[:MOST_PATH].strip()]
+MaybeText = Annotated[str | None, text()]
+FileText = Annotated[str | None, _string_or(None)]
+Zone = Annotated[str, _string_or("")]
+Flag = Annotated[bool, lambda value, _name, _message: value is True]
+FlagUnlessFalse = Annotated[bool, lambda value, _name, _message: value is not False]
+Place = Annotated[int | None, _place]
+Rank = Annotated[int | None, _rank]
+Priority = Annotated[int, _priority]
+Step = Annotated[int | None, _step]
+PlanNumber = Annotated[int, _plan_number]
+Purpose = Annotated[int, _number_or(-1)]
+Shift = Annotated[int, _number_or(0)]
+AxisOrder = Annotated[tuple[str, ...], _axis_order]
+RecipeAxes = Annotated[tuple[str, ...], _recipe_axes]
+
 
 Message = Mapping[str, Any]
 """A gesture as it is received: JSON that is not checked yet."""
@@ -46,3 +157,23 @@ class Gesture:
 @dataclass(frozen=True, slots=True)
 class EditGesture(Gesture):
     """A gesture that asks for another plan: `EDITS` of the board has its edit."""
+
+
+# Tables by kind of gesture: a handler for each. The functions here only make the type checker match handlers with
+# gestures.
+
+Kind = type[Gesture]
+Handler = Callable[[Any], object]
+Handlers = Mapping[Kind, Handler]
+EditMaker = Callable[[Any, Plan, Report], Edit]
+_G = TypeVar("_G", bound=Gesture)
+
+
+def on(kind: type[_G], handler: Callable[[_G], object]) -> tuple[Kind, Handler]:
+    """An entry of a table of handlers."""
+    return kind, handler
+
+
+def means(kind: type[_G], make: Callable[[_G, Plan, Report], Edit]) -> tuple[Kind, EditMaker]:
+    """An entry of a table of edits; it raises `WorkbenchError` if the gesture makes no sense for this plan."""
+    return kind, make

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from workbench.errors import PipelineError, unknown_name
-from workbench.widgets.gestures.fields import Value
-from workbench.widgets.gestures.gesture import EditGesture
+from workbench.widgets.gestures.gesture import EditGesture, Value
 
 CHANGES = ("stages", "micro_batches", "chunks", "schedule", "remat", "engine", "axis", "boundary", "time", "memory", "buckets")
 """The settings of a pipeline that can be changed."""

@@ -4,13 +4,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from workbench.widgets.glossary.annotations import ANNOTATIONS
-from workbench.widgets.glossary.finding import FINDING
-from workbench.widgets.glossary.fleet import FLEETS
-from workbench.widgets.glossary.inference import INFERENCE
 from workbench.widgets.glossary.lessons import lesson_of, page_of
-from workbench.widgets.glossary.pipeline import PIPELINES
-from workbench.widgets.glossary.tiers import TIERS
+from workbench.widgets.glossary.pipeline_terms import FLEETS, PIPELINES
+from workbench.widgets.glossary.plan_terms import ANNOTATIONS, FINDING, INFERENCE, TIERS
 
 JAX = "https://docs.jax.dev/en/latest/"
 SHARDY = "https://openxla.org/shardy/"

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from math import prod
 
 from workbench.core.mesh import Mesh
-from workbench.core.micro_batches import micro_batch_counts
 from workbench.core.path_patterns import template
-from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.pipeline_spec import PipelineSpec, micro_batch_counts
 from workbench.errors import PipelineError, WorkbenchError
-from workbench.pipeline.choose_boundaries import apply_edit, network_blocks
+from workbench.pipeline.balance import apply_edit, network_blocks
 from workbench.plan.edits import Edit, EditGroup, SetPipeline
 from workbench.plan.mesh_edits import ResizeAxis, SetMesh
 from workbench.plan.plan import Plan

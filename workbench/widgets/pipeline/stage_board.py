@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.core.micro_batches import micro_batch_counts
 from workbench.core.path_patterns import template
-from workbench.core.pipeline_spec import ENGINES, PipelineSpec, first_stages
+from workbench.core.pipeline_spec import ENGINES, PipelineSpec, first_stages, micro_batch_counts
 from workbench.core.schedules import ALL_SCHEDULES, schedule_named
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.pipeline.balance import Balance, evaluate_starts
@@ -21,7 +20,7 @@ from workbench.reports.pipeline import PipelineReport, VirtualStage
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.pipeline.first_pipeline import PipelineStart, list_starts, scarce_text
-from workbench.widgets.pipeline.pipeline_timeline import timeline_block
+from workbench.widgets.pipeline.pipeline_figures import timeline_block
 from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
 from workbench.widgets.tabs.blocks import Block, note_block
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 from workbench.core.pipeline_spec import MOST_OF_EACH, PipelineSpec, first_stages, fit_remat
 from workbench.core.schedules import schedule_named
 from workbench.errors import PipelineError, unknown_name
-from workbench.pipeline.balance import balance, bucket_rule
-from workbench.pipeline.choose_boundaries import network_blocks, verify_enough_blocks, verify_partition
+from workbench.pipeline.balance import balance, bucket_rule, network_blocks, verify_enough_blocks, verify_partition
 from workbench.pipeline.staged_program import spec_of
 from workbench.plan.edits import Edit, SetPipeline
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.widgets.gestures.gesture_handlers import EditMaker, Kind, means
+from workbench.widgets.gestures.gesture import EditMaker, Kind, means
 from workbench.widgets.gestures.stage_changes import (
     BalanceMemoryGesture,
     BalanceTimeGesture,
@@ -32,7 +31,7 @@ from workbench.widgets.gestures.stage_changes import (
     StageRematGesture,
     StagesGesture,
 )
-from workbench.widgets.gestures.view_changes import TryBoundaryGesture
+from workbench.widgets.gestures.view_gestures import TryBoundaryGesture
 from workbench.widgets.pipeline.first_pipeline import micro_batches_for, propose_pipeline
 
 ZONE = "#pipeline"

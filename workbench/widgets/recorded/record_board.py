@@ -1,27 +1,32 @@
 """Write down the states of a board that a few moves reach, with its tabs and answers, so that a page needs no Python to show them."""
 
+import base64
+import gzip
 import json
+import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from html import escape
 from typing import Any
 
 from workbench.core.program import Program
 from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise, PlanQuestion
-from workbench.pipeline.choose_boundaries import apply_edit
+from workbench.pipeline.balance import apply_edit
 from workbench.plan.edits import Edit, SetOffload, SetPrecision, SetRemat
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.board.figure_record import Figure
 from workbench.widgets.board.gesture_edits import edit_of
 from workbench.widgets.board.key_figures import figure_states, figures
+from workbench.widgets.board.tier_marks import Figure
 from workbench.widgets.exercise.exercise_panel import verdict_state
-from workbench.widgets.gestures.codec import read_gesture
+from workbench.widgets.front_end import recorded_script
+from workbench.widgets.gestures.gesture_codec import read_gesture
 from workbench.widgets.recorded.recorded_moves import MOVE_FIELDS, Gesture, move_key, moves_of
 
 TABS = ("tensors", "communication")
@@ -290,3 +295,42 @@ def _without_charts(block: Mapping[str, Any]) -> dict[str, Any]:
     """A block as a page without BokehJS shows it."""
     picture = block.get("picture")
     return {**block, "picture": {**picture, "charts": []}} if picture else dict(block)
+
+
+# A recording as HTML: an element for a page of its own or of a documentation site, with one script for all of them.
+
+MOST_BYTES = 300 << 10
+"""Of one recording as it is sent: a page should be there within a second."""
+
+
+MOVES_VARIABLE = "WORKBENCH_RECORD_MOVES"
+"""The environment variable that has the boards of a notebook recorded, so many drops deep: a documentation site's build sets it."""
+
+
+def recorded_moves() -> int:
+    """How many drops deep the boards of a notebook are recorded; 0 where a kernel answers them."""
+    found = os.environ.get(MOVES_VARIABLE, "")
+    return int(found) if found.isdecimal() and len(found) < 2 else 0
+
+
+def pack(recording: BoardRecording) -> str:
+    """The recording as text: JSON, gzipped, in base64. The same recording gives the same text."""
+    text = json.dumps(recording.record(), separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def recorded_element(recording: BoardRecording, ways: Iterable[str] = ()) -> str:
+    """The element that `recorded_script` fills; `ways` are said where something is asked that was not recorded."""
+    said = escape("|".join(ways), quote=True)
+    note = "<noscript>This board needs JavaScript.</noscript>"
+    return f'<div class="recorded-board" data-ways="{said}">{note}<script type="text/plain">{pack(recording)}</script></div>'
+
+
+def recorded_page(recording: BoardRecording, title: str, ways: Iterable[str] = ()) -> str:
+    """A page of its own, which opens from a file and fetches nothing."""
+    script = recorded_script().replace("</script", "<\\/script")
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>body{{margin:12px}}</style>\n<body>{recorded_element(recording, ways)}\n"
+        f"<script>{script}</script></body></html>\n"
+    )

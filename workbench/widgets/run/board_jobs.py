@@ -11,14 +11,17 @@ from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.reports.run_events import Failed, RunEvent, StepDone
+from workbench.session.plan_history import Session
+from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.deferring import Defer
-from workbench.widgets.gestures.fields import whole_number
+from workbench.widgets.gestures.gesture import Handlers, on, whole_number
+from workbench.widgets.gestures.view_gestures import CancelCompilationGesture, CancelGesture, CompileGesture, RunGesture
 from workbench.widgets.run.compile_panel import compile_state
-from workbench.widgets.run.compile_progress import CompileProgress
+from workbench.widgets.run.job_progress import CompileProgress
 from workbench.widgets.run.run_panel import run_state
 from workbench.widgets.run.run_progress import MOST_STEPS, RunProgress
 from workbench.widgets.run.runner import RunHandle, Runner
+from workbench.widgets.shared_states import Defer
 
 Ended = Literal["", "run", "compilation"]
 Changed = Callable[[Ended], None]
@@ -130,3 +133,18 @@ class Jobs:
         if self.compiling.running:
             self.compiling = self.compiling.after(event, time.monotonic())
             self._changed("" if self.compiling.running else "compilation")
+
+
+# The board's handlers for gestures of runs and compilations.
+
+
+def job_handlers(session: Session, jobs: Jobs) -> Handlers:
+    """Each handler uses the present plan, with its prediction."""
+    return dict(
+        [
+            on(RunGesture, lambda gesture: jobs.run(session.report.prediction, gesture.steps, axis_colours(session.plan))),
+            on(CancelGesture, lambda _: jobs.cancel_run()),
+            on(CompileGesture, lambda _: jobs.compile(session.report.prediction)),
+            on(CancelCompilationGesture, lambda _: jobs.cancel_compilation()),
+        ]
+    )

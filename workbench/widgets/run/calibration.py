@@ -9,10 +9,10 @@ from workbench.hardware.hardware import Hardware
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import CalibrationDone, Cancelled, Failed, Progress, RunEvent, Waiting
 from workbench.session.plan_history import Session
-from workbench.widgets.deferring import Defer
-from workbench.widgets.gestures.gesture_handlers import Handlers, on
-from workbench.widgets.gestures.running import CalibrateGesture, CancelCalibrationGesture
+from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.view_gestures import CalibrateGesture, CancelCalibrationGesture
 from workbench.widgets.run.runner import RunHandle, Runner
+from workbench.widgets.shared_states import Defer
 
 LABEL, CANCEL = "Use the attached devices", "Cancel"
 OFFER = "Choose what it will run on, to see times and whether it fits."

@@ -8,8 +8,7 @@ from workbench.reports.compiled import Compiled
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.tier_marks import mark_of
-from workbench.widgets.run.compile_progress import CompileProgress
-from workbench.widgets.run.job_log import log_state, stage_text
+from workbench.widgets.run.job_progress import CompileProgress, log_state, stage_text
 
 INVITATION = (
     "XLA compiles this plan for {target}, in a process of its own; its collectives, kernels and memory then stand beside the prediction."

@@ -7,16 +7,23 @@ said before one, and `beside` after it).
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.core import page
 from workbench.core.sharding import Sharding, base_axis
+from workbench.plan.edits import Edit
+from workbench.reports.propagation_records import Conflict
+from workbench.reports.report import Report
 from workbench.units import format_bytes, format_figure, format_seconds
 from workbench.visualize.charts.chart import Chart
 from workbench.visualize.draw.picture import Picture
-from workbench.widgets.gestures.gesture import Gesture
+from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
+from workbench.widgets.board.layer_folding import fold_paths, template
+from workbench.widgets.gestures.gesture import TABLES, Gesture
+from workbench.widgets.gestures.setup_gestures import DecideGesture
 
 Cell = Any
 Row = dict[str, Any]
@@ -195,3 +202,106 @@ def _amount_cell(cell: page.PageCell) -> Cell:
         return {"text": "–", "tone": "muted"}
     exact = f"{cell.value:.3e} s" if cell.kind == "seconds" else f"{cell.value:,.0f} {cell.kind}"
     return {"text": format_figure(cell.value, cell.kind), "title": cell.title or exact, "tone": cell.tone}
+
+
+# Buttons in the tabs: a suggested edit, and cells that hold several.
+
+
+def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries | None) -> Cell:
+    """Buttons for the edits that resolve a conflict, once they are found; `why_axis.resolving_cell` does so for a rejected axis."""
+    name = f"decide {conflict.first.wanted} {conflict.first.giver}"
+    edits = compute_in_background(background, report, name, lambda: resolving_edits(report, conflict), patience=0.0)
+    if edits is None:
+        return {"text": "trying…", "tone": "muted"}
+    return (
+        buttons_cell(*(edit_button(edit) for edit in edits))
+        if edits
+        else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
+    )
+
+
+def edit_button(edit: Edit, label: str = "") -> dict[str, Any]:
+    """A button for an edit that was found for the present plan."""
+    return act(label or str(edit), DecideGesture(str(edit), zone=TABLES))
+
+
+def act(label: str, gesture: Gesture, **more: str) -> dict[str, Any]:
+    """A button for a gesture."""
+    return {"label": label, "gesture": gesture.as_message(), **more}
+
+
+def buttons_cell(*each: dict[str, Any]) -> Cell:
+    """Buttons, each with its own gesture."""
+    return {"acts": list(each)}
+
+
+def find_edit(text: str, report: Report, known: Callable[[Report], dict[str, Any]]) -> Edit | None:
+    """The edit of that text among those found for a report."""
+    for found in known(report).values():
+        edits = found if isinstance(found, tuple) else [getattr(found, "edit", None)]
+        for edit in edits:
+            if edit is not None and str(edit) == text:
+                return edit
+    return None
+
+
+# The composition of a number, as a table: each part with its share of all, the largest first.
+
+MOST_ROWS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """A part of a number; equal ones of repeated layers are one."""
+
+    path: str
+    amount: float
+    source: str = ""
+    shade: int = 0
+    notes: tuple[Cell, ...] = ()
+    count: int = 0  # 0 for what is not counted
+
+
+def parts_table(
+    what: str, columns: tuple[Column, ...], parts: Iterable[Contribution], show: Callable[[float], str], amount: str = "on one device"
+) -> Block:
+    """Parts with their share of all, equal layers together, the largest first."""
+    merged = sorted(_merge_alike(parts), key=lambda each: -each[0].amount)
+    total = sum(each.amount for each, _ in merged) or 1.0
+    counted = any(each.count for each, _ in merged)
+    times = (Column("times", number=True, title="a step"),) * counted
+    heads = (Column("share"), Column(amount, number=True), Column(what), *columns, *times, Column("line"))
+    rows = [_part_row(place, each, subject, total, show, counted=counted) for place, (each, subject) in enumerate(merged[:MOST_ROWS])]
+    rest = total - sum(each.amount for each, _ in merged[:MOST_ROWS])
+    more = rest_text(len(merged), MOST_ROWS)
+    return block("", heads, rows, f"{more} The others make {rest / total:.1%}." if more else "")
+
+
+def _part_row(place: int, part: Contribution, subject: str, total: float, show: Callable[[float], str], *, counted: bool) -> Row:
+    share = part.amount / total
+    return row(
+        f"{place} {part.path}",
+        {"share": round(share, 6), "shade": part.shade, "text": f"{share:.1%}"},
+        {"text": show(part.amount)},
+        {"path": part.path, "title": part.path},
+        *part.notes,
+        *([f"{part.count:,}" if part.count else ""] * counted),
+        {"text": part.source, "tone": "muted"},
+        subject=subject,
+    )
+
+
+def _merge_alike(parts: Iterable[Contribution]) -> Iterator[tuple[Contribution, str]]:
+    """Equal parts of repeated layers as one, with the subject that names them all."""
+    alike: dict[str, list[Contribution]] = {}
+    for part in parts:
+        alike.setdefault(f"{template(part.path)} {part.source} {part.shade} {part.notes}", []).append(part)
+    for members in alike.values():
+        first = members[0]
+        subject, label = fold_paths(list(dict.fromkeys(each.path for each in members)))
+        yield (
+            Contribution(
+                label, sum(each.amount for each in members), first.source, first.shade, first.notes, sum(each.count for each in members)
+            ),
+            subject,
+        )

@@ -10,8 +10,8 @@ from workbench.analysis.plan_diff import PlanDiff
 from workbench.errors import WorkbenchError
 from workbench.session.plan_history import HistoryNode, ReportSummary, Session
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.gestures.gesture_handlers import Handlers, on
-from workbench.widgets.gestures.history_gestures import (
+from workbench.widgets.gestures.gesture import Handlers, on
+from workbench.widgets.gestures.view_gestures import (
     ComparePlansGesture,
     GoGesture,
     HistoryGesture,

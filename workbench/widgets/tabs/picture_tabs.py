@@ -7,8 +7,8 @@ from workbench.analysis.tier_comparison import Comparison, collectives_table, fi
 from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
 from workbench.errors import WorkbenchError
+from workbench.reports.device_memory import Alive
 from workbench.reports.kernel import Kernel
-from workbench.reports.memory import Alive
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
@@ -16,10 +16,10 @@ from workbench.visualize import communication, device_grid, graph, memory_map, m
 from workbench.visualize.charts.memory_chart import memory_charts
 from workbench.visualize.charts.roofline_chart import roofline_chart
 from workbench.visualize.draw.collapse_scopes import choose_open_scopes, scopes_of
-from workbench.visualize.stage_graph import shown_graph
+from workbench.visualize.graph import shown_graph
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.key_figures import ROLES, memory_parts
-from workbench.widgets.gestures.view_changes import ExpandGesture, MomentGesture
+from workbench.widgets.gestures.view_gestures import ExpandGesture, MomentGesture
 from workbench.widgets.tabs.blocks import (
     Block,
     Column,
@@ -34,7 +34,7 @@ from workbench.widgets.tabs.blocks import (
     seconds_cell,
     table_block,
 )
-from workbench.widgets.tabs.communication import collectives_source_text, communication_blocks
+from workbench.widgets.tabs.communication_tab import collectives_source_text, communication_blocks
 from workbench.widgets.tabs.comparison_tab import MOST_DIFFERENCES
 from workbench.widgets.tabs.shown_stage import (
     comparison_of,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
 
-from workbench.core.inference_steps import decoded_sequences
+from workbench.core.program import Program, carries_cache, decoded_sequences
 from workbench.core.sharding import axis_size, base_axis
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -13,15 +13,12 @@ from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.key_figures import ROLES
 from workbench.widgets.board.layer_folding import is_named
-from workbench.widgets.tabs.blocks import Block, Column, Paint, block, row
-from workbench.widgets.tabs.communication import exposed_seconds
-from workbench.widgets.tabs.number_breakdown import MOST_ROWS, Contribution, parts_table
-from workbench.widgets.tabs.question_words import words_about
+from workbench.widgets.tabs.blocks import MOST_ROWS, Block, Column, Contribution, Paint, block, parts_table, row
+from workbench.widgets.tabs.communication_tab import exposed_seconds
 from workbench.widgets.tabs.shown_stage import shown_stage
 from workbench.widgets.tabs.stated_sharding import placed_answer, value_answer
 from workbench.widgets.tabs.tensors import shape_text
-from workbench.widgets.tabs.why_axis import axis_answer
-from workbench.widgets.tabs.why_duplicated import explain_duplication
+from workbench.widgets.tabs.why_axis import axis_answer, explain_duplication
 
 _ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
 _WHY_SENT = {
@@ -277,3 +274,44 @@ def _times(count: int) -> str:
 
 def _flop(count: float) -> str:
     return format_count(count, "FLOP")
+
+
+# The terms of the glossary that an answer to "Why?" is about.
+
+WORDS = {
+    "memory": ("Memory per device", "Role", "Recomputation"),
+    "sent": ("Sent per device", "Payload", "Collective"),
+    "flops": ("FLOP per device", "Duplication"),
+    "duplication": ("Duplication", "Mesh", "Padding"),
+    "predicted": ("Predicted step", "Exposed and hidden communication", "Bubble"),
+    "mfu": ("MFU", "Predicted step"),
+    "measured": ("Measured", "Predicted, compiled, measured"),
+    "collective": ("Collective", "Payload", "Partial sum (unreduced)"),
+    "axis": ("Propagation", "Conflict", "Override and constraint"),
+    "tensor": ("Per device", "Sharding"),
+    "value": ("Propagation", "Sharding"),
+}
+"""By what is asked, the terms that the answer is about."""
+DECODE_WORDS = {
+    "memory": ("Memory per device", "Role", "KV cache", "Batch of sequences"),
+    "flops": (*WORDS["flops"], "Decode"),
+    "predicted": ("Predicted step", "Decode", "Latency per token", "Throughput", "Latency front"),
+    "mfu": (*WORDS["mfu"], "Decode"),
+    "measured": (*WORDS["measured"], "Latency per token"),
+}
+"""Where the program is a step of decoding."""
+PREFILL_WORDS = {
+    "memory": DECODE_WORDS["memory"],
+    "flops": (*WORDS["flops"], "Prefill"),
+    "predicted": ("Predicted step", "Exposed and hidden communication", "Prefill", "Time to first token"),
+    "mfu": (*WORDS["mfu"], "Prefill"),
+    "measured": (*WORDS["measured"], "Time to first token"),
+}
+"""Where it is another step of inference: many tokens of each sequence at once."""
+
+
+def words_about(kind: str, name: str, program: Program) -> list[str]:
+    """The terms for a figure by its `name`, or for a `kind` of thing that is asked about."""
+    asked = name if kind == "figure" else kind
+    special = DECODE_WORDS if decoded_sequences(program) else PREFILL_WORDS if carries_cache(program) else {}
+    return list(special.get(asked, WORDS[asked]))

@@ -20,9 +20,8 @@ from workbench.widgets.pipeline.stage_board import pipeline_blocks
 from workbench.widgets.tabs.blocks import Block, Column, Paint, as_json, block, note_block, picture_block, row
 from workbench.widgets.tabs.comparison_tab import compared_blocks
 from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
-from workbench.widgets.tabs.propagation import Replay, replay_blocks
+from workbench.widgets.tabs.propagation_tab import Replay, replay_blocks
 from workbench.widgets.tabs.resharding import resharding_blocks
-from workbench.widgets.tabs.result_rows import result_rows
 from workbench.widgets.tabs.shown_stage import (
     broken_pipeline,
     comparison_of_picked,
@@ -32,8 +31,8 @@ from workbench.widgets.tabs.shown_stage import (
     stages_state,
     traffic_of_stages,
 )
-from workbench.widgets.tabs.source_annotations import source_annotation_blocks
-from workbench.widgets.tabs.tensors import tensor_blocks
+from workbench.widgets.tabs.source_context import source_annotation_blocks
+from workbench.widgets.tabs.tensors import result_rows, tensor_blocks
 from workbench.widgets.tabs.values import selected_blocks, value_blocks
 
 FindBlocks = Callable[[Report, BackgroundQueries | None], list[Block]]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from workbench.core.layout import Layout
-from workbench.core.selectors import selects
+from workbench.core.path_patterns import selects
 from workbench.reports.placement import Value
 from workbench.reports.report import Report
 from workbench.widgets.board.annotation_marks import tags_of

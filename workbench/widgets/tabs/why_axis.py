@@ -1,20 +1,36 @@
 """The origin of an axis, in words: its statement, its propagation steps, which axis it displaced there and why, and which edit would
-reverse that."""
+reverse that.
+"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from workbench.core.sharding import base_axis
 from workbench.core.text_tables import count_text
 from workbench.errors import WorkbenchError
+from workbench.reports.diagnostic import ONCE, Duplication
+from workbench.reports.measurement import Measurement
 from workbench.reports.propagation import Propagation, PropagationError
 from workbench.reports.propagation_records import AxisPropagation, Conflict, Explanation, Origin, RejectedAxis, ShardedValue
 from workbench.reports.propagation_step_text import axis_propagation_text, rejection_text
 from workbench.reports.report import Report
+from workbench.units import format_count
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.layer_folding import is_named
-from workbench.widgets.gestures.view_changes import WhyGesture
-from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, note_block, row
-from workbench.widgets.tabs.edit_buttons import act, edits_cell
+from workbench.widgets.gestures.view_gestures import WhyGesture
+from workbench.widgets.tabs.blocks import (
+    Block,
+    Cell,
+    Column,
+    Contribution,
+    Paint,
+    Row,
+    act,
+    block,
+    edits_cell,
+    note_block,
+    parts_table,
+    row,
+)
 
 MOST_MOVES = 24
 MOST_REJECTIONS = 8
@@ -187,3 +203,45 @@ def resolving_cell(report: Report, rejected: RejectedAxis, background: Backgroun
 def move_line(replay: Propagation, move: AxisPropagation) -> str:
     """One propagation step in words, without its number: `forward: data from batch of x to batch of mlp/dot_general (dot_general)`."""
     return axis_propagation_text(replay, move).partition(", ")[2]
+
+
+# Why devices compute more than the program needs: the same products on several of them, or padding.
+
+_TITLE = "how much more than an equal part a device computes"
+_COLUMNS = (Column("done"), Column("alike along"), Column("padded", title=_TITLE))
+_SHADE = 3
+
+
+def explain_duplication(report: Report, paint: Paint, _measurement: Measurement | None) -> tuple[str, Iterable[str], Iterable[Block]]:
+    """Title, lead and table of the dots of which devices compute more than their part, by the work that would be saved."""
+    flops, parts = report.flops, list(_parts(report, paint))
+    whole = f"{_flop(flops.per_device)} on each of {flops.devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)}"
+    lead = [f"{whole} of the program.", *(_causes(report.duplication_causes) if parts else ["No product is done twice."])]
+    table = [parts_table("product", _COLUMNS, parts, _flop, "in vain")] if parts else []
+    return f"Why {flops.duplication:.2f}×?", lead, table
+
+
+def _parts(report: Report, paint: Paint) -> Iterator[Contribution]:
+    devices = report.flops.devices
+    for each in report.products:
+        wasted = (each.per_device * devices - each.flops) * each.count / devices
+        if wasted > 0:
+            alike = each.per_device * devices / each.flops / each.padding
+            idle = tuple(name for name, size in report.mesh.axes if name not in each.axes and size > 1) if alike > ONCE else ()
+            padded = f"{each.padding:.2f}×" if each.padding > ONCE else ""
+            yield Contribution(each.path, wasted, each.source, _SHADE, (f"{alike:,.0f}×", paint.axes(idle), padded))
+
+
+def _causes(found: Duplication) -> Iterator[str]:
+    if found.alike > ONCE:
+        yield (
+            "The devices along a mesh axis that splits none of a product's dimensions all compute the same; "
+            "put one of them there, or make the axis smaller."
+        )
+    if found.padding > ONCE and found.largest:
+        largest = found.largest
+        yield f"{found.padding:.2f}× is padding, most of it of `{largest.path}`: {largest.arithmetic}. {largest.way_out}."
+
+
+def _flop(count: float) -> str:
+    return format_count(count, "FLOP")

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ProjectRole
 from workbench.team.actions.action import Call
-from workbench.team.actions.people_records import people_by_id
-from workbench.team.actions.schemas import Count, Digest, Id, PersonRecord, Record, Slug, Time
+from workbench.team.actions.schemas import Count, Digest, Id, PersonRecord, Record, Slug, Time, people_by_id
 from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
 

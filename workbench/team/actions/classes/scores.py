@@ -11,8 +11,7 @@ from workbench.team.actions.action import Call, action, jobs_of, member
 from workbench.team.actions.classes.assignments import STAFF, STUDENT, present
 from workbench.team.actions.classes.class_records import GradedWork, graded_work, is_staff
 from workbench.team.actions.classes.kept_baselines import BaselineRecord, baseline_records
-from workbench.team.actions.people_records import people_by_id
-from workbench.team.actions.schemas import Count, Digest, Figures, Id, PersonRecord, Record
+from workbench.team.actions.schemas import Count, Digest, Figures, Id, PersonRecord, Record, people_by_id
 from workbench.team.store.tables import Assignment, GivenAnswer, Member, StoredFigures, StoredJob
 from workbench.team.web.services import JobRequest
 

@@ -10,9 +10,8 @@ from workbench.team.access import ConflictError, InputError, MissingError, Proje
 from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.classes.assignments import STAFF, WORKER, present
 from workbench.team.actions.classes.class_records import GradedWork, WallWork, WorkRecord, graded_work, own_work, work_records
-from workbench.team.actions.people_records import people_by_id, user_of_name
 from workbench.team.actions.rooms import add_room
-from workbench.team.actions.schemas import NAME, Note, PersonRecord, Record, Word
+from workbench.team.actions.schemas import NAME, Note, PersonRecord, Record, Word, people_by_id, user_of_name
 from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment, Member, Participant, StudentWork, User
 

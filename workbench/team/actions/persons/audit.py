@@ -8,9 +8,19 @@ from sqlalchemy.orm import Session as DatabaseSession
 
 from workbench.team.access import ProjectRole
 from workbench.team.actions.action import ADMIN, Call, action, member
-from workbench.team.actions.pages_of_lists import list_page
-from workbench.team.actions.people_records import people_by_id, project_slugs
-from workbench.team.actions.schemas import Count, ListPage, PageQuery, PersonRecord, Record, Slug, Time, Word
+from workbench.team.actions.schemas import (
+    Count,
+    ListPage,
+    PageQuery,
+    PersonRecord,
+    Record,
+    Slug,
+    Time,
+    Word,
+    list_page,
+    people_by_id,
+    project_slugs,
+)
 from workbench.team.store.tables import AuditEntry, User
 
 

@@ -8,9 +8,8 @@ from sqlalchemy import select
 
 from workbench.team.access import ConflictError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.people_records import user_of_name
 from workbench.team.actions.persons.me import verify_owner_remains
-from workbench.team.actions.schemas import Record, RoleName, Time
+from workbench.team.actions.schemas import Record, RoleName, Time, user_of_name
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import Member, StoredRoom, User
 

@@ -15,10 +15,8 @@ from workbench.team.access import ProjectRole, parse_role
 from workbench.team.accounts.invitations import NewInvitation, invite
 from workbench.team.accounts.people import disable_user, enable_user, set_admin
 from workbench.team.actions.action import ADMIN, Call, action, member
-from workbench.team.actions.pages_of_lists import list_page
-from workbench.team.actions.people_records import user_of_name
 from workbench.team.actions.persons.me import close_ended_logins
-from workbench.team.actions.schemas import NAME, Days, Id, ListPage, PageQuery, Record, RoleName, Time, Word
+from workbench.team.actions.schemas import NAME, Days, Id, ListPage, PageQuery, Record, RoleName, Time, Word, list_page, user_of_name
 from workbench.team.store.store import now
 from workbench.team.store.tables import User
 

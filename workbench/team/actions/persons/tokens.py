@@ -12,7 +12,7 @@ from msgspec import Meta
 from sqlalchemy import select
 
 from workbench.team.access import SCOPES, ForbiddenError, MissingError
-from workbench.team.accounts.tokens import issue_token, revoke_token
+from workbench.team.accounts.revocations import issue_token, revoke_token
 from workbench.team.actions.action import PERSON, Call, action
 from workbench.team.actions.schemas import Days, Id, Named, Record, Time, one_of
 from workbench.team.store.store import now

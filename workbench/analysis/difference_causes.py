@@ -1,0 +1,228 @@
+"""Why a compiled program differs from its plan: by collective, by kernel time, by peak memory, and what the predicted time rests on."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from workbench.core.sharding import base_axis
+from workbench.cost.collective_times import closest_spans
+from workbench.reports.compiled import Compiled, CompiledKernel
+from workbench.reports.device_memory import ARGUMENT_ROLES
+from workbench.reports.report import Report
+
+# The causes of a difference between what a plan sends and what its compiled program does: a name and a sentence each.
+
+
+class Cause(NamedTuple):
+    """A named compiler transformation, and what it means."""
+
+    name: str
+    text: str
+
+
+COMBINED = Cause("combined", "the compiler sends several arrays in one collective: fewer latencies, the same bytes")
+WINDOWED = Cause("windowed einsum", "the compiler sends shards around a ring and multiplies each as it arrives: communication hides")
+WIDENED = Cause("widened", "this compiler reduces 2-byte floats as 4-byte ones: twice the bytes")
+PADDED = Cause("padded", "the compiler pads what it reduces and scatters, and shifts the slices into place afterwards: somewhat more bytes")
+GATHERED_AGAIN = Cause("gathered again", "the compiler gathers a second time what it would have to keep for long: more bytes, less memory")
+KEPT = Cause("kept", "the compiler keeps for the second use what the plan sends twice")
+HOISTED = Cause("moved out of a loop", "the compiler found that each turn of the loop sends the same, and sends it once")
+FOLDED = Cause("folded", "the compiler reduces over all axes at once what the plan reduces over one after the other")
+SPLIT = Cause("reduced axis by axis", "the compiler reduces over one axis after the other what the plan reduces at once")
+BORDERS = Cause("borders", "each device fetches what a shift, window or pad needs around its own slice, in another way than planned")
+REWRITTEN = Cause("rewritten first", "this compiler makes other operations of this one before it partitions them, and those send otherwise")
+NARROWED = Cause("narrowed", "this compiler rounds to 2-byte floats before it sends, as the product that reads them would")
+LOOKED_UP = Cause("looked up otherwise", "the compiler lets each device look up, or add, some of the rows and sends those, in another way")
+NOT_PARTITIONED = Cause("not partitioned", "the compiler has no partitioned form of this operation, and gathers its operand")
+OTHERWISE = Cause("resharded otherwise", "the compiler takes another way between the same two shardings")
+TOO_FINE = Cause(
+    "cut too fine", "a dimension has fewer elements than devices: the compiler shrinks it, and finds most of what is sent empty"
+)
+NOT_SENT = Cause("not sent", "the compiler found this value already there, or not needed")
+UNEXPLAINED = Cause("unexplained", "no cause that the workbench knows; tell us")
+
+ALL_CAUSES = (
+    *(COMBINED, WINDOWED, WIDENED, PADDED, GATHERED_AGAIN, KEPT, HOISTED, FOLDED, SPLIT),
+    *(BORDERS, REWRITTEN, NARROWED, LOOKED_UP, NOT_PARTITIONED, OTHERWISE, TOO_FINE, NOT_SENT, UNEXPLAINED),
+)
+
+
+# Why the compiled program's kernels take a different time than the plan's: by named scope and by kind of work.
+
+COPIED = Cause("copies", "the compiler moves or converts values between kernels: other layouts, loop buffers, pieces put together")
+IN_PIECES = Cause("in pieces", "the compiler cuts these products up, to multiply shards as they arrive or to fit its memory")
+RECOMPUTED = Cause("rematerialised", "the compiler computes products again that it would have to keep: more arithmetic, less memory")
+RATE = Cause("another rate", "the same products, which the compiler expects to run faster or slower than the roofline says")
+FUSED = Cause("fused otherwise", "elementwise work is in other kernels than in the plan: values are read and written more often, or less")
+
+KERNEL_CAUSES = (COPIED, IN_PIECES, RECOMPUTED, RATE, FUSED)
+
+_COPIES = ("copy", "transpose", "convert", "broadcast", "reshape", "pad", "slice", "dynamic-slice", "dynamic-update-slice", "concatenate")
+_MIN_SHARE = 0.01  # share of all kernels below which a difference is not reported
+_PIECES = 1.3  # ratio of kernel counts above which they are no longer the same kernels
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDifference:
+    """Seconds per device and step in kernels of the outermost named `scope` that do one kind of `work`."""
+
+    scope: str
+    work: str
+    predicted: float
+    compiled: float
+    cause: Cause
+
+
+class _KernelSum(NamedTuple):
+    """Kernels of one scope and work on one side."""
+
+    seconds: float = 0.0
+    kernels: int = 0
+    flops: int = 0
+
+    def plus(self, seconds: float, kernels: int, flops: int) -> "_KernelSum":
+        return _KernelSum(self.seconds + seconds, self.kernels + kernels, self.flops + flops)
+
+
+def explain_kernels(report: Report, compiled: Compiled) -> tuple[KernelDifference, ...]:
+    """The differences of at least a hundredth of the time in kernels, the largest first."""
+    sustained = report.step_time.sustained if report.step_time else 1.0  # the compiler's estimate knows nothing of that
+    ours = _sum_kernels(
+        ((scope_of(each.path), "products" if each.flops else "elementwise"), each.estimate(sustained), each.count, each.flops * each.count)
+        for each in report.kernel_costs
+    )
+    theirs = _sum_kernels(
+        ((scope_of(each.path), _kernel_work(each)), (each.seconds or 0.0) * each.count, each.count, each.flops * each.count)
+        for each in compiled.kernels
+    )
+    found = [
+        KernelDifference(*key, ours[key].seconds, theirs[key].seconds, _find_cause(key[1], ours[key], theirs[key]))
+        for key in {**ours, **theirs}
+    ]
+    least = _MIN_SHARE * max(sum(each.predicted for each in found), sum(each.compiled for each in found))
+    significant = (each for each in found if abs(each.predicted - each.compiled) >= least)
+    return tuple(sorted(significant, key=lambda each: -abs(each.predicted - each.compiled)))
+
+
+def _sum_kernels(kernels: Iterable[tuple[tuple[str, str], float, int, int]]) -> defaultdict[tuple[str, str], _KernelSum]:
+    sums: defaultdict[tuple[str, str], _KernelSum] = defaultdict(_KernelSum)
+    for key, seconds, count, flops in kernels:
+        sums[key] = sums[key].plus(seconds, count, flops)
+    return sums
+
+
+def _kernel_work(kernel: CompiledKernel) -> str:
+    return "products" if kernel.flops else "copies" if kernel.kind in _COPIES else "elementwise"
+
+
+def _find_cause(work: str, ours: _KernelSum, theirs: _KernelSum) -> Cause:
+    if work != "products":
+        return COPIED if work == "copies" else FUSED
+    if theirs.flops > _PIECES * ours.flops:
+        return RECOMPUTED
+    return IN_PIECES if theirs.kernels > _PIECES * ours.kernels else RATE
+
+
+# Why the compiled program's peak memory differs from the plan's: by named scope, what each side holds at its own peak.
+
+PACKED = Cause("packed with gaps", "buffers of different sizes and lifetimes leave gaps in the memory the compiler sets aside")
+FREED = Cause("not held", "the compiler has used up, fused away or put into on-chip memory what the plan holds at its peak")
+HELD = Cause("held", "at the compiled program's own peak this is alive; at the plan's it is not")
+SIZED = Cause("held otherwise", "both hold values of this scope, in other number, type or padding")
+ARGUMENTS = Cause("arguments padded", "the compiler lays the arguments out in other sizes than the plan takes")
+REST = Cause("the rest", "what is too small for a line of its own, and what the compiler holds without saying for which operation")
+
+MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS, REST)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDifference:
+    """Bytes on one device at either peak that belong to `scope`, the outermost named scope; empty for values outside of any scope."""
+
+    scope: str
+    predicted: int
+    compiled: int
+    cause: Cause
+
+
+def explain_memory(report: Report, compiled: Compiled) -> tuple[MemoryDifference, ...]:
+    """The differences of at least a hundredth of the peak, the largest first, and the remaining difference last.
+
+    For the compiled program only the largest buffers are known by name, and the sum of all.
+    """
+    memory = compiled.memory
+    ours = Counter[str]()
+    for each in report.alive:
+        if each.role not in ARGUMENT_ROLES:
+            ours[scope_of(each.path)] += each.bytes
+    theirs = Counter[str]()
+    for path, count in compiled.alive_at_peak:
+        theirs[scope_of(path)] += count
+    found = [_make_difference(scope, ours[scope], theirs[scope]) for scope in {**ours, **theirs}]
+    found.append(MemoryDifference("arguments", report.memory.argument_bytes, memory.arguments, ARGUMENTS))
+    if memory.live:
+        found.append(MemoryDifference("", 0, max(memory.temporary - memory.live, 0), PACKED))
+    least = _MIN_SHARE * max(report.memory.peak, memory.peak)
+    significant = sorted((each for each in found if _gap(each) >= least), key=lambda each: -_gap(each))
+    left = report.memory.peak - sum(each.predicted for each in significant), memory.peak - sum(each.compiled for each in significant)
+    rest = MemoryDifference("", *left, REST)
+    return (*significant, rest) if _gap(rest) >= least else tuple(significant)
+
+
+def _gap(each: MemoryDifference) -> int:
+    return abs(each.predicted - each.compiled)
+
+
+def scope_of(path: str) -> str:
+    """The outermost named scope of an operation's path, the backward pass apart from the forward one.
+
+    >>> scope_of("grad/layers/2/mlp/up/dot_general"), scope_of("head/dot_general")
+    ('grad/layers', 'head')
+    """
+    words = path.split("/")[:-1]
+    return "/".join(words[: 2 if words[:1] == ["grad"] else 1])
+
+
+def _make_difference(scope: str, predicted: int, compiled: int) -> MemoryDifference:
+    cause = SIZED if predicted and compiled else FREED if predicted else HELD
+    return MemoryDifference(scope, predicted, compiled, cause)
+
+
+# What a predicted time rests on that a compiler does not tell: the causes of a difference between it and a measured
+# step.
+
+HOST = Cause("bound by the host", "the device waits for the host to call the next kernel: another host, or fewer calls, change it")
+RING = Cause("ring over nodes", "collectives between nodes take what NCCL's rings and trees need over this network, as far as it is known")
+TIME_CAUSES = (HOST, RING)
+
+
+class TimeCause(NamedTuple):
+    """Predicted seconds of a step that rest on a cause."""
+
+    cause: Cause
+    seconds: float
+
+
+def explain_time(report: Report) -> tuple[TimeCause, ...]:
+    """The causes that at least a hundredth of the step rests on, the largest first; none without hardware."""
+    if report.step_time is None:
+        return ()
+    least = _MIN_SHARE * report.step_time.total
+    return tuple(sorted((each for each in _causes(report) if each.seconds >= max(least, 1e-12)), key=lambda each: -each.seconds))
+
+
+def _causes(report: Report) -> Iterator[TimeCause]:
+    assert report.step_time is not None
+    yield TimeCause(HOST, report.step_time.host)
+    between = sum(each.seconds * each.count for each in report.collectives if _crosses_nodes(report, each.axes))
+    yield TimeCause(RING, min(between, report.step_time.exposed))
+
+
+def _crosses_nodes(report: Report, axes: tuple[str, ...]) -> bool:
+    plan, hardware = report.plan, report.hardware
+    if hardware is None or hardware.chip.platform != "cuda" or len(hardware.axes) == 1:
+        return False
+    spans = closest_spans(plan.mesh, hardware, plan.axis_assignment)
+    inside = hardware.axes[-1].name
+    return any(span.physical.name != inside and span.size > 1 for axis in axes for span in spans.get(base_axis(axis), ()))

@@ -1,1 +1,0 @@
-"""AmoebaNet-D, the convolutional network of GPipe."""

@@ -1,0 +1,249 @@
+"""A Conformer encoder of speech (Gulati et al. 2020, arXiv:2005.08100): attention and a convolution between two halves of a feed-forward.
+
+    x = x + feed_forward(x) / 2        d_model > d_ff > d_model, swish
+    x = x + attention(x)               every frame sees every frame
+    x = x + convolution(x)             d_model > 2 hidden_channels, gated; along seq, each channel by itself; batch normalisation, swish
+    x = x + feed_forward(x) / 2
+    x = layer_norm(x)
+
+It says for every frame which sound it is, as in the pre-training of BigSSL (Zhang et al. 2021).
+
+Dimensions: batch, seq (frames), features (of a frame), d_model, d_ff, heads, d_head, qkv (query, key and value of a head), gate_up,
+hidden_channels (of the convolution), kernel (frames that it sees), vocab (classes), layers. In einsum strings: b batch, s seq (of
+queries), t seq (of keys), d d_model, h heads, k d_head, g gate_up, c hidden_channels or qkv, f d_ff.
+
+With `seq` split, the convolution needs the frames at the edges of its neighbours' parts (a halo), and the attention all of the keys; with
+`hidden_channels` split like `d_ff` and `heads`, a layer has four all-reduces forward, one for each part of it.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from workbench.core.program import Program
+from workbench.models.config_fields import FLOATS, choose_preset, name_program, verify_words, word_or_none
+from workbench.models.data import synthetic_speech
+from workbench.models.layers.norms_and_losses import Loss, batch_norm, classification_loss, layer_norm
+from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims, nest_tables
+from workbench.tracing import checkpoint_name, layer, trace_training
+
+# The sizes of the Conformer, and the published one among them.
+
+
+@dataclass(frozen=True, slots=True)
+class ConformerConfig:
+    """One Conformer encoder of speech and how it is trained. Field names of sizes are the names of its dimensions.
+
+    - `features` of a frame, which a front end made; `seq` frames of an utterance; `vocab` classes of a frame;
+    - `kernel`: frames that the depthwise convolution sees;
+    - `compute`: the type of activations, to which weights are cast where they are used; `None` is that of the parameters.
+    """
+
+    vocab: int
+    features: int
+    layers: int
+    d_model: int
+    heads: int
+    d_head: int
+    d_ff: int
+    kernel: int
+    seq: int
+    batch: int
+    compute: str | None = word_or_none(*FLOATS)
+    learning_rate: float = 3e-4
+
+    def __post_init__(self) -> None:
+        verify_words(self)
+
+    @property
+    def hidden_channels(self) -> int:
+        """Of the convolution: as many as the stream has."""
+        return self.d_model
+
+
+PRESETS: dict[str, ConformerConfig] = {
+    # For eight virtual devices, small enough to run.
+    "tiny": ConformerConfig(
+        vocab=32, features=16, layers=2, d_model=32, heads=4, d_head=8, d_ff=128, kernel=5, seq=64, batch=16, learning_rate=3e-3
+    ),
+    # Wang et al. 2023 (ASPLOS, "Overlap communication with dependent computation via decomposition"), table 1: 10.4B parameters, 48 layers,
+    # d_model 3072, d_ff 12288, a batch of 64. That table does not give heads, kernel, classes and frames. The model is the one of Zhang et
+    # al. 2021 (BigSSL, arXiv:2109.13226), whose attention has no table of relative positions: with one it would have 10.9B.
+    "bigssl-10b": ConformerConfig(
+        vocab=1024,
+        features=320,
+        layers=48,
+        d_model=3072,
+        heads=24,
+        d_head=128,
+        d_ff=12288,
+        kernel=5,
+        seq=1024,
+        batch=64,
+        compute="bfloat16",
+    ),
+}
+
+
+LAYOUTS = (
+    ("data:8", "batch:data"),
+    ("data:4 model:2", "batch:data; d_ff:model; heads:model; hidden_channels:model"),
+    ("data:2 model:4", "batch:data; d_ff:model; heads:model; hidden_channels:model; vocab:model"),
+    ("data:2 context:4", "batch:data; seq:context"),
+)
+"""For `tiny` on eight devices: data parallel, both halves, attention and convolution split too, and with the classes; the
+frames of an utterance split."""
+
+EDGES = {"input/w": "features > d_model", "input/bias": "d_model", "head/w": "d_model > vocab", "head/bias": "vocab"}
+NORM = {"norm/scale": "d_model", "norm/bias": "d_model"}
+FEED_FORWARD = {**NORM, "w1": "d_model > d_ff", "b1": "d_ff", "w2": "d_ff > d_model", "b2": "d_model"}
+ATTENTION = {**NORM, "wqkv": "d_model > heads qkv d_head", "wo": "heads d_head > d_model", "bo": "d_model"}
+CONVOLUTION = {
+    **NORM,
+    "w1": "d_model > gate_up hidden_channels",
+    "b1": "gate_up hidden_channels",
+    "kernel": "kernel one > hidden_channels",
+    "batch_norm/scale": "hidden_channels",
+    "batch_norm/bias": "hidden_channels",
+    "w2": "hidden_channels > d_model",
+    "b2": "d_model",
+}
+LAYER = nest_tables(feed_forward1=FEED_FORWARD, attention=ATTENTION, convolution=CONVOLUTION, feed_forward2=FEED_FORWARD) | NORM
+"""Each weight's path within its layer, and its dimensions."""
+
+
+def sizes(config: ConformerConfig) -> dict[str, int]:
+    given = {name: value for name, value in asdict(config).items() if isinstance(value, int)}
+    return given | {"hidden_channels": config.hidden_channels, "qkv": 3, "gate_up": 2, "one": 1}
+
+
+def dims(*, scan: bool) -> dict[str, str]:
+    """Path patterns to names, for parameters, optimiser state and batch; scanned layers have `layers` in front."""
+    layers = name_dims(LAYER, "layers/", "layers") if scan else name_dims(LAYER, "layers/*/")
+    return {"batch/frames": "batch seq features", "batch/targets": "batch seq", **name_dims(EDGES), **layers}
+
+
+def parameters(config: ConformerConfig) -> int:
+    """The number of parameters, from the sizes alone.
+
+    >>> round(parameters(PRESETS["bigssl-10b"]) / 1e9, 1)
+    10.4
+    """
+    return count_parameters(EDGES, sizes(config)) + config.layers * count_parameters(LAYER, sizes(config))
+
+
+def init(key: Any, config: ConformerConfig, *, scan: bool) -> Params:
+    """The parameters; both forms hold the same values, `layers` stacked in front if scanned, else as a list of layers."""
+    top, below = jax.random.split(key)
+    keys = jax.random.split(below, config.layers)
+    one = partial(draw, weights=LAYER, sizes=sizes(config))
+    return {**draw(top, EDGES, sizes(config)), "layers": jax.vmap(one)(keys) if scan else [one(each) for each in keys]}
+
+
+def _feed_forward(weights: Params, x: Any) -> Any:
+    """[batch, seq, d_model] from the same, through d_ff."""
+    normal = layer_norm(weights["norm"], x)
+    with jax.named_scope("up"):
+        up = jnp.einsum("bsd,df->bsf", normal, weights["w1"].astype(x.dtype)) + weights["b1"].astype(x.dtype)
+        hidden = jax.nn.swish(checkpoint_name(up, "feed_forward_hidden"))
+    with jax.named_scope("down"):
+        return jnp.einsum("bsf,fd->bsd", hidden, weights["w2"].astype(x.dtype)) + weights["b2"].astype(x.dtype)
+
+
+def _attention(weights: Params, x: Any) -> Any:
+    """[batch, seq, d_model] from the same; every frame sees every frame. A head's query, key and value are one projection."""
+    normal = layer_norm(weights["norm"], x)
+    with jax.named_scope("query_key_value"):
+        product = jnp.einsum("bsd,dhck->bshck", normal, weights["wqkv"].astype(x.dtype))
+        query, key, value = (each.squeeze(3) for each in jax.lax.split(checkpoint_name(product, "query_key_value"), (1, 1, 1), axis=3))
+    with jax.named_scope("scores"):
+        scores = jnp.einsum("bshk,bthk->bhst", query * query.shape[-1] ** -0.5, key, preferred_element_type=jnp.float32)
+        shares = jax.nn.softmax(scores, axis=-1).astype(x.dtype)
+    with jax.named_scope("mix"):
+        mixed = checkpoint_name(jnp.einsum("bhst,bthk->bshk", shares, value), "mixed")
+    with jax.named_scope("output"):
+        return jnp.einsum("bshk,hkd->bsd", mixed, weights["wo"].astype(x.dtype)) + weights["bo"].astype(x.dtype)
+
+
+def _depthwise(x: Any, kernel: Any) -> Any:
+    """[batch, seq, hidden_channels] from the same: every channel convolved along `seq` with its own kernel [kernel, 1, hidden_channels]."""
+    return jax.lax.conv_general_dilated(x, kernel, (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"), feature_group_count=x.shape[-1])
+
+
+def _convolution(weights: Params, x: Any) -> Any:
+    """[batch, seq, d_model] from the same, through the hidden channels."""
+    normal = layer_norm(weights["norm"], x)
+    with jax.named_scope("gated"):
+        up = jnp.einsum("bsd,dgc->bsgc", normal, weights["w1"].astype(x.dtype)) + weights["b1"].astype(x.dtype)
+        up = checkpoint_name(up, "convolution_hidden")
+        gated = up[:, :, 0] * jax.nn.sigmoid(up[:, :, 1])
+    with jax.named_scope("depthwise"):
+        mixed = checkpoint_name(_depthwise(gated, weights["kernel"].astype(x.dtype)), "convolved")
+    with jax.named_scope("batch_norm"):
+        mixed = jax.nn.swish(batch_norm(weights["batch_norm"], mixed))
+    with jax.named_scope("down"):
+        return jnp.einsum("bsc,cd->bsd", mixed, weights["w2"].astype(x.dtype)) + weights["b2"].astype(x.dtype)
+
+
+def _layer(weights: Params, x: Any) -> Any:
+    with jax.named_scope("feed_forward1"):
+        x = x + 0.5 * _feed_forward(weights["feed_forward1"], x)
+    with jax.named_scope("attention"):
+        x = x + _attention(weights["attention"], x)
+    with jax.named_scope("convolution"):
+        x = x + _convolution(weights["convolution"], x)
+    with jax.named_scope("feed_forward2"):
+        x = x + 0.5 * _feed_forward(weights["feed_forward2"], x)
+    with jax.named_scope("norm"):
+        return layer_norm(weights["norm"], x)
+
+
+def apply(params: Params, frames: Any, config: ConformerConfig) -> Any:
+    """float32[batch, seq, vocab] of logits from [batch, seq, features]; layers are scanned if they are stacked."""
+    one_layer = layer(_layer)
+    with jax.named_scope("input"):
+        x = frames.astype(config.compute or frames.dtype)
+        x = jnp.einsum("bsi,id->bsd", x, params["input"]["w"].astype(x.dtype)) + params["input"]["bias"].astype(x.dtype)
+    with jax.named_scope("layers"):
+        if isinstance(params["layers"], dict):
+            x, _ = jax.lax.scan(lambda x, weights: (one_layer(weights, x), None), x, params["layers"])
+        else:
+            for number, weights in enumerate(params["layers"]):
+                with jax.named_scope(str(number)):
+                    x = one_layer(weights, x)
+    with jax.named_scope("head"):
+        logits = jnp.einsum("bsd,dv->bsv", x, params["head"]["w"].astype(x.dtype), preferred_element_type=jnp.float32)
+        return logits + params["head"]["bias"]
+
+
+def make_loss(config: ConformerConfig) -> Loss:
+    """`loss(params, {"frames", "targets"})`: the mean cross entropy of a frame's class, in nats."""
+    return classification_loss(partial(apply, config=config), "frames")
+
+
+def build(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program:
+    """A training step of a preset with AdamW, any of its sizes changed by the name of its field in `ConformerConfig`.
+    Nothing is allocated. Live runs train on drawn speech.
+
+    Raises `DocumentError` for an unknown preset or choice, and for choices that do not go together.
+    """
+    config = choose_preset(PRESETS, preset, **changes)
+    start = partial(init, config=config, scan=scan)
+    specs = {
+        "frames": jax.ShapeDtypeStruct((config.batch, config.seq, config.features), jnp.float32),
+        "targets": jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32),
+    }
+    return trace_training(
+        make_loss(config),
+        jax.eval_shape(lambda: start(jax.random.key(0))),  # a key made outside would wake the devices
+        specs,
+        optimizer=optax.adamw(config.learning_rate),
+        dims=dims(scan=scan),
+        name=name_program("conformer", preset, changes),
+        init=start,
+        data=synthetic_speech.batches(config.batch, config.seq, config.features, config.vocab),
+    )

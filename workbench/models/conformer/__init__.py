@@ -1,1 +1,0 @@
-"""A Conformer encoder of speech."""

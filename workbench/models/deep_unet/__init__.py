@@ -1,1 +1,0 @@
-"""torchgpipe's U-Net for pictures."""

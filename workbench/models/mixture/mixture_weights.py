@@ -1,0 +1,110 @@
+"""The weights of a mixture-of-experts Transformer: which there are, what their dimensions are called, and how they are drawn."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from workbench.models.layers.decoder_blocks import Params
+from workbench.models.mixture.mixture_config import MixtureConfig
+
+LATENT = {
+    "norm1/scale": "d_model",
+    "attention/wq_down": "d_model q_rank",
+    "attention/q_norm/scale": "q_rank",
+    "attention/wq_up": "q_rank heads d_query",
+    "attention/wkv_down": "d_model d_latent",
+    "attention/kv_norm/scale": "kv_rank",
+    "attention/wkv_up": "kv_rank heads d_pair",
+    "attention/wo": "heads d_value d_model",
+    "norm2/scale": "d_model",
+}
+HEADS = {
+    "norm1/scale": "d_model",
+    "attention/wqkv": "d_model heads qkv d_head",
+    "attention/wo": "heads d_value d_model",
+    "norm2/scale": "d_model",
+}
+DENSE = {"mlp/w1": "d_model gate_up d_ff", "mlp/w2": "d_ff d_model"}
+SHARED = {"shared/w1": "d_model gate_up d_shared", "shared/w2": "d_shared d_model"}
+EXPERTS = {
+    "experts/router": "d_model choices",
+    "experts/w1": "experts d_model expert_gates d_expert",
+    "experts/w2": "experts d_expert d_model",
+}
+"""Each weight's path within its layer, and its dimensions."""
+
+SHARED_SCALES = {
+    "tokens": (-1,),
+    "wqkv": (-4,),
+    "wo": (-3, -2),
+    "w1": (-3,),
+    "w2": (-2,),
+    "w": (-2,),
+    "wq_down": (-2,),
+    "wq_up": (-3,),
+    "wkv_down": (-2,),
+    "wkv_up": (-3,),
+}
+"""Weights that may be kept in few bits (`layers.quantized_weights`), and the dimensions that share a scale: those that a product sums, and
+of a table those of a row. Routers stay as they are."""
+
+
+def _attention(config: MixtureConfig) -> dict[str, str]:
+    return LATENT if config.attention == "latent" else HEADS
+
+
+def dense_layer(config: MixtureConfig) -> dict[str, str]:
+    return _attention(config) | DENSE
+
+
+def sparse_layer(config: MixtureConfig) -> dict[str, str]:
+    """A layer with experts; with `alternate`, the dense one before it too."""
+    before = {f"before/{path}": names for path, names in dense_layer(config).items()} if config.alternate else {}
+    return before | _attention(config) | EXPERTS | (SHARED if config.d_shared else {})
+
+
+def edge_weights(config: MixtureConfig, *, first: bool = True, last: bool = True) -> dict[str, str]:
+    """The weights outside the layers, of a pipeline stage that holds the embedding, the head or both."""
+    names = {"embedding/tokens": "vocab d_model"} if first or (last and config.tied) else {}
+    names |= {"norm/scale": "d_model"} if last else {}
+    return names | ({"head/w": "d_model vocab"} if last and not config.tied else {})
+
+
+def dims(config: MixtureConfig, *, scan: bool, first: bool = True, last: bool = True) -> dict[str, str]:
+    """Path patterns to names, for parameters, optimiser state and gradients; scanned layers have `sparse` in front."""
+    stack, prefix = ("sparse ", "layers/") if scan else ("", "layers/*/")
+    dense = {f"dense/*/{path}": names for path, names in dense_layer(config).items()} if config.dense else {}
+    sparse = {prefix + path: stack + names for path, names in sparse_layer(config).items()}
+    return edge_weights(config, first=first, last=last) | dense | sparse
+
+
+def _draw(key: Any, weights: dict[str, str], config: MixtureConfig) -> Params:
+    """Nested dictionaries of weights: normal, variance 1 / (3 d_model), smaller by sqrt(2 layers) for what writes to the stream."""
+    params: Params = {}
+    for number, (path, names) in enumerate(weights.items()):
+        *rooms, name = path.split("/")
+        shape = tuple(getattr(config, dim) for dim in names.split())
+        if name == "scale":
+            value = jnp.ones(shape, config.params)
+        else:
+            spread = (3 * config.d_model) ** -0.5 * ((2 * config.layers) ** -0.5 if name in ("wo", "w2") else 1.0)
+            value = (spread * jax.random.normal(jax.random.fold_in(key, number), shape)).astype(config.params)
+        room = params
+        for each in rooms:
+            room = room.setdefault(each, {})
+        room[name] = value
+    return params
+
+
+def init(key: Any, config: MixtureConfig, *, scan: bool, first: bool = True, last: bool = True) -> Params:
+    """The parameters: `dense`, a list of layers, and `layers`, those with experts, stacked if scanned, else as a list."""
+    top, below, above = jax.random.split(key, 3)
+    draw = partial(_draw, weights=sparse_layer(config), config=config)
+    keys = jax.random.split(above, config.sparse)
+    return {
+        **_draw(top, edge_weights(config, first=first, last=last), config),
+        "dense": [_draw(jax.random.fold_in(below, i), dense_layer(config), config) for i in range(config.dense)],
+        "layers": jax.vmap(draw)(keys) if scan else [draw(each) for each in keys],
+    }

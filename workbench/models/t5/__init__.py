@@ -1,1 +1,0 @@
-"""An encoder-decoder Transformer, T5."""

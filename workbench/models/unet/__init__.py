@@ -1,1 +1,0 @@
-"""A 3-D U-Net for volumes."""

@@ -1,0 +1,69 @@
+"""Matrix products as XLA's partitioner handles them (`dot_handler.cc`), where Shardy would send something else.
+
+Where operands and result are sharded differently, XLA reshards them in its own way (`structure.choose_dot_shardings`), which is not always
+the one that sends least. What it moves is written into the module before Shardy inserts its reshards.
+"""
+
+from collections.abc import Sequence
+
+from jax.extend.mlir import ir
+
+from workbench.core.mesh import Mesh
+from workbench.propagation.module.operation_kinds import DOTS, manual_axes
+from workbench.propagation.module.prepare_module import ID
+from workbench.propagation.module.shardy_attributes import Dims, ShardingReader, sharding_text
+from workbench.propagation.structure.choose_dot_shardings import choose_dot_shardings
+from workbench.propagation.structure.program_structure import Structure
+
+_SHARDING = "sdy.sharding"
+
+
+def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
+    """Insert the reshards that XLA makes around dots."""
+    reader = ShardingReader(main)
+    is_manual = "sdy.manual_computation" in structure.kinds
+    for op in ops:
+        if op.name not in DOTS or ID not in op.attributes or (facts := structure.dots.get(op.attributes[ID].value)) is None:
+            continue
+        shardings = tuple(map(reader.dims_of, (*op.operands, op.results[0])))
+        if not any(map(any, shardings)) or _leaves_sums(op) or (is_manual and manual_axes(op)):
+            continue
+        full_dims = tuple(each or ((),) * len(shape) for each, shape in zip(shardings, facts.shapes, strict=True))
+        if not facts.has_sharded_window(full_dims):
+            _insert_reshards(op, full_dims, choose_dot_shardings(facts, full_dims, mesh))
+
+
+def _leaves_sums(op: ir.Operation) -> bool:
+    return _SHARDING in op.attributes and "unreduced" in str(op.attributes[_SHARDING])
+
+
+def _insert_reshards(op: ir.Operation, shardings: Sequence[Dims], chosen: Sequence[Dims]) -> None:
+    if chosen == shardings:
+        return
+    op.attributes[_SHARDING] = _per_value_attribute(chosen[-1])  # also for an unsharded result: Shardy would choose for itself
+    if chosen[-1] != shardings[-1]:
+        _reshard_behind(op, shardings[-1])
+    for number, (before, after) in enumerate(zip(shardings, chosen[:-1], strict=False)):
+        if before != after:
+            _reshard_before(op, number, after)
+
+
+def _reshard_behind(op: ir.Operation, wanted: Dims) -> None:
+    """Reshard a dot's result, behind it, to the sharding it was to have."""
+    value = op.results[0]
+    reshard = _create_reshard(value, wanted, op)
+    reshard.move_after(op)
+    value.replace_all_uses_except(reshard.results[0], reshard)
+
+
+def _reshard_before(op: ir.Operation, operand: int, dims: Dims) -> None:
+    op.operands[operand] = _create_reshard(op.operands[operand], dims, op).results[0]
+
+
+def _create_reshard(value: ir.Value, dims: Dims, place: ir.Operation) -> ir.Operation:
+    attributes = {"sharding": ir.Attribute.parse(f"#sdy.sharding{sharding_text(dims)}")}
+    return ir.Operation.create("sdy.reshard", [value.type], [value], attributes, loc=place.location, ip=ir.InsertionPoint(place))
+
+
+def _per_value_attribute(dims: Dims) -> ir.Attribute:
+    return ir.Attribute.parse(f"#sdy.sharding_per_value<[{sharding_text(dims)}]>")

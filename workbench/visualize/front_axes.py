@@ -1,0 +1,142 @@
+"""The ground of both pictures of a front: axes, the colour of each number of devices, limits, and the present plan.
+
+Step time runs across, and memory, devices or dollars upwards; both are to be small.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from workbench.search.figures import Figures, figures_text
+from workbench.search.requirements import AtMost
+from workbench.units import format_bytes, format_dollars, format_seconds
+from workbench.visualize.draw.axis_scale import AxisScale, byte_ticks, scale_of, tick_text
+from workbench.visualize.draw.drawing_marks import Label, Mark, Polyline, Rectangle, text_width
+from workbench.visualize.draw.palette import AXES, NEUTRAL, TEXT, WARNING
+
+Up = Literal["memory", "devices", "dollars"]
+
+HEAD = 84  # pixels to the left of the chart
+REACH = 4.0
+"""So many times the greatest of the front the present plan and a limit may have to be counted in; beyond, the present plan stands on the
+edge."""
+NAMES = {"memory": "memory of the fullest device", "devices": "devices", "dollars": "dollars for 1,000 steps"}
+_SQUARE, _LEGEND, _LINE = 14, 18, 15  # pixels
+_ARROWS = {(1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1): "↗", (-1, 1): "↖", (1, -1): "↘", (-1, -1): "↙"}
+
+
+@dataclass(frozen=True, slots=True)
+class FrontChart:
+    """The scales of a picture, and which figure goes upwards."""
+
+    across: AxisScale
+    up: AxisScale
+    figure: Up = "memory"
+
+    @property
+    def right(self) -> float:
+        return self.across.start + self.across.length
+
+    @property
+    def top(self) -> float:
+        return self.up.start + self.up.length
+
+    def value(self, figures: Figures) -> float:
+        """What goes upwards; 0 for what has no price."""
+        return float(getattr(figures, self.figure) or 0.0)
+
+    def place(self, figures: Figures) -> tuple[float, float]:
+        """Where a plan lies; on the edge what lies outside."""
+        return self.across(figures.seconds), self.up(self.value(figures))
+
+    def side(self, figures: Figures) -> tuple[int, int]:
+        """On which side of the picture a plan lies, across and upwards: -1 before its least, 1 beyond its greatest value."""
+        pairs = ((self.across, figures.seconds), (self.up, self.value(figures)))
+        across, up = ((value > scale.high) - (value < scale.low) for scale, value in pairs)
+        return across, up
+
+    def has(self, figures: Figures) -> bool:
+        """Whether a plan lies in the picture; what has no price has no place."""
+        return bool(self.value(figures)) and self.side(figures) == (0, 0)
+
+
+def make_chart(seconds: Sequence[float], values: Sequence[float], size: tuple[float, float], top: float, figure: Up) -> FrontChart:
+    """A chart of this size in pixels with room for these values, `top` pixels under the edge of the picture."""
+    wide, high = size
+    return FrontChart(scale_of(seconds, HEAD, wide), scale_of(values, top + high, -high), figure)
+
+
+def write_value(value: float, figure: Up) -> str:
+    """A value of what goes upwards in words."""
+    writers: dict[Up, Callable[[float], str]] = {
+        "memory": format_bytes,
+        "devices": lambda count: f"{count:,.0f}",
+        "dollars": format_dollars,
+    }
+    return writers[figure](value)
+
+
+def is_near(figures: Figures, chart_figure: Up, slowest: float, largest: float) -> bool:
+    """Whether a plan is near enough to a front with these greatest values to be counted in."""
+    value = float(getattr(figures, chart_figure) or 0.0)
+    return 0 < figures.seconds <= REACH * slowest and 0 < value <= REACH * largest
+
+
+def colour_devices(front: Sequence[Figures]) -> dict[int, str]:
+    """A colour for each number of devices, most devices first."""
+    counts = sorted({each.devices for each in front}, reverse=True)
+    return {count: AXES[place % len(AXES)] for place, count in enumerate(counts)}
+
+
+def draw_axes(chart: FrontChart) -> Iterator[Mark]:
+    """Hair lines at round values, and the names of the axes."""
+    wide, high = chart.across.length, -chart.up.length
+    for value in chart.across.ticks():
+        yield Rectangle(chart.across(value), chart.top, 1, high, fill=NEUTRAL, alpha=0.18)
+        yield Label(chart.across(value), chart.up.start + 15, tick_text(format_seconds(value)), anchor="middle")
+    for value in byte_ticks(chart.up) if chart.figure == "memory" else chart.up.ticks():
+        yield Rectangle(HEAD, chart.up(value), wide, 1, fill=NEUTRAL, alpha=0.18)
+        yield Label(HEAD - 6, chart.up(value) + 4, tick_text(write_value(value, chart.figure)), anchor="end")
+    yield Rectangle(HEAD, chart.up.start, wide, 1, fill=NEUTRAL)
+    yield Rectangle(HEAD, chart.top, 1, high, fill=NEUTRAL)
+    log = [name for name, scale in (("time", chart.across), (chart.figure, chart.up)) if scale.is_log]
+    note = f" (logarithmic: {' and '.join(log)})" if log else ""
+    yield Label(HEAD + wide / 2, chart.up.start + 33, f"time of a step{note}", anchor="middle")
+    yield Label(0, chart.top - _LEGEND, NAMES[chart.figure])
+
+
+def draw_device_legend(chart: FrontChart, colours: Mapping[int, str]) -> Iterator[Mark]:
+    """The colours, where the front has plans on several numbers of devices."""
+    x = HEAD + text_width(NAMES[chart.figure])
+    for count, colour in colours.items() if len(colours) > 1 else ():
+        text = f"{count:,} device{'s' * (count != 1)}"
+        yield Rectangle(x, chart.top - _LEGEND - 8, 9, 9, fill=colour)
+        yield Label(x + 14, chart.top - _LEGEND, text)
+        x += text_width(text) + 30
+
+
+def draw_limits(chart: FrontChart, limits: Sequence[AtMost]) -> Iterator[Mark]:
+    """A dashed line at each limit of what the axes show that lies in the picture."""
+    for each in limits:
+        if each.figure == chart.figure and chart.up.low < each.limit < chart.up.high:
+            y = chart.up(each.limit)
+            yield Polyline(((HEAD, y), (chart.right, y)), WARNING, 1.0, dashed=True)
+            yield Label(chart.right, y - 5 if y > chart.top + _LINE else y + _LINE, str(each), anchor="end", colour=WARNING)
+        if each.figure == "seconds" and chart.across.low < each.limit < chart.across.high:
+            x = chart.across(each.limit)
+            is_right = x > HEAD + chart.across.length / 2
+            yield Polyline(((x, chart.up.start), (x, chart.top)), WARNING, 1.0, dashed=True)
+            yield Label(x, chart.top - 5, str(each), anchor="end" if is_right else "start", colour=WARNING)
+
+
+def draw_present(chart: FrontChart, figures: Figures, against_best: str = "") -> Iterator[Mark]:
+    """The present plan as an open square, or on the edge, with its figures and an arrow, where it lies outside."""
+    x, y = chart.place(figures)
+    half, side = _SQUARE / 2, chart.side(figures)
+    title = f"The present plan: {figures_text(figures)}{f': {against_best}' * bool(against_best)}"
+    yield Rectangle(x - half, y - half, _SQUARE, _SQUARE, line=TEXT, title=title)
+    text = "present plan"
+    if side != (0, 0):
+        text += f": {format_seconds(figures.seconds)}, {write_value(chart.value(figures), chart.figure)} {_ARROWS[side]}"
+    is_right, is_high = x > HEAD + chart.across.length / 2, y < chart.top + 2 * _LINE
+    yield Label(x - 12 if is_right else x + 12, y + _LINE + 5 if is_high else y - 9, text, anchor="end" if is_right else "start", bold=True)

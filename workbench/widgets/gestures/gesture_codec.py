@@ -1,0 +1,233 @@
+"""Parse a page's message into a gesture. Every field is checked here; messages are not trusted."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any, get_type_hints
+
+from workbench.errors import LayoutError, unknown_name
+from workbench.widgets.gestures import panel_gestures, setup_gestures, stage_changes, tensor_gestures, view_gestures
+from workbench.widgets.gestures.gesture import TABLES, EditGesture, Gesture, Message, Reader, required_text
+from workbench.widgets.gestures.setup_gestures import HARDWARE_ZONE, HardwareGesture
+
+# All gestures: the tests run over these tuples, so that a new one is tested like the others.
+
+EDIT_GESTURES: tuple[type[Gesture], ...] = (
+    *(tensor_gestures.DropGesture, tensor_gestures.MajorGesture),
+    *(
+        tensor_gestures.OwnGesture,
+        tensor_gestures.OwnWholeGesture,
+        tensor_gestures.OpenDimGesture,
+        tensor_gestures.ByRulesGesture,
+    ),
+    *(
+        tensor_gestures.OpenGesture,
+        tensor_gestures.RoundGesture,
+        tensor_gestures.KeepOutGesture,
+        tensor_gestures.UnreducedGesture,
+    ),
+    *(tensor_gestures.GroupGesture, tensor_gestures.BarrierGesture),
+    *(tensor_gestures.PrioritizeGesture, tensor_gestures.UngroupGesture, tensor_gestures.UnbarGesture),
+    *(tensor_gestures.WholeGesture, tensor_gestures.RenameDimGesture),
+    *(
+        setup_gestures.ResizeGesture,
+        setup_gestures.AddAxisGesture,
+        setup_gestures.RemoveAxisGesture,
+        setup_gestures.RenameAxisGesture,
+        setup_gestures.ShiftAxisGesture,
+    ),
+    *(
+        setup_gestures.OrderAxesGesture,
+        setup_gestures.HardwareGesture,
+        setup_gestures.AxisAssignmentGesture,
+        setup_gestures.MendGesture,
+    ),
+    *(stage_changes.MakePipelineGesture, stage_changes.RemovePipelineGesture, stage_changes.StagesGesture),
+    *(stage_changes.MicroBatchesGesture, stage_changes.ChunksGesture, stage_changes.ScheduleGesture),
+    *(
+        stage_changes.StageRematGesture,
+        stage_changes.EngineGesture,
+        stage_changes.StageAxisGesture,
+        stage_changes.BoundaryGesture,
+    ),
+    *(stage_changes.BalanceTimeGesture, stage_changes.BalanceMemoryGesture, stage_changes.BucketsGesture),
+    *(setup_gestures.RecipeGesture, setup_gestures.TracedAsGesture),
+)
+"""Gestures that ask for another plan."""
+BOARD_GESTURES: tuple[type[Gesture], ...] = (
+    *EDIT_GESTURES,
+    *(
+        view_gestures.UndoGesture,
+        view_gestures.RedoGesture,
+        view_gestures.HistoryGesture,
+        view_gestures.GoGesture,
+        view_gestures.NamePlanGesture,
+    ),
+    *(
+        view_gestures.PinGesture,
+        view_gestures.ComparePlansGesture,
+        view_gestures.SwapPlansGesture,
+        view_gestures.StopComparingGesture,
+    ),
+    *(
+        view_gestures.SaveGesture,
+        view_gestures.OpenFileGesture,
+        view_gestures.ExportGesture,
+        view_gestures.LinkGesture,
+        view_gestures.CloseSheetGesture,
+    ),
+    *(
+        setup_gestures.RecipesGesture,
+        setup_gestures.RecipeAxisGesture,
+        setup_gestures.TryEditsGesture,
+        setup_gestures.DecideGesture,
+        tensor_gestures.TakeGesture,
+    ),
+    *(
+        view_gestures.TabGesture,
+        view_gestures.SelectGesture,
+        view_gestures.FoldGesture,
+        view_gestures.WhyGesture,
+        view_gestures.TryBoundaryGesture,
+    ),
+    *(
+        view_gestures.StepGesture,
+        view_gestures.WeighGesture,
+        view_gestures.FewestGesture,
+        view_gestures.ExpandGesture,
+        view_gestures.MomentGesture,
+        view_gestures.PictureGesture,
+        view_gestures.ShowStageGesture,
+    ),
+    *(
+        view_gestures.RunGesture,
+        view_gestures.CancelGesture,
+        view_gestures.CompileGesture,
+        view_gestures.CancelCompilationGesture,
+        view_gestures.CalibrateGesture,
+        view_gestures.CancelCalibrationGesture,
+        view_gestures.CompileAtRestGesture,
+    ),
+    *(
+        panel_gestures.FindGesture,
+        panel_gestures.StopFindingGesture,
+        panel_gestures.ChooseFoundGesture,
+        panel_gestures.TakeFoundGesture,
+    ),
+    *(
+        panel_gestures.ExplainFoundGesture,
+        panel_gestures.VerifyFoundGesture,
+        panel_gestures.StopVerifyingGesture,
+        panel_gestures.RelaxGesture,
+    ),
+    *(panel_gestures.QuestionGesture, panel_gestures.StartQuestionGesture, panel_gestures.AnswerGesture),
+    *(view_gestures.DismissGesture, view_gestures.RefreshGesture),
+)
+"""Gestures of the board over one plan."""
+FLEET_GESTURES: tuple[type[Gesture], ...] = (
+    *(panel_gestures.PolicyGesture, panel_gestures.MemoryGesture, panel_gestures.BudgetGesture, panel_gestures.DevicesGesture),
+    panel_gestures.FleetHardwareGesture,
+    *(panel_gestures.TimeUnitsGesture, panel_gestures.CancelTimingGesture, panel_gestures.StopModelGesture),
+    *(panel_gestures.RereadGesture, panel_gestures.LeaveGesture, panel_gestures.ReturnGesture),
+    *(view_gestures.RunGesture, view_gestures.CancelGesture, view_gestures.RefreshGesture),
+    view_gestures.PictureGesture,
+)
+"""Gestures of the board over a fleet."""
+ALL_GESTURES = tuple(dict.fromkeys((*BOARD_GESTURES, *FLEET_GESTURES)))
+
+
+Members = tuple[type[Gesture], ...]
+MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 32, 64, 2_000
+"""Limits of a gesture: its fields, entries of a list, letters of a text. The longest texts are paths, the longest lists the axes of a mesh.
+"""
+
+
+def read_gesture(message: Message, members: Members = BOARD_GESTURES) -> Gesture:
+    """The gesture of a message; raises `WorkbenchError` for one that no page sends."""
+    verify_gesture(message)
+    verb = required_text()(message.get("verb"), "verb", message)
+    kind = kind_of(message, members)
+    if kind is None:
+        edits = dict.fromkeys(each.verb for each in members if issubclass(each, EditGesture))
+        raise LayoutError(*unknown_name("gesture", verb, edits))
+    return _read_fields(kind, message)
+
+
+def find_gesture(message: Message, members: Members) -> Gesture | None:
+    """The gesture of a message, `None` where it is none of these; raises `WorkbenchError` for one with fields that no page sends."""
+    verify_gesture(message)
+    kind = kind_of(message, members)
+    return None if kind is None else _read_fields(kind, message)
+
+
+def kind_of(message: Message, members: Members = BOARD_GESTURES) -> type[Gesture] | None:
+    """Which of the gesture classes a message is of, `None` for none of them. Raises where only its verb is known."""
+    verb = message.get("verb")
+    alike = [each for each in members if isinstance(verb, str) and each.verb == verb.strip()]
+    if not alike or not alike[0].apart_by:
+        return alike[0] if alike else None
+    apart = message.get(alike[0].apart_by)
+    found = next((each for each in alike if each.apart == apart), None)
+    if found is None:
+        raise alike[0].unknown(apart)
+    return found
+
+
+def verify_gesture(message: Message) -> None:
+    """Raises `LayoutError` for a gesture that no page makes: too many fields, or too long ones. A file's text has a separate limit."""
+    if len(message) > MOST_FIELDS:
+        raise LayoutError(f"The gesture has {len(message):,} fields; {MOST_FIELDS} are the most.", ["reload the page"])
+    for name, value in message.items():
+        kind, size = _measure_field(value)
+        most = MOST_ENTRIES if kind == "entries" else MOST_LETTERS
+        if size > most and (message.get("verb"), name) != ("open_file", "text"):
+            raise LayoutError(f"`{str(name)[:40]}` of the gesture has {size:,} {kind}; {most:,} are the most.", ["reload the page"])
+
+
+def zone_of(message: Message) -> str:
+    """The zone that shows the refusal of this gesture, also of one that cannot be read."""
+    verb, zone = message.get("verb"), message.get("zone")
+    kind = next((each for each in BOARD_GESTURES if each.verb == verb), Gesture)
+    if zone == TABLES and kind.refused_at != HARDWARE_ZONE:
+        return TABLES
+    return kind.refused_at or next((message[field] for field in kind.refused_by if isinstance(message.get(field), str)), "")
+
+
+def asked_hardware(message: Message) -> tuple[str, str] | None:
+    """The chip and the shape that a gesture asks for; `None` if it is no such gesture."""
+    if message.get("verb") != HardwareGesture.verb:
+        return None
+    return str(message.get("chip", ""))[:80], str(message.get("shape", ""))[:200]
+
+
+def _read_fields(kind: type[Gesture], message: Message) -> Gesture:
+    read = _READERS[kind]
+    return kind(**{field.name: reader(message.get(field.name), field.name, message) for field, reader in read if _is_read(field, message)})
+
+
+def _is_read(field: Field[Any], message: Message) -> bool:
+    """Read a field; a missing one has its default, or if it has none is read as `None`."""
+    return field.name in message or field.default is MISSING
+
+
+def _readers(kind: type[Gesture]) -> tuple[tuple[Field[Any], Reader], ...]:
+    """The reader of each field, by its type."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple((each, hints[each.name].__metadata__[0]) for each in fields(kind))
+
+
+def _measure_field(value: object) -> tuple[str, int]:
+    """The size of a field, and its unit: entries of a list, else letters."""
+    if isinstance(value, list | Mapping):
+        inner = max((len(str(each)[: MOST_LETTERS + 1]) for each in value), default=0)
+        return ("entries", len(value)) if inner <= MOST_LETTERS else ("letters", inner)
+    if isinstance(value, str):
+        return "letters", len(value)
+    return "digits", len(f"{value:e}") if isinstance(value, float) else 0 if value is None else _digits(value)
+
+
+def _digits(value: object) -> int:
+    """The digits of a whole number; Python refuses to print one of thousands."""
+    return value.bit_length() // 3 if isinstance(value, int) else 1
+
+
+_READERS = {kind: _readers(kind) for kind in ALL_GESTURES}
