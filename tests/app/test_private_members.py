@@ -21,7 +21,7 @@ from benchmarks.served_client import PATIENCE, Visitor
 from tests.support.servers import free_port, wait_for
 from workbench.app.page.guarded_server import guarded_server
 from workbench.app.page.page_template import template_of
-from workbench.app.page.private_members import TRIED, http_of, patch_writes, tornado_of
+from workbench.app.page.private_members import TRIED, WAITING, http_of, patch_writes, tornado_of
 from workbench.app.page.request_policy import allowed_hosts
 from workbench.app.page.serve import listen
 from workbench.app.page.visitor_screen import Screen, on_document
@@ -58,7 +58,7 @@ def connection(monkeypatch):
 
 
 MEMBERS = [
-    *(("panel", writing, name) for name in ("_dispatch_msgs", "_WRITE_MSGS", "_WRITE_BLOCK")),
+    *(("panel", writing, name) for name in ("_dispatch_msgs", WAITING, "_WRITE_BLOCK")),
     *(("panel", pn.state, name) for name in ("_loaded", "_connected")),
     ("panel", base, "_env"),
     ("panel", pn.pane.Str, "_models"),
@@ -98,7 +98,7 @@ def test_a_message_that_comes_as_the_last_one_goes_out_is_written_too(connection
         for _ in range(10):
             await asyncio.sleep(0)
         assert document not in writing._WRITE_BLOCK
-        assert document not in writing._WRITE_MSGS
+        assert document not in getattr(writing, WAITING)
 
     asyncio.run(write_two())
 

@@ -12,7 +12,7 @@ from workbench.propagation import module_of
 from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner, gathered_whole, without_functions
 from workbench.spmd.hlo_module import read_module
-from workbench.spmd.run_partitioner import MAX_DEVICES, ask
+from workbench.spmd.run_partitioner import MAX_DEVICES, FullRematerialization, ask, read_warnings
 from workbench.tracing import trace
 
 LAYOUT = "batch:rows; hidden:cols"
@@ -69,10 +69,34 @@ def test_xlas_own_cpu_widens_floats_of_two_bytes_and_a_neutral_answer_does_not()
     assert (plain, cpu) == (64 * 64 * 2, 64 * 64 * 4)
 
 
+@pytest.mark.parametrize("recipe", ["zero_1", "zero_3"])
+def test_priorities_hold_also_where_xla_drops_them(recipe, monkeypatch):
+    """From 0.11.2 on; that way of stating them is tried on any version."""
+    plan = Plan(build("gpt"), "data:4 model:2").recipe(recipe)
+    known = ask_partitioner(plan).by_axis_and_kind
+    monkeypatch.setattr("workbench.propagation.annotate_lowered_module._DROPS_PRIORITIES", (0, 0, 0))
+    assert ask_partitioner(plan).by_axis_and_kind == known
+
+
+NAMED = "{mesh['r'=2,'c'=4], [{'r'}, {}, {'c'}]}"  # as XLA writes a sharding from JAX 0.12 on
+
+
+@pytest.mark.parametrize("sharding", ["{devices=[2,1,4]<=[8]}", NAMED, "{replicated}"])
+def test_a_warning_is_read_however_xla_writes_shardings(sharding):
+    text = (
+        "W1 spmd_partitioner.cc:666] [SPMD] Involuntary full rematerialization. The compiler cannot go from sharding "
+        f"{sharding} to {sharding} efficiently for HLO operation %wb0.0 = f32[32,64]{{1,0}} copy(%param), sharding={sharding}, "
+        'metadata={op_name="wb0"}. As the last resort'
+    )
+    (found,) = read_warnings(text)
+    assert found == FullRematerialization("wb0", "wb0.0", "f32[32,64]", sharding, sharding)
+
+
 def test_what_xla_gathers_whole_is_said_of_the_operation_that_the_planner_says_it_of():
     plan = reproducer()
     (found,) = ask_partitioner(plan).gathered_whole
-    assert (found.before, found.after) == ("{devices=[2,1,4]<=[8]}", "{devices=[1,8,1]<=[2,4]T(1,0)}")
+    before_named = ("{devices=[2,1,4]<=[8]}", "{devices=[1,8,1]<=[2,4]T(1,0)}")
+    assert (found.before, found.after) in (before_named, (NAMED, "{mesh['r'=2,'c'=4], [{}, {'c', 'r'}, {}]}"))
     assert traced_paths(plan.program)[found.operation] == plan.report().reshards[0].path
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import jax
 from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import sdy
 
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
@@ -25,7 +26,7 @@ from workbench.propagation.module.calls import (
     scope_in_call,
     separate_calls,
 )
-from workbench.propagation.module.insert_statements import annotate_main, insert_statements
+from workbench.propagation.module.insert_statements import annotate_main, insert_behind, insert_statements
 from workbench.propagation.module.mlir_context import declare_mesh, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operations_below
 from workbench.propagation.module.prepare_module import inline_calls
@@ -36,9 +37,10 @@ from workbench.propagation.propagate import refusal_error
 OPERATION, CALLED = "wb", "wc"  # prefixes of the names of operations, and of calls, for XLA's partitioner
 
 _SHARDING = "sdy.sharding"
+_NUMBER = "wb.number"  # an attribute of operations, while passes run
 _PROPAGATION = (
     "sdy-add-data-flow-edges,sdy-apply-sharding-constraints,sdy-sharding-group-import,sdy-user-priority-propagate,"
-    "func.func(sdy-sink-data-flow-edges)"
+    "func.func(sdy-sink-data-flow-edges),sdy-close-shardings"
 )
 _DROPS_PRIORITIES = (0, 11, 2)
 """Since this version XLA passes shardings to its partitioner as HLO's named ones (`xla_enable_hlo_sharding_v3`), which keep open dimensions
@@ -72,8 +74,8 @@ def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
     module = parse_module(plan.program.lowered)
     with module.context, ir.Location.unknown():
         _prepare_calls(module, plan.layout)
-        numbered_ops = list(number_operations_and_calls(module.operation))
-        verify_source_axes(module.operation, plan.mesh, is_manual=any(op.name == "sdy.manual_computation" for op, _ in numbered_ops))
+        is_manual = _write_numbers(module)
+        verify_source_axes(module.operation, plan.mesh, is_manual=is_manual)
         declare_mesh(module.operation, ", ".join(f'"{name}"={size}' for name, size in plan.mesh.axes))
         try:
             _write_statements(module, plan)
@@ -81,10 +83,35 @@ def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
             raise refusal_error(str(error)) from error
         if compiles:
             _donate(main_function(module.operation), plan.program.carried)
-        for op, number in numbered_ops:
-            name = f"{CALLED if op.name == CALL else OPERATION}{number}"
+        for op in _numbered_operations(module):
+            name = f"{CALLED if op.name == CALL else OPERATION}{ir.IntegerAttr(op.attributes[_NUMBER]).value}"
+            del op.attributes[_NUMBER]
             op.location = _prefix_location(op, name) if compiles else ir.Location.name(name)
     return module_bytes(module)
+
+
+def _write_numbers(module: ir.Module) -> bool:
+    """Write each operation's number into an attribute; returns whether the program has a manual region.
+
+    Shardy's passes erase some operations, so that no handle of one may be kept over them (a crash from JAX 0.11.2 on).
+    """
+    is_manual = False
+    for op, number in number_operations_and_calls(module.operation):
+        is_manual |= op.name == "sdy.manual_computation"
+        op.attributes[_NUMBER] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+    return is_manual
+
+
+def _numbered_operations(module: ir.Module) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+
+    def note(op: ir.Operation) -> ir.WalkResult:
+        if _NUMBER in op.attributes:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    return found
 
 
 def _prepare_calls(module: ir.Module, layout: Layout) -> None:
@@ -126,12 +153,19 @@ def _write_statements(module: ir.Module, plan: Plan) -> None:
 
 
 def _propagate_here(module: ir.Module) -> None:
-    """Fix each value in the sharding that propagation by priorities gives it. Loops are left to the compiler, which first gives them more
-    operands (what their bodies capture), and takes the shardings of carried values from around them."""
+    """Constrain each value to the sharding that propagation by priorities gives it: XLA reads no other sharding of an operation.
+
+    Loops are left to the compiler, which first gives them more operands (what their bodies capture), and takes the shardings of carried
+    values from around them.
+    """
     run_passes(module.operation, _PROPAGATION)
-    for op in operations_below(main_function(module.operation)):
-        if op.name in CONTROL_FLOW and _SHARDING in op.attributes:
-            del op.attributes[_SHARDING]
+    for op in list(operations_below(main_function(module.operation))):
+        if _SHARDING not in op.attributes:
+            continue
+        if op.name not in (*CONTROL_FLOW, "sdy.sharding_constraint"):
+            for value, sharding in zip(op.results, sdy.TensorShardingPerValueAttr(op.attributes[_SHARDING]).shardings, strict=True):
+                insert_behind("sdy.sharding_constraint", value, {"sharding": sharding})
+        del op.attributes[_SHARDING]
 
 
 def _has_places(layout: Layout) -> bool:

@@ -133,8 +133,9 @@ def _capture_stderr() -> Iterator[list[str]]:
 
 # The warnings of XLA's partitioner, which it can only print.
 
+_SHARDING = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # from JAX 0.12 on with braces inside: {mesh['r'=2,'c'=4], [{'r'}, {}]}
 _WARNING = re.compile(
-    r"Involuntary full rematerialization\. The compiler cannot go from sharding (?P<before>\{[^}]*\}) to (?P<after>\{[^}]*\}) "
+    rf"Involuntary full rematerialization\. The compiler cannot go from sharding (?P<before>{_SHARDING}) to (?P<after>{_SHARDING}) "
     r"efficiently for HLO operation %(?P<name>\S+) = (?P<shape>\S+\])[^\n]*"
 )
 _SCOPE = re.compile(r'op_name="([^"]*)"')

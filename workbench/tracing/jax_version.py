@@ -10,7 +10,7 @@ import warnings
 import jax
 
 TESTED_JAX = ("0.10.2", "0.11.0", "0.11.1")
-"""Oldest first; 0.10.2 is the newest for Python 3.11. From 0.11.2 on XLA sends otherwise than is predicted for ZeRO."""
+"""Oldest first; 0.10.2 is the newest for Python 3.11. From 0.12 on XLA reshards some uneven dimensions otherwise than is predicted."""
 
 MISPLACES_GROUPS = ("0.10.2",)
 """The versions that are known to misplace the shards of feature groups (`analysis/diagnose_operators.py`)."""

@@ -25,7 +25,13 @@ from tornado.ioloop import IOLoop
 from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
-from workbench.app.page.private_members import allow_all_origins, http_of, patch_writes, tornado_of
+from workbench.app.page.private_members import (
+    allow_all_origins,
+    http_of,
+    make_documents_on_the_event_loop,
+    patch_writes,
+    tornado_of,
+)
 from workbench.app.page.request_policy import (
     IDLE_SECONDS,
     MOST_MESSAGE,
@@ -134,6 +140,7 @@ def guard_server(
     """Put the access control before a server that does not listen yet. Other servers of the process are not changed."""
     application, framed = tornado_of(server), allowed is None
     allow_all_origins(server)  # the gate judges them
+    make_documents_on_the_event_loop(server)
     keep_routes(application, (*HANDLERS, *kept, RootHandler) if framed else (*HANDLERS, *kept))
     application.add_transform(partial(_SecurityHeaderTransform, framed=framed))  # it is called, once per request
     http_of(server).request_callback = RequestGate(application, allowed, judge)

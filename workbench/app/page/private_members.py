@@ -16,9 +16,11 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
 from tornado.websocket import WebSocketProtocol
 
-TRIED = {"panel": "1.9.4", "bokeh": "3.9.2", "tornado": "6.6.1"}
+TRIED = {"panel": "1.9.4 and 1.10.0", "bokeh": "3.9.2 and 3.10.2", "tornado": "6.6.1"}
 
 _write_batch = writing._dispatch_msgs
+WAITING = "_WRITE_MSGS" if hasattr(writing, "_WRITE_MSGS") else "_WRITE_EVENTS"
+"""Where Panel keeps the messages that wait: the second name since Panel 1.10."""
 
 
 def tornado_of(server: Any) -> BokehTornado:
@@ -36,6 +38,13 @@ def http_of(server: Any) -> HTTPServer:
 def allow_all_origins(server: Any) -> None:
     """Leave the origins of websockets to the access control: Bokeh's own check knows no IPv6."""
     tornado_of(server)._websocket_origins = {"*"}
+
+
+def make_documents_on_the_event_loop(server: Any) -> None:
+    """Make each page's document on the server's event loop, as Bokeh did before 3.10, which makes it in a thread that runs no loop."""
+    for context in tornado_of(server)._applications.values():
+        if hasattr(context, "_can_initialize_document_in_worker"):
+            context._can_initialize_document_in_worker = lambda: False
 
 
 def models_of(component: pn.viewable.Viewable) -> Sequence[Model]:
@@ -68,7 +77,7 @@ def patch_writes() -> None:
 
 async def _write_all(document: Document) -> None:
     await _write_batch(document)
-    while document in writing._WRITE_MSGS and document not in writing._WRITE_BLOCK:
+    while document in getattr(writing, WAITING) and document not in writing._WRITE_BLOCK:
         writing._WRITE_BLOCK[document] = True
         await _write_batch(document)
 

@@ -100,7 +100,7 @@ def insert_statements(main: ir.Operation, ops: Sequence[ir.Operation], plan: Pla
     values: dict[int, ir.Value] = {}  # of each constrained operation, what others read
     for i, sharding in _effective_constraints(layout, find).items():
         attribute = sharding_attribute(sharding, plan.mesh, len(sharding.dims))
-        values[i] = _insert_behind("sdy.sharding_constraint", ops[i].results[0], {"sharding": attribute})
+        values[i] = insert_behind("sdy.sharding_constraint", ops[i].results[0], {"sharding": attribute})
 
     def find_values(place: str) -> list[ir.Value]:
         if place.startswith("@"):
@@ -111,7 +111,7 @@ def insert_statements(main: ir.Operation, ops: Sequence[ir.Operation], plan: Pla
     for place, allows in layout.barriers:
         direction = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _DIRECTIONS[allows])
         for value in find_values(place):
-            _insert_behind("sdy.propagation_barrier", value, {"allowed_direction": direction})
+            insert_behind("sdy.propagation_barrier", value, {"allowed_direction": direction})
     for number, places in enumerate(layout.groups):
         for place in places:
             for value in find_values(place):
@@ -123,7 +123,7 @@ def _effective_constraints(layout: Layout, find: Find) -> dict[int, Sharding]:
     return {i: sharding for pattern, sharding in layout.constraints for i in find(pattern, len(sharding.dims))}
 
 
-def _insert_behind(name: str, value: ir.Value, attributes: dict[str, ir.Attribute]) -> ir.Value:
+def insert_behind(name: str, value: ir.Value, attributes: dict[str, ir.Attribute]) -> ir.Value:
     """Insert an operation behind a value; all other users then read its result instead."""
     value = _skip_data_flow_edge(value)
     new = ir.Operation.create(name, [value.type], [value], attributes, loc=value.location, ip=_insertion_point_after(value))
