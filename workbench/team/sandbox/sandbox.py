@@ -95,7 +95,7 @@ def give_to_group(path: Path, gid: int, mode: int) -> None:
     path.chmod(stat.S_IMODE(found.st_mode) | mode)
 
 
-_START = Path(__file__).with_name("start.py")
+_DROP_PRIVILEGES = Path(__file__).with_name("drop_privileges.py")
 _COUNTS_BY_NAMESPACE = (5, 14)  # the Linux that counts tasks for each user namespace alone
 
 
@@ -172,7 +172,7 @@ class Sandbox:
         )
 
     def _line(self, command: SandboxedCommand, user: ProgramUser | None, filter_descriptor: int) -> list[str]:
-        inner = [sys.executable, "-I", "-S", str(_START), json.dumps(self._settings(command, user, filter_descriptor))]
+        inner = [sys.executable, "-I", "-S", str(_DROP_PRIVILEGES), json.dumps(self._settings(command, user, filter_descriptor))]
         walls = bubblewrap_arguments(self.ability, command, filter_descriptor) if self._is_walled else []
         scope = [*self.ability.scope, *command.limits.scope_options(), "--"] if self.ability.scope else []
         return [*scope, *walls, *inner]

@@ -1,4 +1,4 @@
-"""The first lines that run in a sandbox: `python -I -S start.py SETTINGS` sets the limits and becomes the command.
+"""Sets the limits of a sandboxed program and drops its privileges: `python -I -S drop_privileges.py SETTINGS` becomes the command.
 
 It is run by its path and imports nothing of the workbench. The settings are JSON: `limits`, `umask`, the `descriptors` that stay open, the
 `user` to become (its uid, its gid, and whether other programs run as the same user; `null` for the server's own), and the `command`.
