@@ -7,7 +7,7 @@ it has succeeded.
 
 from dataclasses import dataclass
 
-from workbench.team.sandbox.ending import EndKind
+from workbench.team.sandbox.exit_reason import EndKind
 
 SYSCALL = """
 import ctypes, os, platform

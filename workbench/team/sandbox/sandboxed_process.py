@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workbench.core.memory_limits import OomKills
-from workbench.team.sandbox.ending import EndingSigns, EndKind, SandboxEnding, describe_ending
+from workbench.team.sandbox.exit_reason import EndingSigns, EndKind, SandboxEnding, describe_ending
 from workbench.team.sandbox.limits import ResourceLimits
 from workbench.units import format_bytes
 
