@@ -34,7 +34,7 @@ ALL_ENGINES = (Here, Slurm, Ray, Kubernetes)
 
 
 _MAKERS = {each.name: each for each in ALL_ENGINES}
-_CONFINED = "workbench.team.sandbox.confined_main"
+_CONFINED = "workbench.team.sandbox.sandboxed_job_main"
 
 
 def make_dispatcher(config: TeamConfig, store: Store, programs: ProgramRegistry) -> Dispatcher:

@@ -51,7 +51,7 @@ POLICY = SandboxPolicy().arguments()
 
 def confined(folder, program, *command):
     where = (str(folder), str(program), "60", *POLICY)
-    arguments = [sys.executable, "-P", "-m", "workbench.team.sandbox.confined_main", *where, "--", *command]
+    arguments = [sys.executable, "-P", "-m", "workbench.team.sandbox.sandboxed_job_main", *where, "--", *command]
     return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -82,7 +82,7 @@ def test_how_it_ended_is_said_after_what_it_wrote(job):
 @pytest.mark.parametrize(("variable", "policy"), [("", ()), *((name, ()) for name in OVERRIDES), ("", ("1",))])
 def test_without_a_sandbox_it_is_refused_unless_an_administrator_said_otherwise(job, tmp_path, monkeypatch, variable, policy):
     """The first case is refused; then an administrator of the machine says so in its environment, and one of the server in `team.toml`."""
-    from workbench.team.sandbox import confined_main
+    from workbench.team.sandbox import sandboxed_job_main
 
     monkeypatch.setenv("PATH", str(tmp_path))  # where there is no bubblewrap
     for name in OVERRIDES:
@@ -91,5 +91,5 @@ def test_without_a_sandbox_it_is_refused_unless_an_administrator_said_otherwise(
         monkeypatch.setenv(variable, "1")
     folder, program, outside = job
     words = SandboxPolicy(without_sandbox=bool(policy)).arguments()
-    status = confined_main.main([str(folder), str(program), "60", *words, "--", "/bin/sh", "-c", f"echo ran > {outside}"])
-    assert (status, outside.exists()) == ((0, True) if variable or policy else (confined_main.REFUSED, False))
+    status = sandboxed_job_main.main([str(folder), str(program), "60", *words, "--", "/bin/sh", "-c", f"echo ran > {outside}"])
+    assert (status, outside.exists()) == ((0, True) if variable or policy else (sandboxed_job_main.REFUSED, False))

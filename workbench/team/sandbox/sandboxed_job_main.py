@@ -1,5 +1,5 @@
 """Runs a job of a registered program in a sandbox:
-`python -m workbench.team.sandbox.confined_main FOLDER PROGRAM SECONDS USER DATA WITHOUT_SANDBOX -- COMMAND ...`.
+`python -m workbench.team.sandbox.sandboxed_job_main FOLDER PROGRAM SECONDS USER DATA WITHOUT_SANDBOX -- COMMAND ...`.
 
 The supervisor of a job starts it, here or on a machine of a cluster, so it finds out for itself what sandbox that machine has; the three
 words before the command are the `SandboxPolicy` of the server. The command may read the job's plan and write into its file of events, which
