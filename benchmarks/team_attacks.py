@@ -44,7 +44,7 @@ from workbench.team.api.api_routes import api_routes
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.sandbox.limits import SandboxError
-from workbench.team.sandbox.probe import probe
+from workbench.team.sandbox.probe_sandbox import probe
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.widgets.gestures.gesture_codec import BOARD_GESTURES
 

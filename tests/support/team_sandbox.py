@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from workbench.team.sandbox.limits import SandboxAbility, SandboxLevel, SandboxPolicy
-from workbench.team.sandbox.probe import probe
+from workbench.team.sandbox.probe_sandbox import probe
 from workbench.team.sandbox.sandbox import Sandbox
 
 
@@ -44,7 +44,7 @@ def opened_or_skipped(ability: SandboxAbility) -> Iterator[Sandbox]:
 
 def ability_of_user() -> SandboxAbility:
     """With a user namespace, as a server that is not root has it."""
-    from workbench.team.sandbox.probe import problem_of
+    from workbench.team.sandbox.probe_sandbox import problem_of
 
     ability = replace(ability_here(), own_user=True)
     if ability.level is SandboxLevel.SANDBOXED and (problem := problem_of(ability)) is not None:

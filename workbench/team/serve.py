@@ -27,7 +27,7 @@ from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import PATH, RoomHub, room_page
 from workbench.team.rooms.stored_room_actions import RoomJobs
-from workbench.team.sandbox.probe import probe
+from workbench.team.sandbox.probe_sandbox import probe
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.database_errors import explain_database_errors

@@ -13,7 +13,7 @@ import pytest
 from tests.support.deploy_files import compose
 
 USER = 10001
-PROBE = "from workbench.team.sandbox.probe import probe; print(probe())"
+PROBE = "from workbench.team.sandbox.probe_sandbox import probe; print(probe())"
 MASKED = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware")  # of Docker's default profile
 READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
