@@ -43,8 +43,8 @@ from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.api.api_routes import api_routes
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_hub import RoomHub
-from workbench.team.sandbox.limits import SandboxError
 from workbench.team.sandbox.probe_sandbox import probe
+from workbench.team.sandbox.resource_limits import SandboxError
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.widgets.gestures.gesture_codec import BOARD_GESTURES
 

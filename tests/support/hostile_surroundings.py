@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.team.sandbox.hostile_programs import HostileProgram
 from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.sandbox.resource_limits import MIB, ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox, SandboxRun
 
 SECRET = "the-secret-of-the-server"

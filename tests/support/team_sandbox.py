@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.team.sandbox.limits import SandboxAbility, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.probe_sandbox import probe
+from workbench.team.sandbox.resource_limits import SandboxAbility, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox
 
 

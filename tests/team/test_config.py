@@ -9,7 +9,7 @@ from workbench.team.config import FILE, SCHEMA, TeamConfig
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.program_registry import ProgramRegistry
-from workbench.team.sandbox.limits import SandboxAbility, SandboxLevel
+from workbench.team.sandbox.resource_limits import SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.store import Store

@@ -26,7 +26,7 @@ from workbench.team.job_setup import make_dispatcher
 from workbench.team.jobs import kubernetes
 from workbench.team.jobs.spec import JobSpec
 from workbench.team.programs.program_registry import ProgramRegistry
-from workbench.team.sandbox.limits import SandboxAbility, SandboxLevel
+from workbench.team.sandbox.resource_limits import SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.store.store import Store
 from workbench.team.web.application import health_routes

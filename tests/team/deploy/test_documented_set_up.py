@@ -18,7 +18,7 @@ from workbench.team.jobs.job_folder import INHERITED
 from workbench.team.jobs.spec import ENVIRONMENT
 from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.program_registry import ProgramRegistry
-from workbench.team.sandbox.limits import OVERRIDES, SandboxAbility, SandboxLevel
+from workbench.team.sandbox.resource_limits import OVERRIDES, SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.store import Store

@@ -9,7 +9,7 @@ from tests.support.team_server import RunningServer, new_store, team_server
 from tests.support.team_store import HOSTILE, fill_team
 from tests.support.team_world import TeamWorld, parts_of_server, people_world
 from workbench.team.pages.page_routes import page_routes
-from workbench.team.sandbox.limits import SandboxAbility, SandboxLevel
+from workbench.team.sandbox.resource_limits import SandboxAbility, SandboxLevel
 
 PLAIN = SandboxAbility(SandboxLevel.SEPARATE_PROCESS, "there is no bubblewrap here.")
 

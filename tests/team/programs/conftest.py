@@ -12,7 +12,7 @@ from workbench.team.programs import fetch_files
 from workbench.team.programs import program_registry as registry_module
 from workbench.team.programs.fetch_policy import FetchPolicy, TreeLimits
 from workbench.team.programs.program_registry import ProgramRegistry
-from workbench.team.sandbox.limits import MIB
+from workbench.team.sandbox.resource_limits import MIB
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import Base, Project, User

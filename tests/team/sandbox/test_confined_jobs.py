@@ -11,7 +11,7 @@ from workbench.team.data_folder import private_data
 from workbench.team.jobs.job_folder import write_folder
 from workbench.team.jobs.spec import JobSpec
 from workbench.team.programs.program_tree import TreeStore, seal_tree
-from workbench.team.sandbox.limits import OVERRIDES, SandboxLevel, SandboxPolicy
+from workbench.team.sandbox.resource_limits import OVERRIDES, SandboxLevel, SandboxPolicy
 
 JOB = """
 import json, pathlib, sys

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.hostile_surroundings import SECRET, Surroundings, surroundings_in
 from tests.team.sandbox.hostile_programs import HOSTILE, HostileProgram
-from workbench.team.sandbox.limits import SandboxLevel
+from workbench.team.sandbox.resource_limits import SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox, SandboxRun
 
 

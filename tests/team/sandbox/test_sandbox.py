@@ -14,8 +14,8 @@ from tests.support.team_sandbox import ability_alone
 from workbench.errors import WorkbenchError
 from workbench.team.sandbox.command import SandboxedCommand, python_files
 from workbench.team.sandbox.exit_reason import EndingSigns, EndKind, describe_ending
-from workbench.team.sandbox.limits import MIB, ResourceLimits, SandboxAbility, SandboxError, SandboxLevel
 from workbench.team.sandbox.probe_sandbox import probe
+from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxAbility, SandboxError, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox, bubblewrap_arguments
 
 LIMITS = ResourceLimits(deadline=300)

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.exit_reason import EndKind
-from workbench.team.sandbox.limits import ResourceLimits
+from workbench.team.sandbox.resource_limits import ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sandbox.syscall_filter import ARCHITECTURES, ENDING, FAILING, MISSING, syscall_filter
 

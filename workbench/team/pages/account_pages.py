@@ -15,7 +15,7 @@ from workbench.team.accounts.people import note
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.pages.page_handler import PageHandler, ProjectPageHandler, SaidMessage, gather
 from workbench.team.pages.plan_cards import plan_words
-from workbench.team.sandbox.limits import SandboxLevel
+from workbench.team.sandbox.resource_limits import SandboxLevel
 from workbench.team.store.tables import Password, User
 
 

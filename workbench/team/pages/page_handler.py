@@ -15,7 +15,7 @@ from workbench.team.access import MissingError, ProjectRole
 from workbench.team.actions.action import Action, Inputs
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.perform import Context, perform
-from workbench.team.sandbox.limits import SandboxLevel
+from workbench.team.sandbox.resource_limits import SandboxLevel
 from workbench.team.web.base_handler import TeamHandler, page_environment
 
 # What a form did, said on the page that follows: it travels in one signed cookie, for that person and once.

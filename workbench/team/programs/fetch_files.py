@@ -19,7 +19,7 @@ from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryErr
 from workbench.team.programs.git_source import write_commit, write_wheel
 from workbench.team.programs.program_tree import TreeWriter, seal_tree
 from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.limits import MIB, ResourceLimits, SandboxAbility, SandboxLevel, SandboxPolicy
+from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxAbility, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox
 
 COMMAND = (sys.executable, "-P", "-m", "workbench.team.programs.fetch_files")

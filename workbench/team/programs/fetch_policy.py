@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workbench.errors import WorkbenchError
-from workbench.team.sandbox.limits import MIB
+from workbench.team.sandbox.resource_limits import MIB
 
 
 class ProgramRegistryError(WorkbenchError):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from workbench.team.programs.fetch_policy import FetchPolicy, GitSource, ProgramRegistryError, verify_source
 from workbench.team.programs.program_tree import TreeWriter
 from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.limits import MIB, ResourceLimits
+from workbench.team.sandbox.resource_limits import MIB, ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox, SandboxRun
 from workbench.units import format_bytes
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from workbench.team.sandbox.limits import ResourceLimits
+from workbench.team.sandbox.resource_limits import ResourceLimits
 
 SYSTEM_PREFIXES = ("/", "/usr", "/usr/local")
 """Prefixes that hold much more than Python: of these only the parts that it needs are shown."""

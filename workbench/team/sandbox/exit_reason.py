@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from workbench.core.public_error_text import signal_name
-from workbench.team.sandbox.limits import ResourceLimits
+from workbench.team.sandbox.resource_limits import ResourceLimits
 from workbench.units import format_bytes
 
 

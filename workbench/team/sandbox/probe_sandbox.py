@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from workbench.team.sandbox.command import SandboxedCommand
-from workbench.team.sandbox.limits import ResourceLimits, SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
+from workbench.team.sandbox.resource_limits import ResourceLimits, SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox
 
 _PATIENCE = 30.0  # seconds for a trial on a busy machine

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 
 from workbench.team.sandbox.command import SandboxedCommand, import_path
-from workbench.team.sandbox.limits import MIB, ResourceLimits, SandboxError, SandboxPolicy
 from workbench.team.sandbox.probe_sandbox import probe
+from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxError, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox
 
 REFUSED = 77

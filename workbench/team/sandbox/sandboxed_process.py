@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from workbench.core.memory_limits import OomKills
 from workbench.team.sandbox.exit_reason import EndingSigns, EndKind, SandboxEnding, describe_ending
-from workbench.team.sandbox.limits import ResourceLimits
+from workbench.team.sandbox.resource_limits import ResourceLimits
 from workbench.units import format_bytes
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
