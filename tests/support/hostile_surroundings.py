@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.team.sandbox.hostile_programs import HostileProgram
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.resource_limits import MIB, ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox, SandboxRun
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
 SECRET = "the-secret-of-the-server"
 SMALL = {"memory": 256 * MIB, "file_size": 2 * MIB, "scratch": 4 * MIB, "output": 8 * MIB, "tasks": 40, "processor_seconds": 2}

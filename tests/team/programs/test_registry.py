@@ -19,8 +19,8 @@ from workbench.team.programs import program_registry as registry_module
 from workbench.team.programs.fetch_files import FetchedFiles, FetchRequest, parse_request
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, read_source, verify_source
 from workbench.team.programs.program_registry import PLANNER, ProgramRegistry, sandboxed_planner_command
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.resource_limits import ResourceLimits
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
 Commit = Callable[[dict[str, str]], tuple[str, str]]
 LIMITS = ResourceLimits(deadline=300)

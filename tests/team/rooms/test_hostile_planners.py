@@ -11,8 +11,8 @@ from workbench.errors import WorkbenchError
 from workbench.team.rooms import planners as planners_module
 from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.planners import Planners
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.resource_limits import MIB, ResourceLimits
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
 ENDINGS = {
     "exits": ("import sys; print('no such layer', file=sys.stderr); sys.exit(3)", "ended with status 3: no such layer"),

@@ -17,9 +17,9 @@ from workbench.team.data_folder import make_private
 from workbench.team.program_setup import make_sandbox_policy, owners_approve
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.rooms.planners import Planners
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.resource_limits import ResourceLimits, SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox, named_user
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import Base, Project, RegisteredProgram, User
 

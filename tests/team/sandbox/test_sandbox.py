@@ -12,11 +12,11 @@ import pytest
 
 from tests.support.team_sandbox import ability_alone
 from workbench.errors import WorkbenchError
-from workbench.team.sandbox.command import SandboxedCommand, python_files
 from workbench.team.sandbox.exit_reason import EndingSigns, EndKind, describe_ending
 from workbench.team.sandbox.probe_sandbox import probe
 from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxAbility, SandboxError, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox, bubblewrap_arguments
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand, python_files
 
 LIMITS = ResourceLimits(deadline=300)
 PLAN = """
@@ -195,7 +195,7 @@ def test_each_ending_is_a_sentence(signs: EndingSigns, sentence: str):
 def test_nothing_outlives_a_server_that_is_killed(walled: Sandbox):
     code = (
         "import os, signal; from workbench.team.sandbox.probe_sandbox import probe; from workbench.team.sandbox.sandbox import Sandbox; "
-        "from workbench.team.sandbox.command import SandboxedCommand; import time\n"
+        "from workbench.team.sandbox.sandboxed_command import SandboxedCommand; import time\n"
         "process = Sandbox(probe()).start(SandboxedCommand.python('-c', 'import time; print(1); time.sleep(600)'))\n"
         "while not process.printed.total: time.sleep(0.01)\n"
         "print(process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.exit_reason import EndKind
 from workbench.team.sandbox.resource_limits import ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 from workbench.team.sandbox.syscall_filter import ARCHITECTURES, ENDING, FAILING, MISSING, syscall_filter
 
 HAS_TABLE = pytest.mark.skipif(

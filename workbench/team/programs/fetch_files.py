@@ -18,9 +18,9 @@ from workbench.team.programs import source_check
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, parse_source
 from workbench.team.programs.git_source import write_commit, write_wheel
 from workbench.team.programs.program_tree import TreeWriter, seal_tree
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxAbility, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
 COMMAND = (sys.executable, "-P", "-m", "workbench.team.programs.fetch_files")
 _CHECK = ResourceLimits(memory=1024 * MIB, deadline=60, processor_seconds=30)

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from workbench.team.programs.fetch_policy import FetchPolicy, GitSource, ProgramRegistryError, verify_source
 from workbench.team.programs.program_tree import TreeWriter
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.resource_limits import MIB, ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox, SandboxRun
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 from workbench.units import format_bytes
 
 _LINK, _SUBMODULE = "120000", "160000"  # modes in a tree of git

@@ -20,9 +20,9 @@ from workbench.team.programs.fetch_files import FetchedFiles, FetchRequest, fetc
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, read_source
 from workbench.team.programs.git_source import verify_wheel_name
 from workbench.team.programs.program_tree import TreeStore
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.resource_limits import ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 from workbench.team.store.store import Store, new_id, now
 from workbench.team.store.tables import RegisteredProgram
 from workbench.units import format_bytes

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from workbench.team.sandbox.command import SandboxedCommand
 from workbench.team.sandbox.resource_limits import ResourceLimits, SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
 _PATIENCE = 30.0  # seconds for a trial on a busy machine
 _SWITCHES = (  # files of the kernel, the value that forbids user namespaces, and what to say then

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workbench.core.child_process import start_child
-from workbench.team.sandbox.command import ALIASES, HOME, SandboxedCommand, python_files
 from workbench.team.sandbox.exit_reason import SandboxEnding
 from workbench.team.sandbox.resource_limits import ResourceLimits, SandboxAbility, SandboxError, SandboxLevel
+from workbench.team.sandbox.sandboxed_command import ALIASES, HOME, SandboxedCommand, python_files
 from workbench.team.sandbox.sandboxed_process import SandboxedProcess, tasks_of_user
 from workbench.team.sandbox.syscall_filter import syscall_filter
 

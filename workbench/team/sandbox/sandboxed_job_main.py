@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from workbench.team.sandbox.command import SandboxedCommand, import_path
 from workbench.team.sandbox.probe_sandbox import probe
 from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxError, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox
+from workbench.team.sandbox.sandboxed_command import SandboxedCommand, import_path
 
 REFUSED = 77
 """Exit status where the program may not run."""
