@@ -231,7 +231,7 @@ class LateEngine(Here):
 
 
 def test_an_engine_that_does_not_answer_is_asked_again(store, tmp_path, monkeypatch):
-    monkeypatch.setattr("workbench.team.jobs.lane.SUBMIT_AGAIN", 0.05)
+    monkeypatch.setattr("workbench.team.jobs.engine_lane.SUBMIT_AGAIN", 0.05)
     with dispatching(Dispatcher(store, tmp_path / "jobs", [LateEngine()], command=tiny_command)) as dispatcher:
         job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
         wait_until(lambda: states_of(store)[job_id] == "done")
@@ -240,8 +240,8 @@ def test_an_engine_that_does_not_answer_is_asked_again(store, tmp_path, monkeypa
 
 @pytest.mark.parametrize("ending", ["failed", "cancelled"])
 def test_an_engine_that_never_answers_is_given_up(ending, store, tmp_path, monkeypatch):
-    monkeypatch.setattr("workbench.team.jobs.lane.SUBMIT_AGAIN", 0.05)
-    monkeypatch.setattr("workbench.team.jobs.lane.GIVE_UP", 0.2 if ending == "failed" else 300.0)
+    monkeypatch.setattr("workbench.team.jobs.engine_lane.SUBMIT_AGAIN", 0.05)
+    monkeypatch.setattr("workbench.team.jobs.engine_lane.GIVE_UP", 0.2 if ending == "failed" else 300.0)
     monkeypatch.setattr(LateEngine, "submit", lambda *_: (_ for _ in ()).throw(EngineUnavailableError("It does not answer.", ["wait"])))
     with dispatching(Dispatcher(store, tmp_path / "jobs", [LateEngine()], command=tiny_command)) as dispatcher:
         job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
