@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from tests.support.team_server import new_store
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.spec import JobSpec
+from workbench.team.jobs.job_spec import JobSpec
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Project, StoredJob, StoredPlan, User
 

@@ -11,7 +11,7 @@ import pytest
 from workbench.errors import WorkbenchError
 from workbench.team.data_folder import private_data
 from workbench.team.jobs.job_folder import write_folder
-from workbench.team.jobs.spec import JobSpec
+from workbench.team.jobs.job_spec import JobSpec
 from workbench.team.programs.program_tree import TreeStore, seal_tree
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base

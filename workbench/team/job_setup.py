@@ -21,11 +21,11 @@ from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.config import FILE, TeamConfig
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.here import Here, JobEngine
+from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.kubernetes import Kubernetes
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.jobs.ray import Ray
 from workbench.team.jobs.slurm import Slurm
-from workbench.team.jobs.spec import JobError, JobSpec
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.store.store import Store
 

@@ -24,7 +24,7 @@ from workbench.cli.team_parser import make_team_parser
 from workbench.team.config import FILE, PORT, TeamConfig
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.jobs import kubernetes
-from workbench.team.jobs.spec import JobSpec
+from workbench.team.jobs.job_spec import JobSpec
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.sandbox.resource_limits import SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox

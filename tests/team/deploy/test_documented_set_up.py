@@ -15,7 +15,7 @@ from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.config import FILE, TeamConfig
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.jobs.job_folder import INHERITED
-from workbench.team.jobs.spec import ENVIRONMENT
+from workbench.team.jobs.job_spec import ENVIRONMENT
 from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.sandbox.resource_limits import OVERRIDES, SandboxAbility, SandboxLevel

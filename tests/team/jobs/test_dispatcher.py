@@ -25,8 +25,8 @@ from tests.support.team_rooms import FailingStore
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.here import EngineUnavailableError, Here
 from workbench.team.jobs.job_folder import read_exit
+from workbench.team.jobs.job_spec import JobError
 from workbench.team.jobs.queue import JobLimits
-from workbench.team.jobs.spec import JobError
 from workbench.team.store.tables import Base, StoredFigures, StoredPlan
 from workbench.team.web.services import JobRequest
 

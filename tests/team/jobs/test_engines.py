@@ -12,8 +12,8 @@ from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.events import read_events
 from workbench.team.jobs.here import Here
 from workbench.team.jobs.job_folder import read_exit
+from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.slurm import Slurm
-from workbench.team.jobs.spec import JobError, JobSpec
 from workbench.team.jobs.supervise import own_processes, process_variables
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # submitit lets its controller go

@@ -11,9 +11,9 @@ from workbench.core.memory_limits import machine_memory
 from workbench.team.jobs import dispatcher
 from workbench.team.jobs.dispatcher import Dispatcher, JobMemory, own_memory, surest_peak, verify_fits
 from workbench.team.jobs.here import Here
+from workbench.team.jobs.job_spec import JobError
 from workbench.team.jobs.queue import JobLimits, JobResult, finish
 from workbench.team.jobs.slurm import Slurm
-from workbench.team.jobs.spec import JobError
 from workbench.team.store.tables import StoredFigures, StoredPlan
 from workbench.team.web.services import JobRequest
 

@@ -20,8 +20,8 @@ from tests.support.team_jobs import (
 )
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.here import Here
+from workbench.team.jobs.job_spec import JobError
 from workbench.team.jobs.queue import JobLimits, JobResult, active_jobs, ask_to_cancel, claim, enqueue, finish, mark_running
-from workbench.team.jobs.spec import JobError
 from workbench.team.store.tables import StoredFigures, StoredJob
 
 WIDE = JobLimits(jobs=10_000, devices=1 << 20, person=10_000, project=10_000)

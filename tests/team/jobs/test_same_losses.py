@@ -22,9 +22,9 @@ from workbench.public_plan import Plan
 from workbench.team.jobs.events import read_events
 from workbench.team.jobs.here import EngineUnavailableError, Here
 from workbench.team.jobs.job_folder import read_exit, read_tail, write_folder
+from workbench.team.jobs.job_spec import JobSpec, command_line
 from workbench.team.jobs.ray import Ray
 from workbench.team.jobs.slurm import Slurm
-from workbench.team.jobs.spec import JobSpec, command_line
 
 pytestmark = [
     pytest.mark.compile,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.team_jobs import DIGEST
 from workbench.cli.parser import make_parser
-from workbench.team.jobs.spec import ENVIRONMENT, JobError, JobSpec, command_line, own_port, parse_spec
+from workbench.team.jobs.job_spec import ENVIRONMENT, JobError, JobSpec, command_line, own_port, parse_spec
 
 REFUSED = {
     "steps": ({"steps": 0}, "`steps` is 0; it should be a whole number from 1 to 1,000,000."),

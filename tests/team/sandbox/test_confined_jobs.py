@@ -9,7 +9,7 @@ import pytest
 from tests.support.team_sandbox import ability_here
 from workbench.team.data_folder import private_data
 from workbench.team.jobs.job_folder import write_folder
-from workbench.team.jobs.spec import JobSpec
+from workbench.team.jobs.job_spec import JobSpec
 from workbench.team.programs.program_tree import TreeStore, seal_tree
 from workbench.team.sandbox.resource_limits import OVERRIDES, SandboxLevel, SandboxPolicy
 

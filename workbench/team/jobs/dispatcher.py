@@ -24,8 +24,8 @@ from workbench.team.jobs.engine_lane import EngineLane, JobListener
 from workbench.team.jobs.events import JobEvent, read_events
 from workbench.team.jobs.here import JobEngine
 from workbench.team.jobs.job_folder import EVENTS, write_folder
+from workbench.team.jobs.job_spec import JobError, JobSpec, command_line
 from workbench.team.jobs.queue import JobLimits, ask_to_cancel, enqueue
-from workbench.team.jobs.spec import JobError, JobSpec, command_line
 from workbench.team.store.store import Store
 from workbench.team.store.tables import RegisteredProgram, StoredFigures, StoredPlan
 from workbench.team.web.services import JobRequest

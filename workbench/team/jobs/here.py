@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from workbench.team.jobs.job_folder import base_environment, has_argument, python_path, read_started, start_mark
-from workbench.team.jobs.spec import JobError, JobSpec
+from workbench.team.jobs.job_spec import JobError, JobSpec
 
 # What runs jobs: an engine takes a spec and a folder, and gives back the id that the job has there.
 #

@@ -22,7 +22,7 @@ from typing import Any
 
 from workbench.core.parse_untrusted import open_plain
 from workbench.reports.run_events import EventFile
-from workbench.team.jobs.spec import JobSpec
+from workbench.team.jobs.job_spec import JobSpec
 
 EVENTS, EXIT, STARTED, SPEC, PLAN = "events.jsonl", "exit", "started", "spec.json", "plan.json"
 INHERITED = (

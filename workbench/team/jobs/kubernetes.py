@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.team.jobs.here import NativeState, supervisor_command
-from workbench.team.jobs.spec import JobError, JobSpec, own_port
+from workbench.team.jobs.job_spec import JobError, JobSpec, own_port
 
 OPTIONS = {
     "image": "the container's image, with the workbench in it",

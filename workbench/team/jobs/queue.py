@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Integer, case, cast, func, or_, select, update
 from sqlalchemy.orm import aliased
 
-from workbench.team.jobs.spec import JobError, JobSpec
+from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.store.store import Store, new_id, now
 from workbench.team.store.tables import StoredFigures, StoredJob
 

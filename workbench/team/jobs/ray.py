@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.team.jobs.here import EngineUnavailableError, NativeState, free_port, supervisor_command
 from workbench.team.jobs.job_folder import python_path
-from workbench.team.jobs.spec import JobError, JobSpec, own_port
+from workbench.team.jobs.job_spec import JobError, JobSpec, own_port
 
 OPTIONS = {
     "cpus": "how many processors Ray keeps for the job",

@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.team.jobs.here import EngineUnavailableError, NativeState, end_process, process_state, supervisor_command
 from workbench.team.jobs.job_folder import python_path, read_started, start_mark, write_whole
-from workbench.team.jobs.spec import JobError, JobSpec
+from workbench.team.jobs.job_spec import JobError, JobSpec
 
 OPTIONS = {
     "partition": "the partition to queue in",

@@ -24,7 +24,7 @@ from workbench.core.child_process import end_with_parent, raise_niceness
 from workbench.core.memory_limits import OomKills
 from workbench.core.public_error_text import process_fate
 from workbench.team.jobs.job_folder import EVENTS, EXIT, INHERITED, STARTED, add_ending, read_launch, read_tail, start_mark, write_whole
-from workbench.team.jobs.spec import JobSpec, own_port, parse_spec
+from workbench.team.jobs.job_spec import JobSpec, own_port, parse_spec
 
 GRACE = 1.0  # seconds from SIGTERM to SIGKILL
 LOOK = 1.0  # seconds between two looks at whether memory ran out

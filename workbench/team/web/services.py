@@ -140,7 +140,7 @@ class Rooms(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What somebody asks a job for, as in `team.jobs.spec.JobSpec`; `program_id` is of the approved program that the plan names."""
+    """What somebody asks a job for, as in `team.jobs.job_spec.JobSpec`; `program_id` is of the approved program that the plan names."""
 
     project_id: str
     author_id: str
