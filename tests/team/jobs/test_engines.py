@@ -9,8 +9,8 @@ import pytest
 from tests.support.team_jobs import Heard, dispatching, in_a_process, job_of, states_of, tiny_command, tiny_spec, wait_until
 from workbench.team.job_setup import ALL_ENGINES
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.events import read_events
 from workbench.team.jobs.here import Here
+from workbench.team.jobs.job_events import read_events
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.slurm import Slurm

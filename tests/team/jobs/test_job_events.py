@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import workbench.team.jobs.events as module
+import workbench.team.jobs.job_events as module
 from workbench.reports.run_events import EVENT_FIELDS, EventFile
-from workbench.team.jobs.events import EventReader, parse_event, read_events
+from workbench.team.jobs.job_events import EventReader, parse_event, read_events
 from workbench.team.jobs.job_folder import read_tail
 
 SCHEMA = json.loads(Path(module.__file__).with_name("events.schema.json").read_text())

@@ -14,13 +14,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-import workbench.team.jobs.events as events_module
+import workbench.team.jobs.job_events as events_module
 from tests.support.slurm_cluster import is_installed, running_slurm
 from tests.support.team_jobs import DIGEST, wait_until
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.team.jobs.events import read_events
 from workbench.team.jobs.here import EngineUnavailableError, Here
+from workbench.team.jobs.job_events import read_events
 from workbench.team.jobs.job_folder import read_exit, read_tail, write_folder
 from workbench.team.jobs.job_spec import JobSpec, command_line
 from workbench.team.jobs.ray import Ray

@@ -9,7 +9,7 @@ from tests.support.team_rooms import within
 from tests.support.team_server import make_services
 from tests.support.team_world import parts_of_server
 from tests.team.planning.test_job_runner import FIGURES
-from workbench.team.jobs.events import JobEvent
+from workbench.team.jobs.job_events import JobEvent
 from workbench.team.rooms.stored_room_actions import RoomJobs
 from workbench.team.store.tables import GalleryEntry, StoredJob, TeamHardware
 

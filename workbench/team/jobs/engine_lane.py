@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.team.jobs.events import EventReader, JobEvent
 from workbench.team.jobs.here import EngineUnavailableError, JobEngine, NativeState
+from workbench.team.jobs.job_events import EventReader, JobEvent
 from workbench.team.jobs.job_folder import EVENTS, SPEC, STARTED, add_ending, read_exit
 from workbench.team.jobs.job_result import LOST, ReportedProgress
 from workbench.team.jobs.job_spec import JobError, JobSpec, parse_spec

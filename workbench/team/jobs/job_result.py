@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.team.jobs.events import JobEvent
+from workbench.team.jobs.job_events import JobEvent
 from workbench.team.jobs.queue import JobResult
 
 _KEPT_OF_RUN = (

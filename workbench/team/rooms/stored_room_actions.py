@@ -28,7 +28,7 @@ from workbench.team.actions.held_roles import role_in_project
 from workbench.team.actions.perform import Context, perform
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.quotas import verify_quotas
-from workbench.team.jobs.events import JobEvent
+from workbench.team.jobs.job_events import JobEvent
 from workbench.team.rooms.planners import described_plan, graded_answer
 from workbench.team.rooms.room_notices import RoomGuest, problem_text, show_notice
 from workbench.team.rooms.room_records import RoomSource, keep_card
