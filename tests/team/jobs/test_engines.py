@@ -13,8 +13,8 @@ from workbench.team.jobs.here import Here
 from workbench.team.jobs.job_events import read_events
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.job_spec import JobError, JobSpec
+from workbench.team.jobs.job_supervisor import own_processes, process_variables
 from workbench.team.jobs.slurm import Slurm
-from workbench.team.jobs.supervise import own_processes, process_variables
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # submitit lets its controller go
 
@@ -88,7 +88,7 @@ def test_slurm_is_given_a_script_with_what_the_spec_says_and_nothing_of_the_serv
     lines = script.read_text().splitlines()
     for line in ("partition=gpu", "gpus-per-node=4", "constraint='a100&ib'", "mem=3072MB", "time=13", "export=NONE", "nodes=1"):
         assert f"#SBATCH --{line}" in lines
-    assert lines[-1].endswith(f"{sys.executable} -m workbench.team.jobs.supervise {tmp_path / 'jobs' / job_id}")
+    assert lines[-1].endswith(f"{sys.executable} -m workbench.team.jobs.job_supervisor {tmp_path / 'jobs' / job_id}")
     assert "of the server" not in script.read_text()
 
 
@@ -143,7 +143,7 @@ def test_of_several_processes_one_that_fails_ends_the_others(store, tmp_path):
     script = '[ "$WORKBENCH_PROCESS" = 1 ] && exit 7; sleep 1000'
     dispatcher = Dispatcher(store, tmp_path / "jobs", [Here()], command=lambda *_: ["/bin/sh", "-c", script])
     folder = dispatcher._write_folder("abc", tiny_spec(processes=2, devices=2), Here())
-    code = f"from workbench.team.jobs import supervise; supervise.PEERS_GRACE = 0.1; supervise.main([{str(folder)!r}])"
+    code = f"from workbench.team.jobs import job_supervisor; job_supervisor.PEERS_GRACE = 0.1; job_supervisor.main([{str(folder)!r}])"
     with in_a_process(code) as supervisor:
         supervisor.wait(timeout=60)
     assert read_exit(folder).code == 7

@@ -55,7 +55,7 @@ def test_the_pods_of_several_hosts_meet_at_the_first_by_the_name_of_their_servic
     assert pod["spec"]["subdomain"] == service["metadata"]["name"] == "workbench-abc"
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     assert (job["spec"]["completions"], job["spec"]["completionMode"], job["spec"]["backoffLimit"]) == (4, "Indexed", 0)
-    assert pod["spec"]["containers"][0]["command"] == ["python", "-m", "workbench.team.jobs.supervise", "/data/jobs/abc"]
+    assert pod["spec"]["containers"][0]["command"] == ["python", "-m", "workbench.team.jobs.job_supervisor", "/data/jobs/abc"]
 
 
 @pytest.mark.parametrize(

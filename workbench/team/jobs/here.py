@@ -109,7 +109,7 @@ def end_process(native: str) -> None:
 
 def supervisor_command(folder: Path, python: str | None = None) -> list[str]:
     """The command line that any engine starts for a job."""
-    return [python or sys.executable, "-m", "workbench.team.jobs.supervise", str(folder)]
+    return [python or sys.executable, "-m", "workbench.team.jobs.job_supervisor", str(folder)]
 
 
 def free_port() -> int:

@@ -1,5 +1,5 @@
-"""What every engine starts: `python -m workbench.team.jobs.supervise FOLDER`. It runs the job's processes of this host, and writes down how
-they ended, whatever they ended of.
+"""The process that every engine starts: `python -m workbench.team.jobs.job_supervisor FOLDER`. It runs the job's processes of this host and
+records how they ended.
 
 Each process leads a session of its own, so that what it started ends with it. SIGTERM and SIGINT end them (SIGTERM, a second later
 SIGKILL), and so does the job's limit of minutes; of several processes none is waited for long once one has ended. It needs no JAX.
