@@ -14,7 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
 from workbench.team.accounts.external_handlers import account_routes
-from workbench.team.accounts.hub import SignInWays
+from workbench.team.accounts.jupyterhub_login import SignInWays
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.people import add_user

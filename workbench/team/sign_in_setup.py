@@ -7,8 +7,8 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import parse_role
-from workbench.team.accounts.hub import HubProvider, HubSettings, SignInWays
 from workbench.team.accounts.identities import GroupRules
+from workbench.team.accounts.jupyterhub_login import HubProvider, HubSettings, SignInWays
 from workbench.team.accounts.oidc import OidcProvider, OidcSettings
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.sign_in_flow import FlowCookies

@@ -15,8 +15,8 @@ from tests.support.servers import free_port, wait_for
 from tests.support.team_server import team_server, use_ways
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
-from workbench.team.accounts.hub import HubProvider, HubSettings
 from workbench.team.accounts.identities import GroupRules
+from workbench.team.accounts.jupyterhub_login import HubProvider, HubSettings
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.people import disable_user, find_user
 from workbench.team.store.store import new_id, now

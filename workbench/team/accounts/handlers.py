@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
-from workbench.team.accounts.hub import SignInWays
 from workbench.team.accounts.invitations import InvitationError, accept_as, accept_with_password, open_invitation
+from workbench.team.accounts.jupyterhub_login import SignInWays
 from workbench.team.accounts.logins import LASTS, IssuedLogin, issue_login, revoke_login, revoke_logins_of
 from workbench.team.accounts.passwords import LONGEST, SHORTEST, LocalAccounts, WrongPasswordError
 from workbench.team.accounts.people import LONGEST_DISPLAY, LONGEST_NAME, note, verify_name

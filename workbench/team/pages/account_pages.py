@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from workbench import __version__
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
-from workbench.team.accounts.hub import SignInWays
+from workbench.team.accounts.jupyterhub_login import SignInWays
 from workbench.team.accounts.logins import revoke_logins_of
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.people import note
