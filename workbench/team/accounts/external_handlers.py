@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 from workbench.team.access import MissingError
-from workbench.team.accounts.handlers import AccountHandler, InvitationHandler, LoginHandler, LogoutHandler
 from workbench.team.accounts.identities import GroupRules, SignInError, VouchedPerson, sign_in_as
 from workbench.team.accounts.jupyterhub_login import HubProvider
+from workbench.team.accounts.login_handlers import AccountHandler, InvitationHandler, LoginHandler, LogoutHandler
 from workbench.team.accounts.logins import LONGEST_SECRET, IssuedLogin
 from workbench.team.accounts.oidc import OidcProvider
 from workbench.team.accounts.sign_in_flow import LASTS, SignInFlow, new_flow
