@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
-from workbench.team.accounts.external_handlers import account_routes
+from workbench.team.accounts.external_login_handlers import account_routes
 from workbench.team.accounts.jupyterhub_login import SignInWays
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.passwords import LocalAccounts
