@@ -11,8 +11,8 @@ from workbench.app.page.guarded_server import guarded_server
 from workbench.app.page.private_members import tornado_of
 from workbench.app.page.request_policy import METHODS, UNKNOWN_HOST, UNKNOWN_ORIGIN, DeniedRequest, Hosts, allowed_hosts, judge_request
 from workbench.app.page.shutdown import serve_until_signal
+from workbench.team.accounts.bokeh_auth_provider import bind_sessions, end_left_sessions, session_options
 from workbench.team.accounts.external_login_handlers import account_routes
-from workbench.team.accounts.provider import bind_sessions, end_left_sessions, session_options
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.sign_in_flow import load_secret_key
 from workbench.team.actions.check_inputs import load_validators

@@ -17,10 +17,10 @@ from tornado.websocket import WebSocketClosedError, websocket_connect
 
 from tests.support.servers import free_port
 from tests.support.team_server import add_person, make_services, sign_in
-from workbench.team.accounts import provider
+from workbench.team.accounts import bokeh_auth_provider
+from workbench.team.accounts.bokeh_auth_provider import SIGNED_OUT, bind_sessions, end_left_sessions, session_options
 from workbench.team.accounts.logins import revoke_login
 from workbench.team.accounts.people import disable_user, find_user
-from workbench.team.accounts.provider import SIGNED_OUT, bind_sessions, end_left_sessions, session_options
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import digest_of
 
@@ -107,7 +107,7 @@ def test_a_database_that_does_not_answer_is_said(tmp_path, monkeypatch):
 
     async def work(pages, ada, _bob):
         token = await pages.token(ada)
-        monkeypatch.setattr(provider, "principal_of_login", fail)
+        monkeypatch.setattr(bokeh_auth_provider, "principal_of_login", fail)
         answer = await pages.get(ada)
         assert (answer.code, answer.reason) == (503, "The database does not answer.")
         assert await pages.is_refused(ada, token)

@@ -16,7 +16,7 @@ from workbench.app.processes.child_table import ROOMS, ChildState
 from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole
-from workbench.team.accounts.provider import person_of_session
+from workbench.team.accounts.bokeh_auth_provider import person_of_session
 from workbench.team.rooms.open_room import OpenRoom
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_notices import RoomGuest, RoomScreen
