@@ -20,8 +20,8 @@ from team_served import SERVE, environment, wait_until_ready
 
 from tests.team.programs.test_registry import wheel
 from workbench.team.access import SCOPES
-from workbench.team.accounts.people import add_user, make_personal_project
 from workbench.team.accounts.revocations import issue_token
+from workbench.team.accounts.user_accounts import add_user, make_personal_project
 from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store
 

@@ -34,9 +34,9 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.logins import issue_login
-from workbench.team.accounts.people import add_user, set_role
+from workbench.team.accounts.user_accounts import add_user, set_role
 from workbench.team.actions.plans import keep_plan
-from workbench.team.accounts.people import add_project
+from workbench.team.accounts.user_accounts import add_project
 from workbench.team.planning.grade_answers import describe_plan
 from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store, new_id, now

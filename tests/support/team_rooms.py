@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session as DatabaseSession
 from tests.support.team_server import add_person, new_store
 from workbench.app.page.part_changes import with_change
 from workbench.team.access import Principal, ProjectRole
-from workbench.team.accounts.people import add_project, set_role
+from workbench.team.accounts.user_accounts import add_project, set_role
 from workbench.team.rooms.room_hub import GuestPage, RoomHub
 from workbench.team.rooms.room_records import principal_of_user
 from workbench.team.store.database_errors import say_database_problems

@@ -17,9 +17,9 @@ from workbench.team.accounts.external_login_handlers import account_routes
 from workbench.team.accounts.jupyterhub_login import SignInWays
 from workbench.team.accounts.logins import issue_login
 from workbench.team.accounts.passwords import LocalAccounts
-from workbench.team.accounts.people import add_user
 from workbench.team.accounts.revocations import Revocations
 from workbench.team.accounts.sign_in_flow import FlowCookies
+from workbench.team.accounts.user_accounts import add_user
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
 from workbench.team.web.application import health_routes, team_application

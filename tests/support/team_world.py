@@ -13,8 +13,8 @@ from tests.support.team_server import add_person, new_store, sign_in
 from workbench.analysis.analyze import analyze
 from workbench.documents import dump_plan, parse_plan, program_from_reference
 from workbench.team.access import SCOPES, Principal, ProjectRole
-from workbench.team.accounts.people import add_project, disable_user, set_role
 from workbench.team.accounts.revocations import issue_token, revoke_token
+from workbench.team.accounts.user_accounts import add_project, disable_user, set_role
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform

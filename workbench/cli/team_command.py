@@ -58,7 +58,7 @@ def serve(options: argparse.Namespace) -> None:
 def add_person(options: argparse.Namespace) -> None:
     with _opened(options) as (store, config):
         from workbench.team.accounts.invitations import NewInvitation, invite
-        from workbench.team.accounts.people import add_user, note
+        from workbench.team.accounts.user_accounts import add_user, note
 
         with store.write() as session:
             user = add_user(session, options.name, options.display, options.email, admin=options.admin)
@@ -84,7 +84,7 @@ def list_people(options: argparse.Namespace) -> None:
 
 def disable_person(options: argparse.Namespace) -> None:
     with _person(options) as (session, user, _):
-        from workbench.team.accounts.people import disable_user
+        from workbench.team.accounts.user_accounts import disable_user
 
         ended = disable_user(session, user)
         print(f"`{user.name}` is disabled; {len(ended)} login{'s' * (len(ended) != 1)} ended.")
@@ -92,7 +92,7 @@ def disable_person(options: argparse.Namespace) -> None:
 
 def enable_person(options: argparse.Namespace) -> None:
     with _person(options) as (_, user, _config):
-        from workbench.team.accounts.people import enable_user
+        from workbench.team.accounts.user_accounts import enable_user
 
         enable_user(user)
         print(f"`{user.name}` may sign in again.")
@@ -149,7 +149,7 @@ def move_store(options: argparse.Namespace) -> None:
 
 def _hint_of_first_person(store: "Store", options: argparse.Namespace) -> str:
     """What to do where nobody has an account; empty otherwise."""
-    from workbench.team.accounts.people import count_users
+    from workbench.team.accounts.user_accounts import count_users
 
     with store.read() as session:
         if count_users(session):
@@ -195,7 +195,7 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
 def _person(options: argparse.Namespace) -> Iterator[tuple[Any, "User", "TeamConfig"]]:
     """A session of the database, and a person to change; the audit has the command. Raises `WorkbenchError` for a name that nobody has."""
     with _opened(options) as (store, config):
-        from workbench.team.accounts.people import find_user, note
+        from workbench.team.accounts.user_accounts import find_user, note
 
         with store.write() as session:
             user = find_user(session, options.name)

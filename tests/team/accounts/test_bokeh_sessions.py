@@ -20,7 +20,7 @@ from tests.support.team_server import add_person, make_services, sign_in
 from workbench.team.accounts import bokeh_auth_provider
 from workbench.team.accounts.bokeh_auth_provider import SIGNED_OUT, bind_sessions, end_left_sessions, session_options
 from workbench.team.accounts.logins import revoke_login
-from workbench.team.accounts.people import disable_user, find_user
+from workbench.team.accounts.user_accounts import disable_user, find_user
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import digest_of
 

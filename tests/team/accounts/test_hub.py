@@ -18,7 +18,7 @@ from workbench.team.access import ProjectRole
 from workbench.team.accounts.identities import GroupRules
 from workbench.team.accounts.jupyterhub_login import HubProvider, HubSettings
 from workbench.team.accounts.logins import principal_of_login
-from workbench.team.accounts.people import disable_user, find_user
+from workbench.team.accounts.user_accounts import disable_user, find_user
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Member, Project
 

@@ -9,8 +9,8 @@ from sqlalchemy import update
 from tests.support.team_server import add_person, new_store, sign_in, team_server
 from workbench.team.accounts import logins
 from workbench.team.accounts.logins import LASTS, forget_ended, live_digests, logins_of, principal_of_login, revoke_login, revoke_logins_of
-from workbench.team.accounts.people import disable_user, find_user
 from workbench.team.accounts.revocations import Revocations
+from workbench.team.accounts.user_accounts import disable_user, find_user
 from workbench.team.store.store import digest_of, now
 from workbench.team.store.tables import Login
 from workbench.team.web.base_handler import TeamHandler

@@ -22,8 +22,8 @@ from workbench.team.accounts.identities import GroupRules, SignInError, VouchedP
 from workbench.team.accounts.invitations import NewInvitation, invite
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.oidc import OidcProvider, OidcSettings
-from workbench.team.accounts.people import disable_user, find_user, set_role
 from workbench.team.accounts.sign_in_flow import LASTS, FlowCookies, new_flow
+from workbench.team.accounts.user_accounts import disable_user, find_user, set_role
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Identity, Member, Project
 

@@ -8,7 +8,7 @@ from tests.support.team_server import PASSWORD, add_person, quick_hasher, sign_i
 from workbench.team.accounts.invitations import InvitationError, NewInvitation, accept_as, invite
 from workbench.team.accounts.logins import principal_of_login, revoke_logins_of
 from workbench.team.accounts.passwords import LocalAccounts
-from workbench.team.accounts.people import find_user
+from workbench.team.accounts.user_accounts import find_user
 from workbench.team.store import migrate
 
 

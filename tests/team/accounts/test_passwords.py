@@ -6,7 +6,7 @@ from argon2 import PasswordHasher
 from tests.support.team_server import PASSWORD, add_person, new_store, quick_hasher
 from workbench.errors import WorkbenchError
 from workbench.team.accounts.passwords import LONGEST, LocalAccounts, WrongPasswordError
-from workbench.team.accounts.people import add_user, count_users, disable_user, enable_user, find_user, free_name, set_admin
+from workbench.team.accounts.user_accounts import add_user, count_users, disable_user, enable_user, find_user, free_name, set_admin
 from workbench.team.store.tables import Password
 
 

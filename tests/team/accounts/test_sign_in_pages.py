@@ -11,8 +11,8 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
 from workbench.team.accounts.invitations import InvitationError, NewInvitation, accept_as, forget_old, invite
 from workbench.team.accounts.logins import principal_of_login
-from workbench.team.accounts.people import find_user, set_role
 from workbench.team.accounts.rate_limit import SignInLimits
+from workbench.team.accounts.user_accounts import find_user, set_role
 from workbench.team.store.store import digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, Invitation, Member, Project
 from workbench.team.web.security import local_path

@@ -11,7 +11,7 @@ from tests.support.team_server import add_person
 from tests.support.team_world import document, exercise_document
 from workbench.errors import WorkbenchError
 from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, ProjectRole
-from workbench.team.accounts.people import set_role
+from workbench.team.accounts.user_accounts import set_role
 from workbench.team.actions.classes.searched_baselines import SearchedBaselines
 from workbench.team.actions.held_roles import role_in_room
 from workbench.team.planning.baseline_plans import find_baselines

@@ -5,8 +5,8 @@ import pytest
 from tests.support.team_world import ROLES
 from workbench.errors import WorkbenchError
 from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, NotSignedInError, ProjectRole
-from workbench.team.accounts.people import make_personal_project
 from workbench.team.accounts.revocations import principal_of_token
+from workbench.team.accounts.user_accounts import make_personal_project
 from workbench.team.actions.held_roles import role_in_project
 from workbench.team.store.store import now
 from workbench.team.store.tables import AuditEntry, Login, User

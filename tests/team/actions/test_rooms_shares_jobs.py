@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from tests.support.team_world import DIGEST, document, program_row, secret_of
 from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, NotSignedInError, ProjectRole, UnavailableError
-from workbench.team.accounts.people import make_personal_project
+from workbench.team.accounts.user_accounts import make_personal_project
 from workbench.team.actions.held_roles import role_in_room
 from workbench.team.store.store import now
 from workbench.team.store.tables import Project, RegisteredProgram, Share, StoredRoom, User

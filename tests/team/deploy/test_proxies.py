@@ -26,7 +26,7 @@ from tests.support.servers import free_port
 from tests.support.team_server import PASSWORD, quick_hasher
 from tests.support.team_world import described, document
 from workbench.team.accounts.passwords import LocalAccounts
-from workbench.team.accounts.people import find_user
+from workbench.team.accounts.user_accounts import find_user
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.projects import add_project
 from workbench.team.store.store import Store, new_id, now

@@ -14,7 +14,7 @@ from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
-from workbench.team.accounts.people import set_role
+from workbench.team.accounts.user_accounts import set_role
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, ProjectRole
 from workbench.team.accounts.invitations import accept_as, open_invitation, was_invited
-from workbench.team.accounts.people import add_user, free_name, set_role
+from workbench.team.accounts.user_accounts import add_user, free_name, set_role
 from workbench.team.store.tables import Identity, Member, Project, User
 
 # Who of a company's directory may sign in, and what its groups are here.

@@ -9,7 +9,7 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole, parse_role
 from workbench.team.accounts.logins import LONGEST_SECRET, revoke_logins_of
 from workbench.team.accounts.passwords import LocalAccounts
-from workbench.team.accounts.people import add_user, note, raise_role
+from workbench.team.accounts.user_accounts import add_user, note, raise_role
 from workbench.team.store.store import digest_of, new_secret, now
 from workbench.team.store.tables import Invitation, User
 

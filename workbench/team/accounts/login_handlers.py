@@ -12,8 +12,8 @@ from workbench.team.accounts.invitations import InvitationError, accept_as, acce
 from workbench.team.accounts.jupyterhub_login import SignInWays
 from workbench.team.accounts.logins import LASTS, IssuedLogin, issue_login, revoke_login, revoke_logins_of
 from workbench.team.accounts.passwords import LONGEST, SHORTEST, LocalAccounts, WrongPasswordError
-from workbench.team.accounts.people import LONGEST_DISPLAY, LONGEST_NAME, note, verify_name
 from workbench.team.accounts.rate_limit import TooManyAttemptsError
+from workbench.team.accounts.user_accounts import LONGEST_DISPLAY, LONGEST_NAME, note, verify_name
 from workbench.team.store.store import digest_of
 from workbench.team.store.tables import Project, User
 from workbench.team.web.base_handler import TeamHandler

@@ -12,7 +12,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy.orm import Session
 
 from workbench.errors import WorkbenchError
-from workbench.team.accounts.people import find_user
+from workbench.team.accounts.user_accounts import find_user
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store, new_secret, now
 from workbench.team.store.tables import Password, User

@@ -6,7 +6,7 @@ from msgspec import Meta
 from sqlalchemy import func, select
 
 from workbench.team.access import ProjectRole, parse_role
-from workbench.team.accounts.people import add_project
+from workbench.team.accounts.user_accounts import add_project
 from workbench.team.actions.action import PERSON, Call, action, member
 from workbench.team.actions.schemas import Count, Named, Note, Record, RoleName, Slug, Time
 from workbench.team.store.store import now

@@ -11,7 +11,7 @@ from workbench.team.access import MissingError
 from workbench.team.accounts.jupyterhub_login import SignInWays
 from workbench.team.accounts.logins import revoke_logins_of
 from workbench.team.accounts.passwords import LocalAccounts
-from workbench.team.accounts.people import note
+from workbench.team.accounts.user_accounts import note
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.pages.page_handler import PageHandler, ProjectPageHandler, SaidMessage, gather
 from workbench.team.pages.plan_cards import plan_words

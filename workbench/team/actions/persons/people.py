@@ -13,7 +13,7 @@ from sqlalchemy import func, or_, select
 
 from workbench.team.access import ProjectRole, parse_role
 from workbench.team.accounts.invitations import NewInvitation, invite
-from workbench.team.accounts.people import disable_user, enable_user, set_admin
+from workbench.team.accounts.user_accounts import disable_user, enable_user, set_admin
 from workbench.team.actions.action import ADMIN, Call, action, member
 from workbench.team.actions.persons.me import close_ended_logins
 from workbench.team.actions.schemas import NAME, Days, Id, ListPage, PageQuery, Record, RoleName, Time, Word, list_page, user_of_name
