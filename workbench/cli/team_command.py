@@ -45,7 +45,7 @@ def serve(options: argparse.Namespace) -> None:
     """Serve until interrupted, or ended with SIGTERM."""
     config = _config(options)
     with _server_packages():
-        from workbench.team.serve import serve
+        from workbench.team.serve_team import serve
 
     def say(services: "TeamServices") -> None:
         config.remember_address()

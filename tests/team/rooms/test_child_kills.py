@@ -31,7 +31,7 @@ from workbench.documents import dump_plan
 from workbench.errors import WorkbenchError
 from workbench.team.config import TeamConfig
 from workbench.team.rooms import open_room
-from workbench.team.serve import TeamServer
+from workbench.team.serve_team import TeamServer
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 
