@@ -24,7 +24,7 @@ START_SECONDS = 120.0
 SERVE = """
 import sys
 from pathlib import Path
-from workbench.team.config import TeamConfig
+from workbench.team.team_config import TeamConfig
 from workbench.team.serve_team import serve
 serve(TeamConfig.read(Path(sys.argv[1]), listen=f"127.0.0.1:{sys.argv[2]}"), on_ready=lambda services: print("ready", flush=True))
 """

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
-    from workbench.team.config import TeamConfig
     from workbench.team.store.store import Store
     from workbench.team.store.tables import User
+    from workbench.team.team_config import TeamConfig
     from workbench.team.web.services import TeamServices
 
 FOLDER_VARIABLE, FOLDER = "WORKBENCH_TEAM", "workbench-team"
@@ -26,8 +26,8 @@ def init(options: argparse.Namespace) -> None:
     """Make the folder and `team.toml`, and the tables of the database. What is there already stays."""
     data = _folder(options)
     with _server_packages():
-        from workbench.team.config import FILE, LISTEN
         from workbench.team.data_folder import private_data
+        from workbench.team.team_config import FILE, LISTEN
     given = {"listen": options.listen or LISTEN, "address": options.address, "database": options.database}
     try:
         with private_data(data):
@@ -138,9 +138,9 @@ def restore_backup(options: argparse.Namespace) -> None:
 
 def move_store(options: argparse.Namespace) -> None:
     with _opened(options) as (store, _):
-        from workbench.team.config import FILE
         from workbench.team.store.backup import move
         from workbench.team.store.store import Store, claim_store
+        from workbench.team.team_config import FILE
 
         with closing(Store.open(options.target)) as target, claim_store(store, "`workbench team move`"):
             counts = move(store, target)
@@ -164,7 +164,7 @@ def _folder(options: argparse.Namespace) -> Path:
 
 def _config(options: argparse.Namespace) -> "TeamConfig":
     with _server_packages():
-        from workbench.team.config import TeamConfig
+        from workbench.team.team_config import TeamConfig
     given = {name: getattr(options, name, None) for name in ("listen", "address", "database", "cluster")}
     return TeamConfig.read(_folder(options), **given)
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError, unknown_name
-from workbench.team.config import FILE, TeamConfig
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.here import Here, JobEngine
 from workbench.team.jobs.job_spec import JobError, JobSpec
@@ -28,6 +27,7 @@ from workbench.team.jobs.ray import Ray
 from workbench.team.jobs.slurm import Slurm
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.store.store import Store
+from workbench.team.team_config import FILE, TeamConfig
 
 ALL_ENGINES = (Here, Slurm, Ray, Kubernetes)
 """The class of each engine; `name` is what a job's row says."""

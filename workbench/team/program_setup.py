@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from workbench.errors import WorkbenchError
-from workbench.team.config import FILE, TeamConfig
 from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.sandbox.resource_limits import SandboxPolicy
+from workbench.team.team_config import FILE, TeamConfig
 
 _KNOWN = ("hosts", "folders", "proxy", "credentials_file", "owners_approve", "user", "without_sandbox")
 APPROVALS = ("shared", "all", "none")

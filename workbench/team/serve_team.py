@@ -18,7 +18,6 @@ from workbench.team.accounts.sign_in_flow import load_secret_key
 from workbench.team.actions.check_inputs import load_validators
 from workbench.team.actions.classes.searched_baselines import SearchedBaselines
 from workbench.team.api.api_routes import api_routes
-from workbench.team.config import FILE, TeamConfig
 from workbench.team.data_folder import private_data
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.pages.page_routes import page_routes
@@ -33,6 +32,7 @@ from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.database_errors import explain_database_errors
 from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store, claim_store
+from workbench.team.team_config import FILE, TeamConfig
 from workbench.team.web.application import application_settings, health_routes
 from workbench.team.web.services import TeamServices
 

@@ -12,7 +12,6 @@ from tests.support.deploy_files import DEPLOY, ROOT
 from workbench.cli.team_parser import TEAM_COMMANDS, make_team_parser
 from workbench.team.access import ProjectRole
 from workbench.team.actions.all_actions import ALL_ACTIONS
-from workbench.team.config import FILE, TeamConfig
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.jobs.job_folder import INHERITED
 from workbench.team.jobs.job_spec import ENVIRONMENT
@@ -22,6 +21,7 @@ from workbench.team.sandbox.resource_limits import OVERRIDES, SandboxAbility, Sa
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.store import Store
+from workbench.team.team_config import FILE, TeamConfig
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "team.md", ROOT / "docs" / "team_server.md"]
 FILES = [*PAGES, DEPLOY / "compose.yaml", DEPLOY / "kubernetes" / "kustomization.yaml"]

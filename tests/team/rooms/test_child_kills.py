@@ -29,9 +29,9 @@ from workbench.app.processes.child_table import (
 )
 from workbench.documents import dump_plan
 from workbench.errors import WorkbenchError
-from workbench.team.config import TeamConfig
 from workbench.team.rooms import open_room
 from workbench.team.serve_team import TeamServer
+from workbench.team.team_config import TeamConfig
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker, pytest.mark.cold]
 

@@ -12,7 +12,6 @@ import pytest
 from tests.support.team_sandbox import ability_alone, ability_refused, opened
 from tests.team.programs.test_registry import fetched_wheel, wheel
 from workbench.errors import WorkbenchError
-from workbench.team.config import TeamConfig
 from workbench.team.data_folder import make_private
 from workbench.team.program_setup import make_sandbox_policy, owners_approve
 from workbench.team.programs.program_registry import ProgramRegistry
@@ -22,6 +21,7 @@ from workbench.team.sandbox.sandbox import Sandbox, named_user
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 from workbench.team.store.store import Store, now
 from workbench.team.store.tables import Base, Project, RegisteredProgram, User
+from workbench.team.team_config import TeamConfig
 
 LIMITS = ResourceLimits(deadline=60)
 MINE = "import pathlib\npathlib.Path({marker!r}).write_text('ran')\n\ndef build() -> 'workbench.Program': ...\n"
