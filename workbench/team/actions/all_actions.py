@@ -1,6 +1,6 @@
 """All actions, in the order in which the API lists them. Whatever is to hold for each of them is tested over this tuple."""
 
-from workbench.team.actions import comments, comparison, hardware, jobs, plans, programs, projects, rooms, server_settings, shares
+from workbench.team.actions import comments, comparison, jobs, plans, programs, projects, rooms, server_settings, shares, team_hardware
 from workbench.team.actions.action import Action, actions_of
 from workbench.team.actions.classes import assignments, given_answers, pushed_plans, replays, scores, searched_baselines, student_work
 from workbench.team.actions.persons import audit, me, members, people, tokens
@@ -24,7 +24,7 @@ ALL_ACTIONS: tuple[Action, ...] = actions_of(
     searched_baselines,
     programs,
     jobs,
-    hardware,
+    team_hardware,
     people,
     server_settings,
     audit,
