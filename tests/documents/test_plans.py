@@ -13,7 +13,7 @@ from workbench.core.precision import Precision
 from workbench.core.program import Reference
 from workbench.core.remat import Remat
 from workbench.documents import dump_plan, load_plan, parse_plan, program_from_reference, save_plan
-from workbench.documents.plans import layout_record, parse_layout
+from workbench.documents.plan_documents import layout_record, parse_layout
 from workbench.errors import DocumentError
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, list_example_hardware
 from workbench.hardware.catalogue_entry import SHIPPED_FILE

@@ -21,12 +21,12 @@ from workbench.documents.json_records import measurement_record as measurement_r
 from workbench.documents.json_records import plan_diff_record as plan_diff_record
 from workbench.documents.json_records import report_record as report_record
 from workbench.documents.json_records import simulation_record as simulation_record
+from workbench.documents.plan_documents import dump_plan as dump_plan
+from workbench.documents.plan_documents import load_plan as load_plan
+from workbench.documents.plan_documents import parse_plan as parse_plan
+from workbench.documents.plan_documents import save_plan as save_plan
 from workbench.documents.plan_link import link_text as link_text
 from workbench.documents.plan_link import parse_link as parse_link
-from workbench.documents.plans import dump_plan as dump_plan
-from workbench.documents.plans import load_plan as load_plan
-from workbench.documents.plans import parse_plan as parse_plan
-from workbench.documents.plans import save_plan as save_plan
 from workbench.documents.program_references import program_from_reference as program_from_reference
 from workbench.documents.program_references import read_allowed as read_allowed
 from workbench.documents.program_references import read_allowed_here as read_allowed_here

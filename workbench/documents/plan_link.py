@@ -9,7 +9,7 @@ import binascii
 import json
 import zlib
 
-from workbench.documents.plans import dump_plan, parse_plan
+from workbench.documents.plan_documents import dump_plan, parse_plan
 from workbench.errors import DocumentError
 from workbench.plan.plan import Plan
 

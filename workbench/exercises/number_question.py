@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from workbench.analysis.analyze import analyze
-from workbench.documents.plans import parse_plan
+from workbench.documents.plan_documents import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.plan_figures import BYTES, SECONDS, SHARE, UNITS, find_figure, format_quantity, parse_quantity, read_figure
 from workbench.exercises.variants import build_once

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from workbench.analysis.analyze import analyze
-from workbench.documents.plans import parse_plan
+from workbench.documents.plan_documents import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.exercises.goals.goal import Goal
 from workbench.exercises.variants import Variant, build_once

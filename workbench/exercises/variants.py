@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program, Reference
-from workbench.documents.plans import parse_plan
+from workbench.documents.plan_documents import parse_plan
 from workbench.documents.program_references import program_from_reference
 from workbench.errors import DocumentError
 from workbench.exercises.goals.goal import Goal

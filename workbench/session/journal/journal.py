@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench.documents.plans import parse_plan
+from workbench.documents.plan_documents import parse_plan
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.core.mesh import Mesh
 from workbench.core.program import Program
-from workbench.documents.plans import dump_plan, parse_layout
+from workbench.documents.plan_documents import dump_plan, parse_layout
 from workbench.errors import DocumentError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
