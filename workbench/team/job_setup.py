@@ -19,9 +19,9 @@ from typing import Any
 
 from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.here import Here, JobEngine
 from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.kubernetes import Kubernetes
+from workbench.team.jobs.local_engine import Here, JobEngine
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.jobs.ray import Ray
 from workbench.team.jobs.slurm import Slurm

@@ -23,9 +23,9 @@ from tests.support.team_jobs import (
 )
 from tests.support.team_rooms import FailingStore
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.here import EngineUnavailableError, Here
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.job_spec import JobError
+from workbench.team.jobs.local_engine import EngineUnavailableError, Here
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.store.tables import Base, StoredFigures, StoredPlan
 from workbench.team.web.services import JobRequest
@@ -126,7 +126,7 @@ import sys, time
 from pathlib import Path
 from tests.support.team_jobs import tiny_command
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.here import Here
+from workbench.team.jobs.local_engine import Here
 from workbench.team.store.store import Store
 folder = Path(sys.argv[1])
 Dispatcher(Store.open(f"sqlite:///{folder}/team.db"), folder / "jobs", [Here()], command=tiny_command).start()

@@ -9,11 +9,11 @@ import pytest
 from tests.support.team_jobs import Heard, dispatching, in_a_process, job_of, states_of, tiny_command, tiny_spec, wait_until
 from workbench.team.job_setup import ALL_ENGINES
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.here import Here
 from workbench.team.jobs.job_events import read_events
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.job_supervisor import own_processes, process_variables
+from workbench.team.jobs.local_engine import Here
 from workbench.team.jobs.slurm import Slurm
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # submitit lets its controller go

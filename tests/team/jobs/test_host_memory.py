@@ -10,8 +10,8 @@ from tests.support.team_jobs import DIGEST, dispatching, job_of, states_of, tiny
 from workbench.core.memory_limits import machine_memory
 from workbench.team.jobs import dispatcher
 from workbench.team.jobs.dispatcher import Dispatcher, JobMemory, own_memory, surest_peak, verify_fits
-from workbench.team.jobs.here import Here
 from workbench.team.jobs.job_spec import JobError
+from workbench.team.jobs.local_engine import Here
 from workbench.team.jobs.queue import JobLimits, JobResult, finish
 from workbench.team.jobs.slurm import Slurm
 from workbench.team.store.tables import StoredFigures, StoredPlan

@@ -8,9 +8,9 @@ import yaml
 
 from tests.support.deploy_files import kubernetes_flaws
 from tests.support.team_jobs import tiny_spec
-from workbench.team.jobs.here import NativeState
 from workbench.team.jobs.job_spec import JobError, own_port
 from workbench.team.jobs.kubernetes import Kubernetes, as_yaml, render_job
+from workbench.team.jobs.local_engine import NativeState
 
 OPTIONS = {"image": "registry.example.org/workbench:1", "claim": "team-data"}
 FOLDER = Path("/data/jobs/abc")

@@ -19,8 +19,8 @@ from tests.support.team_jobs import (
     wait_until,
 )
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.here import Here
 from workbench.team.jobs.job_spec import JobError
+from workbench.team.jobs.local_engine import Here
 from workbench.team.jobs.queue import JobLimits, JobResult, active_jobs, ask_to_cancel, claim, enqueue, finish, mark_running
 from workbench.team.store.tables import StoredFigures, StoredJob
 
@@ -188,7 +188,7 @@ import sys, time
 from pathlib import Path
 from tests.support.team_jobs import tiny_command
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.here import Here
+from workbench.team.jobs.local_engine import Here
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.store.store import Store
 folder = Path(sys.argv[1])

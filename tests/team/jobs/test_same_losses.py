@@ -19,10 +19,10 @@ from tests.support.slurm_cluster import is_installed, running_slurm
 from tests.support.team_jobs import DIGEST, wait_until
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.team.jobs.here import EngineUnavailableError, Here
 from workbench.team.jobs.job_events import read_events
 from workbench.team.jobs.job_folder import read_exit, read_tail, write_folder
 from workbench.team.jobs.job_spec import JobSpec, command_line
+from workbench.team.jobs.local_engine import EngineUnavailableError, Here
 from workbench.team.jobs.ray import Ray
 from workbench.team.jobs.slurm import Slurm
 

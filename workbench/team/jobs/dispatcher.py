@@ -21,10 +21,10 @@ from workbench.app.processes.child_table import JOB_LANES, ChildState
 from workbench.core.memory_limits import machine_memory
 from workbench.errors import unknown_name
 from workbench.team.jobs.engine_lane import EngineLane, JobListener
-from workbench.team.jobs.here import JobEngine
 from workbench.team.jobs.job_events import JobEvent, read_events
 from workbench.team.jobs.job_folder import EVENTS, write_folder
 from workbench.team.jobs.job_spec import JobError, JobSpec, command_line
+from workbench.team.jobs.local_engine import JobEngine
 from workbench.team.jobs.queue import JobLimits, ask_to_cancel, enqueue
 from workbench.team.store.store import Store
 from workbench.team.store.tables import RegisteredProgram, StoredFigures, StoredPlan

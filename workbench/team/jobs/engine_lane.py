@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.team.jobs.here import EngineUnavailableError, JobEngine, NativeState
 from workbench.team.jobs.job_events import EventReader, JobEvent
 from workbench.team.jobs.job_folder import EVENTS, SPEC, STARTED, add_ending, read_exit
 from workbench.team.jobs.job_result import LOST, ReportedProgress
 from workbench.team.jobs.job_spec import JobError, JobSpec, parse_spec
+from workbench.team.jobs.local_engine import EngineUnavailableError, JobEngine, NativeState
 from workbench.team.jobs.queue import JobLimits, JobResult, active_jobs, claim, finish, mark_running
 from workbench.team.store.store import Store
 from workbench.team.store.tables import StoredJob

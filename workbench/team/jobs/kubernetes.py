@@ -13,8 +13,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.here import NativeState, supervisor_command
 from workbench.team.jobs.job_spec import JobError, JobSpec, own_port
+from workbench.team.jobs.local_engine import NativeState, supervisor_command
 
 OPTIONS = {
     "image": "the container's image, with the workbench in it",

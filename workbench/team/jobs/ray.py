@@ -9,9 +9,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.here import EngineUnavailableError, NativeState, free_port, supervisor_command
 from workbench.team.jobs.job_folder import python_path
 from workbench.team.jobs.job_spec import JobError, JobSpec, own_port
+from workbench.team.jobs.local_engine import EngineUnavailableError, NativeState, free_port, supervisor_command
 
 OPTIONS = {
     "cpus": "how many processors Ray keeps for the job",

@@ -14,9 +14,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from workbench.team.jobs.here import EngineUnavailableError, NativeState, end_process, process_state, supervisor_command
 from workbench.team.jobs.job_folder import python_path, read_started, start_mark, write_whole
 from workbench.team.jobs.job_spec import JobError, JobSpec
+from workbench.team.jobs.local_engine import EngineUnavailableError, NativeState, end_process, process_state, supervisor_command
 
 OPTIONS = {
     "partition": "the partition to queue in",
