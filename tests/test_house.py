@@ -383,7 +383,7 @@ def test_a_class_name_occurs_once():
 @pytest.mark.compile
 def test_the_server_of_a_team_imports_neither_jax_nor_the_planner():
     loaded = loaded_after("import workbench.team.serve_team")
-    assert "workbench.team.rooms.open_room" in loaded
+    assert "workbench.team.rooms.room_supervisor" in loaded
     assert not loaded & {"jax", "jaxlib", "optax", "cloudpickle"}
     assert not {
         name

@@ -29,7 +29,7 @@ from workbench.app.processes.child_table import (
 )
 from workbench.documents import dump_plan
 from workbench.errors import WorkbenchError
-from workbench.team.rooms import open_room
+from workbench.team.rooms import room_supervisor
 from workbench.team.serve_team import TeamServer
 from workbench.team.team_config import TeamConfig
 
@@ -120,7 +120,7 @@ class KilledServer:
 def killed(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("WORKBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patched.setattr(open_room, "MOST_DEATHS", 10**9)
+        patched.setattr(room_supervisor, "MOST_DEATHS", 10**9)
         server = KilledServer(tmp_path_factory.mktemp("killed"))
         yield server
         server.close()

@@ -13,7 +13,7 @@ import pytest
 from tests.support.room_sessions import first_plan
 from tests.support.team_rooms import PATIENCE, Hand, is_there, send_signal, within
 from workbench.team.planning.room_log import RoomLogRecord, replay
-from workbench.team.rooms import open_room
+from workbench.team.rooms import room_supervisor
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]
 
@@ -44,7 +44,7 @@ def verify_log(team, room_id):
 
 @pytest.mark.parametrize("kills", nightly(MANY, FEW))
 def test_a_planner_that_is_killed_in_mid_edit_loses_nothing_that_was_acknowledged(room, kills, monkeypatch, request):
-    monkeypatch.setattr(open_room, "MOST_DEATHS", 10**9)
+    monkeypatch.setattr(room_supervisor, "MOST_DEATHS", 10**9)
     drawn = random.Random(f"{request.config.getoption('--hypothesis-seed')}")
     hands = [Hand(room.enter(name), dim, axis, random.Random(drawn.random())) for name, dim, axis in HANDS]
     over = threading.Event()

@@ -13,7 +13,7 @@ from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.planning.room_log import RoomLogRecord, replay
-from workbench.team.rooms import open_room, room_hub
+from workbench.team.rooms import room_hub, room_supervisor
 from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.store.store import digest_of, now
 from workbench.team.store.tables import LogEntry, StoredRoom
@@ -273,13 +273,13 @@ def test_what_somebody_stops_is_no_death_of_the_room(room):
 
 
 def test_a_room_that_is_at_one_thing_for_too_long_says_so_and_is_stopped(room, monkeypatch):
-    monkeypatch.setattr(open_room, "PATIENCE", 0.0)
+    monkeypatch.setattr(room_supervisor, "PATIENCE", 0.0)
     ada = room.enter("ada")
     pid = room.pid
     send_signal(pid, signal.SIGSTOP)
     ada.send("undo")
     ada.until(lambda page: page.busy and page.busy[-1] > 0)
-    monkeypatch.setattr(open_room, "LIMIT", 0.5)
+    monkeypatch.setattr(room_supervisor, "LIMIT", 0.5)
     within(lambda: not is_there(pid))
     monkeypatch.undo()
     ada.until(lambda page: page.notices and page.boards >= 2)
@@ -287,7 +287,7 @@ def test_a_room_that_is_at_one_thing_for_too_long_says_so_and_is_stopped(room, m
 
 
 def test_a_room_that_takes_too_long_to_open_says_so(room, monkeypatch):
-    monkeypatch.setattr(open_room, "OPENING", 0.0)
+    monkeypatch.setattr(room_supervisor, "OPENING", 0.0)
     ada = room.enter("ada")
     assert ada.failures == ["Opening this room took longer than 0 s and was stopped. Reload the page to try once more."]
     monkeypatch.undo()

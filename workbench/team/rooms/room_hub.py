@@ -17,10 +17,10 @@ from workbench.app.runners.job_queue import JobQueue
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, NotSignedInError, Principal, ProjectRole
 from workbench.team.accounts.bokeh_auth_provider import person_of_session
-from workbench.team.rooms.open_room import OpenRoom
 from workbench.team.rooms.planners import Planners
 from workbench.team.rooms.room_notices import RoomGuest, RoomScreen
 from workbench.team.rooms.room_records import PushedPlan, append_push, principal_of_user, read_room, role_of
+from workbench.team.rooms.room_supervisor import OpenRoom
 from workbench.team.rooms.stored_room_actions import RoomJobs, StoredRoomActions
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store
