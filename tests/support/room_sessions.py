@@ -18,7 +18,7 @@ from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAx
 from workbench.plan.propagation_edits import Prioritize
 from workbench.public_plan import Plan
 from workbench.team.access import ProjectRole
-from workbench.team.planning.room_log import RoomHistory, RoomLogRecord, replay
+from workbench.team.planning.room_edit_log import RoomHistory, RoomLogRecord, replay
 from workbench.team.planning.room_session import RoomPerson, RoomSession
 
 ADA, BOB = RoomPerson("u-ada", "Ada", ProjectRole.OWNER), RoomPerson("u-bob", "Bob", ProjectRole.EDITOR)

@@ -20,7 +20,7 @@ from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
 from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
 from workbench.team.planning.grade_answers import describe_exercise, describe_plan, grade_answer
-from workbench.team.planning.room_log import replay_room
+from workbench.team.planning.room_edit_log import replay_room
 from workbench.team.rooms.planners import described_plan, found_baseline, found_baselines, graded_answer
 from workbench.team.rooms.room_records import PushedPlan
 from workbench.team.store.store import Store, digest_of, new_id, now

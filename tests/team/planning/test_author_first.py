@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.room_sessions import ADA, BOB, CAROL, KeptLog, first_plan
 from workbench.plan.edits import ShardDim
-from workbench.team.planning.room_log import RoomHistory
+from workbench.team.planning.room_edit_log import RoomHistory
 from workbench.team.planning.room_session import RoomSession
 
 

@@ -12,7 +12,7 @@ from tests.support.malformed_records import JSON
 from tests.support.room_sessions import ADA, BOB, STORIES, Room, first_plan, state_of, tell
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.plan.edits import EditGroup, OpenPlan, ShardDim
-from workbench.team.planning.room_log import RoomHistory, RoomLogRecord, replay
+from workbench.team.planning.room_edit_log import RoomHistory, RoomLogRecord, replay
 from workbench.team.planning.room_session import RoomSession
 
 

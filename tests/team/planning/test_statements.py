@@ -11,7 +11,7 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import ALL_EDITS, Constrain, EditGroup, OpenPlan, Override, RenameDim, SetHardware, SetLayout, ShardDim
 from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ResizeAxis, SetMesh
 from workbench.plan.propagation_edits import GroupValues, Prioritize, SetBarrier, UngroupValues
-from workbench.team.planning.room_log import common_statements, statements_of
+from workbench.team.planning.room_edit_log import common_statements, statements_of
 
 ANY = st.one_of(*EDITS.values())
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.room_sessions import first_plan
 from tests.support.team_rooms import PATIENCE, Hand, is_there, send_signal, within
-from workbench.team.planning.room_log import RoomLogRecord, replay
+from workbench.team.planning.room_edit_log import RoomLogRecord, replay
 from workbench.team.rooms import room_supervisor
 
 pytestmark = [pytest.mark.compile, pytest.mark.worker]

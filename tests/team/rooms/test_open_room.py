@@ -12,7 +12,7 @@ from tests.support.team_rooms import FailingStore, RoomTeam, VisitedRoom, is_the
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, ProjectRole
-from workbench.team.planning.room_log import RoomLogRecord, replay
+from workbench.team.planning.room_edit_log import RoomLogRecord, replay
 from workbench.team.rooms import room_hub, room_supervisor
 from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.store.store import digest_of, now

@@ -55,7 +55,7 @@ from workbench.team.planning.grade_answers import (
     parse_exercise,
 )
 from workbench.team.planning.job_runner import TeamJobs
-from workbench.team.planning.room_log import RoomLogRecord, common_statements, replay, replay_room
+from workbench.team.planning.room_edit_log import RoomLogRecord, common_statements, replay, replay_room
 from workbench.team.planning.room_session import RoomPerson, RoomSession
 from workbench.team.planning.room_visit import RoomVisit
 from workbench.team.planning.student_answers import StudentAnswers, WorkCard

@@ -13,7 +13,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.session.plan_history import MOST_NAME, Listener, Session
 from workbench.team.access import ProjectRole
-from workbench.team.planning.room_log import AddedEdit, RoomHistory, RoomLogRecord
+from workbench.team.planning.room_edit_log import AddedEdit, RoomHistory, RoomLogRecord
 from workbench.team.rooms.room_records import EVERYBODY
 from workbench.widgets.shared_states import Defer, at_once
 

@@ -31,7 +31,7 @@ MOVES = ("edit", "undo", "redo", "go", "push")
 EVERYBODY = "*"
 """The author of a plan that was sent into a room: each of those who edit there takes it back as their own."""
 LOG_KINDS = (*MOVES, "name", "pin")
-"""What an entry of a room's log can be (`team.planning.room_log`)."""
+"""What an entry of a room's log can be (`team.planning.room_edit_log`)."""
 MOST_ENTRY = 1 << 20  # bytes
 CHECKED_ENTRIES = 64
 """Whether an author has stored too much is checked at every 64th entry of a log: to count takes longer than to store an entry."""
