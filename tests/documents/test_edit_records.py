@@ -22,8 +22,8 @@ from workbench.core.program import Reference
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
 from workbench.documents import edit_record, parse_edit, program_from_reference
+from workbench.documents.document_schema import load_schema
 from workbench.documents.edit_records import EDIT_FORMS
-from workbench.documents.schema import load_schema
 from workbench.errors import DocumentError, WorkbenchError
 from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.catalogue import parse_hardware

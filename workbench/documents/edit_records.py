@@ -20,9 +20,9 @@ from workbench.core.precision import Precision
 from workbench.core.program import Program
 from workbench.core.remat import Remat
 from workbench.core.sharding import Sharding
+from workbench.documents.document_schema import schema_problem
 from workbench.documents.plan_documents import dump_plan, layout_record, parse_layout, parse_plan
 from workbench.documents.program_references import read_allowed
-from workbench.documents.schema import schema_problem
 from workbench.errors import DocumentError, WorkbenchError, unknown_name
 from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware

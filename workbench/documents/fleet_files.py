@@ -23,6 +23,7 @@ from typing import Any
 
 from workbench.core.parse_untrusted import UnreadableError, parse_json, parse_toml, read_text, verify_length
 from workbench.core.program import Program, Reference
+from workbench.documents.document_schema import load_schema, schema_problem
 from workbench.documents.program_references import (
     is_allowed,
     load_function,
@@ -31,7 +32,6 @@ from workbench.documents.program_references import (
     verify_arguments,
     verify_reference,
 )
-from workbench.documents.schema import load_schema, schema_problem
 from workbench.errors import DocumentError, FleetError, WorkbenchError, unknown_name
 from workbench.multimodel.fleet import Fleet, FleetModel, verify_model_name, verify_options
 from workbench.multimodel.unit_chains import verify_names

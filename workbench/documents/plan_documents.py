@@ -16,9 +16,9 @@ from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.program import Program, Reference
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.sharding import Sharding
+from workbench.documents.document_schema import schema_problem
 from workbench.documents.durable_files import explain_write_errors, lock_folder, replace_file
 from workbench.documents.program_references import program_from_reference, read_allowed, verify_allowed, verify_reference
-from workbench.documents.schema import schema_problem
 from workbench.errors import DocumentError, HardwareError, wrong_type
 from workbench.hardware.axis_assignment_text import AxisAssignment, parse_axis_assignment
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware

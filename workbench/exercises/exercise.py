@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
-from workbench.documents.schema import schema_problem
+from workbench.documents.document_schema import schema_problem
 from workbench.errors import DocumentError, unknown_name, wrong_type
 from workbench.exercises.choice_question import ChoiceQuestion
 from workbench.exercises.number_question import NumberQuestion

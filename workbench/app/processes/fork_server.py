@@ -73,7 +73,7 @@ def _preload(becomes: str) -> Callable[..., None]:
     module, _, function = becomes.partition(":")
     for name in (*PRELOADED, module):
         importlib.import_module(name)
-    importlib.import_module("workbench.documents.schema").import_validator()
+    importlib.import_module("workbench.documents.document_schema").import_validator()
     os.environ.pop("OPENBLAS_NUM_THREADS")
     if threads is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = threads
