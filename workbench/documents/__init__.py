@@ -8,7 +8,7 @@ print(export_script(plan))
 from workbench.documents.edit_records import edit_record as edit_record
 from workbench.documents.edit_records import parse_edit as parse_edit
 from workbench.documents.export.export_formats import ALL_EXPORTS as ALL_EXPORTS
-from workbench.documents.export.script import export_script as export_script
+from workbench.documents.export.jax_script import export_script as export_script
 from workbench.documents.fleet_files import load_fleet as load_fleet
 from workbench.documents.fleet_files import parse_fleet as parse_fleet
 from workbench.documents.fleet_files import resolve_fleet as resolve_fleet

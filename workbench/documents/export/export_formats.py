@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from workbench.documents.export.script import (
+from workbench.documents.export.jax_script import (
     comment_text,
     export_script,
     folded_shardings,
