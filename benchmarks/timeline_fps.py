@@ -31,7 +31,7 @@ from workbench.visualize.charts.timeline_chart import timeline_chart
 from workbench.visualize.draw.picture import Picture
 from workbench.widgets.board.board import Board
 from workbench.widgets.front_end import module_text
-from workbench.widgets.tabs.blocks import as_json, picture_block
+from workbench.widgets.tabs.table_blocks import as_json, picture_block
 
 EVENTS = 100_000
 GOAL = 30.0

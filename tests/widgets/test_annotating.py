@@ -9,7 +9,7 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_state import board_state
-from workbench.widgets.tabs.blocks import Paint
+from workbench.widgets.tabs.table_blocks import Paint
 from workbench.widgets.tabs.tensors import tensor_blocks
 from workbench.widgets.tabs.values import value_blocks
 

@@ -11,8 +11,8 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.tensor_edits import COMPLETE_SUMS_REASON
-from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.question_answers import why
+from workbench.widgets.tabs.table_blocks import Paint
 from workbench.widgets.tabs.tensors import result_rows
 from workbench.widgets.tabs.values import value_blocks
 

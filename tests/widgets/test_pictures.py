@@ -17,8 +17,8 @@ from workbench.visualize.draw.collapse_scopes import choose_open_scopes
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.gestures.gesture_codec import read_gesture
-from workbench.widgets.tabs.blocks import Paint, as_json
 from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+from workbench.widgets.tabs.table_blocks import Paint, as_json
 
 PAINT = Paint({"data": 0, "model": 1})
 MADE = Compiled(

@@ -14,9 +14,9 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board import Board
 from workbench.widgets.gestures.gesture_codec import read_gesture
-from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.propagation_tab import NO_RECORD, NOTHING, Replay, replay_blocks
 from workbench.widgets.tabs.question_answers import why
+from workbench.widgets.tabs.table_blocks import Paint
 
 PAINT = Paint({"data": 0, "model": 1})
 LAYOUT = "batch:data p1; w=[-, data]; hidden:model"

@@ -12,8 +12,8 @@ from workbench.public_plan import Plan
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.key_figures import figures
-from workbench.widgets.tabs.blocks import MOST_ROWS, Paint
 from workbench.widgets.tabs.question_answers import why
+from workbench.widgets.tabs.table_blocks import MOST_ROWS, Paint
 
 PAINT = Paint({"data": 0, "model": 1})
 

@@ -12,10 +12,10 @@ from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.shared_states import SharedList, SharedStates
-from workbench.widgets.tabs.blocks import Paint
 from workbench.widgets.tabs.question_answers import why
 from workbench.widgets.tabs.shown_stage import shown_stage
 from workbench.widgets.tabs.source_context import source_state
+from workbench.widgets.tabs.table_blocks import Paint
 from workbench.widgets.tabs.tabs import Facts, FindBlocks, failed_state, table_state
 
 SHARED_TABS = ("tensors", "devices", "communication", "memory", "step", "timeline", "pipeline", "graph", "values", "notes")

@@ -23,7 +23,7 @@ from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_text import brief_figures, found_text
 from workbench.widgets.gestures.panel_gestures import FindGesture, RelaxGesture
-from workbench.widgets.tabs.blocks import act
+from workbench.widgets.tabs.table_blocks import act
 
 INVITATION = (
     "Say what is fixed; everything left open is chosen: mesh, layout, ZeRO, rematerialisation, stages, schedule and micro-batches. The "

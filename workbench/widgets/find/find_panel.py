@@ -23,7 +23,7 @@ from workbench.widgets.gestures.panel_gestures import (
 )
 from workbench.widgets.run.runner import Runner
 from workbench.widgets.shared_states import Defer
-from workbench.widgets.tabs.blocks import Block
+from workbench.widgets.tabs.table_blocks import Block
 
 
 class FindPanel:

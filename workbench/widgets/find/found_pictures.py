@@ -21,7 +21,7 @@ from workbench.widgets.find.finder import Finder
 from workbench.widgets.find.found_text import found_text, parts_text
 from workbench.widgets.find.verification import PENDING, Verification
 from workbench.widgets.gestures.panel_gestures import StopVerifyingGesture, TakeFoundGesture, VerifyFoundGesture
-from workbench.widgets.tabs.blocks import Block, Cell, Column, Opens, Row, act, block, picture_block, row
+from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Opens, Row, act, block, picture_block, row
 
 MOST_FRONT = 24
 _HINT = (

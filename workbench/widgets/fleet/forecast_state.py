@@ -19,7 +19,7 @@ from workbench.visualize.draw.palette import AXES
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.fleet_gantt import fleet
 from workbench.widgets.fleet.training_progress import Row, TrainingProgress
-from workbench.widgets.tabs.blocks import as_json, picture_block
+from workbench.widgets.tabs.table_blocks import as_json, picture_block
 
 COLOURS = len(AXES)  # models take them in order
 ARGUMENTS = ("learning_rate", "batch")  # shown also where all models have the same

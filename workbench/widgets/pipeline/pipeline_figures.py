@@ -15,7 +15,7 @@ from workbench.visualize.charts.gantt_chart import gantt_chart
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.pipeline_gantt import pipeline
 from workbench.widgets.board.tier_marks import Figure
-from workbench.widgets.tabs.blocks import Block, note_block, picture_block
+from workbench.widgets.tabs.table_blocks import Block, note_block, picture_block
 
 _WORK, _AGAIN, _BUBBLE, _UPDATE = 0, 1, 2, 4  # shades of the step's bar
 

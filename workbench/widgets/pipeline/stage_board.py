@@ -22,7 +22,7 @@ from workbench.units import format_bytes, format_seconds
 from workbench.widgets.pipeline.first_pipeline import PipelineStart, list_starts, scarce_text
 from workbench.widgets.pipeline.pipeline_figures import timeline_block
 from workbench.widgets.pipeline.stage_edits import bucket_starts, require_pipeline, stage_text
-from workbench.widgets.tabs.blocks import Block, note_block
+from workbench.widgets.tabs.table_blocks import Block, note_block
 
 State = dict[str, Any]
 MOST_CHUNKS = 8

@@ -13,7 +13,7 @@ from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.tier_marks import mark_of
 from workbench.widgets.run.job_progress import log_state, stage_text
 from workbench.widgets.run.run_progress import RunProgress, same_step
-from workbench.widgets.tabs.blocks import Paint, table_block
+from workbench.widgets.tabs.table_blocks import Paint, table_block
 
 MOST_ROWS = 100
 INVITATION = (

@@ -7,7 +7,7 @@ from workbench.core.sharding import base_axis
 from workbench.reports.collective import KINDS, Collective
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
+from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row, block, byte_cell, note_block, rest_text, row, seconds_cell
 
 MOST_ROWS = 300
 PAYLOAD = (

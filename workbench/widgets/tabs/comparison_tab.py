@@ -1,7 +1,7 @@
 """The Compared tab: the page of a comparison."""
 
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.tabs.blocks import Block, Paint, note_block, page_blocks
+from workbench.widgets.tabs.table_blocks import Block, Paint, note_block, page_blocks
 
 MOST_DIFFERENCES = 100
 NOTHING = (

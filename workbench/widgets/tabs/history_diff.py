@@ -2,7 +2,7 @@
 
 from workbench.analysis.plan_diff import PlanDiff, figures_table
 from workbench.widgets.board.board_state import axis_colours
-from workbench.widgets.tabs.blocks import Block, Paint, page_blocks, table_block
+from workbench.widgets.tabs.table_blocks import Block, Paint, page_blocks, table_block
 
 MOST_ROWS = 40
 

@@ -20,8 +20,8 @@ from workbench.widgets.gestures.view_gestures import (
     StopComparingGesture,
     SwapPlansGesture,
 )
-from workbench.widgets.tabs.blocks import Block
 from workbench.widgets.tabs.history_diff import diff_blocks
+from workbench.widgets.tabs.table_blocks import Block
 
 MOST_NODES = 200
 """Plans listed: the newest, and all with a name or a pin."""

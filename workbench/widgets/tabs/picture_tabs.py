@@ -20,7 +20,14 @@ from workbench.visualize.graph import shown_graph
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.key_figures import ROLES, memory_parts
 from workbench.widgets.gestures.view_gestures import ExpandGesture, MomentGesture
-from workbench.widgets.tabs.blocks import (
+from workbench.widgets.tabs.communication_tab import collectives_source_text, communication_blocks
+from workbench.widgets.tabs.comparison_tab import MOST_DIFFERENCES
+from workbench.widgets.tabs.shown_stage import (
+    comparison_of,
+    picture_of_stages,
+    shown_stage,
+)
+from workbench.widgets.tabs.table_blocks import (
     Block,
     Column,
     Opens,
@@ -33,13 +40,6 @@ from workbench.widgets.tabs.blocks import (
     row,
     seconds_cell,
     table_block,
-)
-from workbench.widgets.tabs.communication_tab import collectives_source_text, communication_blocks
-from workbench.widgets.tabs.comparison_tab import MOST_DIFFERENCES
-from workbench.widgets.tabs.shown_stage import (
-    comparison_of,
-    picture_of_stages,
-    shown_stage,
 )
 
 MOST_ALIVE = 24

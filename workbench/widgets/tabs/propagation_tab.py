@@ -21,7 +21,7 @@ from workbench.widgets.board.background_queries import BackgroundQueries, comput
 from workbench.widgets.board.layer_folding import fold_paths, template
 from workbench.widgets.gestures.setup_gestures import DecideGesture
 from workbench.widgets.gestures.view_gestures import ExpandGesture, FewestGesture, WeighGesture
-from workbench.widgets.tabs.blocks import (
+from workbench.widgets.tabs.table_blocks import (
     Block,
     Cell,
     Column,

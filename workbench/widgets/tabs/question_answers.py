@@ -13,10 +13,10 @@ from workbench.units import format_bytes, format_count, format_seconds
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.key_figures import ROLES
 from workbench.widgets.board.layer_folding import is_named
-from workbench.widgets.tabs.blocks import MOST_ROWS, Block, Column, Contribution, Paint, block, parts_table, row
 from workbench.widgets.tabs.communication_tab import exposed_seconds
 from workbench.widgets.tabs.shown_stage import shown_stage
 from workbench.widgets.tabs.stated_sharding import placed_answer, value_answer
+from workbench.widgets.tabs.table_blocks import MOST_ROWS, Block, Column, Contribution, Paint, block, parts_table, row
 from workbench.widgets.tabs.tensors import shape_text
 from workbench.widgets.tabs.why_axis import axis_answer, explain_duplication
 

@@ -15,7 +15,7 @@ from workbench.reports.reshard import CLASS_TEXTS, REMATERIALISATION, Remedy, Re
 from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.tabs.blocks import (
+from workbench.widgets.tabs.table_blocks import (
     Block,
     Cell,
     Column,

@@ -8,7 +8,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize import stage_memory, stage_traffic
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.tabs.blocks import Block, note_block, picture_block
+from workbench.widgets.tabs.table_blocks import Block, note_block, picture_block
 
 STAGED = ("tensors", "devices", "communication", "resharding", "memory", "step", "timeline", "graph", "compared")
 """Tabs about what devices hold and do, which a stage is picked for."""

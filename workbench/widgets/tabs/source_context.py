@@ -14,7 +14,7 @@ from workbench.core.sharding import Sharding
 from workbench.core.source_annotations import ManualRegion, SourceConstraint, SourceType
 from workbench.propagation.prepared_program import source_files
 from workbench.reports.report import Report
-from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, rest_text, row
+from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row, block, rest_text, row
 
 AROUND = 5  # lines on each side
 MOST_LINKED = 500

@@ -17,7 +17,6 @@ from workbench.visualize.step_timeline import timeline_parts
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stage_board import pipeline_blocks
-from workbench.widgets.tabs.blocks import Block, Column, Paint, as_json, block, note_block, picture_block, row
 from workbench.widgets.tabs.comparison_tab import compared_blocks
 from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 from workbench.widgets.tabs.propagation_tab import Replay, replay_blocks
@@ -32,6 +31,7 @@ from workbench.widgets.tabs.shown_stage import (
     traffic_of_stages,
 )
 from workbench.widgets.tabs.source_context import source_annotation_blocks
+from workbench.widgets.tabs.table_blocks import Block, Column, Paint, as_json, block, note_block, picture_block, row
 from workbench.widgets.tabs.tensors import result_rows, tensor_blocks
 from workbench.widgets.tabs.values import selected_blocks, value_blocks
 

@@ -14,7 +14,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.widgets.board.annotation_marks import marks_of, tags_of
 from workbench.widgets.board.layer_folding import alike_arguments, fold_paths, stacked_layers, template
-from workbench.widgets.tabs.blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
+from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
 
 MOST_ROWS = 400
 TENSOR, VALUE = "tensor", "value"

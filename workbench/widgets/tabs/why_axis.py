@@ -17,7 +17,7 @@ from workbench.units import format_count
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.gestures.view_gestures import WhyGesture
-from workbench.widgets.tabs.blocks import (
+from workbench.widgets.tabs.table_blocks import (
     Block,
     Cell,
     Column,

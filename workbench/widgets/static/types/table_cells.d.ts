@@ -1,4 +1,4 @@
-/** Tables as Python tells them: `blocks.py` and what is made with it. */
+/** Tables as Python tells them: `table_blocks.py` and what is made with it. */
 
 import type { ChartState } from "./chart.d.ts";
 import type { Gesture, Wb } from "./board_context.d.ts";
