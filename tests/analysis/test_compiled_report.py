@@ -12,7 +12,7 @@ from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled, CompiledKernel, CompiledMemory
 from workbench.reports.device_memory import Memory
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.tabs.tabs import Facts, table_state
+from workbench.widgets.tabs.board_tabs import Facts, table_state
 
 GIB = 1 << 30
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=16 * GIB)

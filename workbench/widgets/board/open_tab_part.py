@@ -12,11 +12,11 @@ from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.shared_states import SharedList, SharedStates
+from workbench.widgets.tabs.board_tabs import Facts, FindBlocks, failed_state, table_state
 from workbench.widgets.tabs.question_answers import why
 from workbench.widgets.tabs.shown_stage import shown_stage
 from workbench.widgets.tabs.source_context import source_state
 from workbench.widgets.tabs.table_blocks import Paint
-from workbench.widgets.tabs.tabs import Facts, FindBlocks, failed_state, table_state
 
 SHARED_TABS = ("tensors", "devices", "communication", "memory", "step", "timeline", "pipeline", "graph", "values", "notes")
 """Tabs that follow from a report and what is opened in them alone. The others show what is asked and tried on one board."""

@@ -21,6 +21,7 @@ from workbench.widgets.find.found_pictures import MOST_FRONT, front_pictures, pr
 from workbench.widgets.find.found_text import brief_figures, found_text, long_figures, parts_text, pipeline_text, traced_text
 from workbench.widgets.gestures.panel_gestures import ChooseFoundGesture, ExplainFoundGesture, TakeFoundGesture
 from workbench.widgets.gestures.view_gestures import UndoGesture
+from workbench.widgets.tabs.board_tabs import NO_SEARCH
 from workbench.widgets.tabs.history_diff import diff_blocks
 from workbench.widgets.tabs.table_blocks import (
     Block,
@@ -35,7 +36,6 @@ from workbench.widgets.tabs.table_blocks import (
     rest_text,
     row,
 )
-from workbench.widgets.tabs.tabs import NO_SEARCH
 
 MOST_CHANGES = 30
 _EXPLAINING = "Planning every step of the way, and every decision changed alone…"
