@@ -11,7 +11,7 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board.board_state import board_state
 from workbench.widgets.tabs.table_blocks import Paint
 from workbench.widgets.tabs.tensors import tensor_blocks
-from workbench.widgets.tabs.values import value_blocks
+from workbench.widgets.tabs.value_table import value_blocks
 
 VALUE = {"of": "value", "path": "first/dot_general", "rank": 2}
 TENSOR = {"of": "tensor", "path": "w", "rank": 2}

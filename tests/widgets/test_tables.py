@@ -16,7 +16,7 @@ from workbench.reports.report import Report
 from workbench.reports.step_time import Flops
 from workbench.widgets.board.board_state import TABS
 from workbench.widgets.tabs.board_tabs import Facts, table_state
-from workbench.widgets.tabs.values import MOST_VALUES
+from workbench.widgets.tabs.value_table import MOST_VALUES
 
 
 def texts(block):

@@ -16,7 +16,7 @@ from workbench.reports.report import Report
 from workbench.widgets.board.layer_folding import is_named, pattern_of, template
 from workbench.widgets.gestures.tensor_gestures import TensorGesture
 from workbench.widgets.tabs.tensors import RESULT, TENSOR, VALUE, uncarried_results
-from workbench.widgets.tabs.values import constraint_on
+from workbench.widgets.tabs.value_table import constraint_on
 
 LINE, BOX = "line", "box"
 _STAGE, _NUMBER = re.compile(r"^stage\d+/"), re.compile(r"/\d+(?=/|$)")

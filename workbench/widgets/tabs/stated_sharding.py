@@ -10,7 +10,7 @@ from workbench.units import format_bytes
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.layer_folding import is_named
 from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row, block, row
-from workbench.widgets.tabs.values import constraint_on
+from workbench.widgets.tabs.value_table import constraint_on
 from workbench.widgets.tabs.why_axis import Answer, number_of, origin_cell, rejection_blocks, replay_or_failure
 
 _COLUMNS = (Column("dimension"), Column("size", number=True), Column("mesh axes"), Column("per device", number=True), Column("because"))
