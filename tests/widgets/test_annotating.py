@@ -10,7 +10,7 @@ from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board_state import board_state
 from workbench.widgets.tabs.table_blocks import Paint
-from workbench.widgets.tabs.tensors import tensor_blocks
+from workbench.widgets.tabs.tensor_table import tensor_blocks
 from workbench.widgets.tabs.value_table import value_blocks
 
 VALUE = {"of": "value", "path": "first/dot_general", "rank": 2}

@@ -13,7 +13,7 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board.tensor_edits import COMPLETE_SUMS_REASON
 from workbench.widgets.tabs.question_answers import why
 from workbench.widgets.tabs.table_blocks import Paint
-from workbench.widgets.tabs.tensors import result_rows
+from workbench.widgets.tabs.tensor_table import result_rows
 from workbench.widgets.tabs.value_table import value_blocks
 
 MESH, LAYOUT = "data:4 model:2", "batch:data; hidden:model"

@@ -9,7 +9,7 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.reports.report import Report
 from workbench.widgets.tabs.table_blocks import Paint
-from workbench.widgets.tabs.tensors import tensor_blocks
+from workbench.widgets.tabs.tensor_table import tensor_blocks
 
 PAINT = Paint({"data": 0, "model": 1})
 

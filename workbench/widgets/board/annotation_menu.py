@@ -26,7 +26,7 @@ from workbench.widgets.gestures.tensor_gestures import (
     RoundGesture,
     UnreducedGesture,
 )
-from workbench.widgets.tabs.tensors import RESULT, TENSOR
+from workbench.widgets.tabs.tensor_table import RESULT, TENSOR
 
 PRIORITIES = (0, 1, 2, 3)
 MOST_OFFERED = 40  # values to group with

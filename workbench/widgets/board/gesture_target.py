@@ -15,7 +15,7 @@ from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.widgets.board.layer_folding import is_named, pattern_of, template
 from workbench.widgets.gestures.tensor_gestures import TensorGesture
-from workbench.widgets.tabs.tensors import RESULT, TENSOR, VALUE, uncarried_results
+from workbench.widgets.tabs.tensor_table import RESULT, TENSOR, VALUE, uncarried_results
 from workbench.widgets.tabs.value_table import constraint_on
 
 LINE, BOX = "line", "box"

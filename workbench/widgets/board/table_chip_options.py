@@ -12,7 +12,7 @@ from workbench.widgets.board.menus import choices, dim_menu, heading, item, opti
 from workbench.widgets.board.tensor_edits import drop_error, place_of
 from workbench.widgets.gestures.tensor_gestures import ByRulesGesture, OpenDimGesture, OpenGesture, OwnGesture, OwnWholeGesture, TakeGesture
 from workbench.widgets.gestures.view_gestures import WhyGesture
-from workbench.widgets.tabs.tensors import RESULT, TENSOR
+from workbench.widgets.tabs.tensor_table import RESULT, TENSOR
 
 Judge = Callable[[tuple[str, ...]], str | None]
 NO_RULE = "the program gives it no name, so there is no rule for it"

@@ -31,7 +31,7 @@ from workbench.widgets.gestures.tensor_gestures import (
     UngroupGesture,
     UnreducedGesture,
 )
-from workbench.widgets.tabs.tensors import TENSOR
+from workbench.widgets.tabs.tensor_table import TENSOR
 
 
 def _shard_one_tensor(gesture: OwnGesture, plan: Plan, report: Report) -> Edit:

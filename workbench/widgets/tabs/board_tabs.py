@@ -32,7 +32,7 @@ from workbench.widgets.tabs.shown_stage import (
 )
 from workbench.widgets.tabs.source_context import source_annotation_blocks
 from workbench.widgets.tabs.table_blocks import Block, Column, Paint, as_json, block, note_block, picture_block, row
-from workbench.widgets.tabs.tensors import result_rows, tensor_blocks
+from workbench.widgets.tabs.tensor_table import result_rows, tensor_blocks
 from workbench.widgets.tabs.value_table import selected_blocks, value_blocks
 
 FindBlocks = Callable[[Report, BackgroundQueries | None], list[Block]]

@@ -10,7 +10,7 @@ from workbench.reports.report import Report
 from workbench.widgets.board.annotation_marks import tags_of
 from workbench.widgets.board.layer_folding import fold_paths, is_named, template
 from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row, block, dtype_cell, note_block, rest_text, row
-from workbench.widgets.tabs.tensors import VALUE, argument_blocks, chips, shape_text
+from workbench.widgets.tabs.tensor_table import VALUE, argument_blocks, chips, shape_text
 
 MOST_VALUES = 200
 MOST_SELECTED = 4
