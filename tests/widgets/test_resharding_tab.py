@@ -19,7 +19,7 @@ from workbench.tracing import trace
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.glossary.glossary import GROUPS
-from workbench.widgets.tabs.resharding import padding_blocks, resharding_blocks, try_edits
+from workbench.widgets.tabs.resharding_tab import padding_blocks, resharding_blocks, try_edits
 from workbench.widgets.tabs.source_context import source_annotation_blocks
 from workbench.widgets.tabs.table_blocks import Paint
 

@@ -41,7 +41,7 @@ from workbench.widgets.run.runner import Runner
 from workbench.widgets.shared_states import Defer, at_once, shared_states
 from workbench.widgets.tabs.history_tab import HistoryPanel
 from workbench.widgets.tabs.propagation_tab import find_suggested_edit
-from workbench.widgets.tabs.resharding import try_edits
+from workbench.widgets.tabs.resharding_tab import try_edits
 
 IN_HAND = 1.0  # seconds for which a drag that hovers over a zone is expected to end in a drop
 

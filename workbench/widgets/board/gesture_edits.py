@@ -43,7 +43,7 @@ from workbench.widgets.gestures.setup_gestures import (
 )
 from workbench.widgets.gestures.tensor_gestures import DropGesture, MajorGesture, PrioritizeGesture, RenameDimGesture, WholeGesture
 from workbench.widgets.pipeline.stage_edits import STAGE_EDITS
-from workbench.widgets.tabs.resharding import list_tried_edits
+from workbench.widgets.tabs.resharding_tab import list_tried_edits
 
 _DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 

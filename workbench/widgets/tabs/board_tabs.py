@@ -20,7 +20,7 @@ from workbench.widgets.pipeline.stage_board import pipeline_blocks
 from workbench.widgets.tabs.comparison_tab import compared_blocks
 from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
 from workbench.widgets.tabs.propagation_tab import Replay, replay_blocks
-from workbench.widgets.tabs.resharding import resharding_blocks
+from workbench.widgets.tabs.resharding_tab import resharding_blocks
 from workbench.widgets.tabs.shown_stage import (
     broken_pipeline,
     comparison_of_picked,
