@@ -12,9 +12,9 @@ from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
+from workbench.widgets.board.chip_menus import choices, heading, item, option
 from workbench.widgets.board.gesture_target import LINE, GestureTarget
 from workbench.widgets.board.layer_folding import is_named
-from workbench.widgets.board.menus import choices, heading, item, option
 from workbench.widgets.board.tensor_edits import COMPLETE_SUMS_REASON, barrier_at, keep_out_edit, open_edit
 from workbench.widgets.gestures.gesture import Gesture
 from workbench.widgets.gestures.tensor_gestures import (

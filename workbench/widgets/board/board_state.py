@@ -19,11 +19,11 @@ from workbench.session.figure_tiers import SettlingState
 from workbench.widgets.board.annotation_marks import priority_mark
 from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.background_queries import BackgroundQueries
+from workbench.widgets.board.chip_menus import axis_menu, dim_menu, spare_axis_name
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.drop_legality import brief_reason, illegal_drops, one_of_each_kind
 from workbench.widgets.board.hardware_picker import hardware_state
 from workbench.widgets.board.key_figures import figure_states, figures
-from workbench.widgets.board.menus import axis_menu, dim_menu, spare_axis_name
 from workbench.widgets.board.tier_marks import Figure, settling_record
 from workbench.widgets.board.traced_as_picker import traced_as_state
 from workbench.widgets.shared_states import SharedList, SharedStates

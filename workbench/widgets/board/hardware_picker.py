@@ -25,7 +25,7 @@ from workbench.hardware.link_and_price import split_options
 from workbench.plan.plan import Plan
 from workbench.units import divisors, format_bytes, format_count, format_seconds
 from workbench.visualize.draw.palette import AXES
-from workbench.widgets.board.menus import item
+from workbench.widgets.board.chip_menus import item
 from workbench.widgets.gestures.setup_gestures import HARDWARE_ZONE, AxisAssignmentGesture, HardwareGesture
 
 NONE = "no hardware"

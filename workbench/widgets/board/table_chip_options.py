@@ -6,9 +6,9 @@ from typing import Any
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.widgets.board.annotation_menu import annotation_items, rule_items, whole_items
+from workbench.widgets.board.chip_menus import choices, dim_menu, heading, item, option
 from workbench.widgets.board.drop_legality import WHOLE, brief_reason, dropped_axes, one_of_each_kind
 from workbench.widgets.board.gesture_target import LINE, GestureTarget, resolve_target
-from workbench.widgets.board.menus import choices, dim_menu, heading, item, option
 from workbench.widgets.board.tensor_edits import drop_error, place_of
 from workbench.widgets.gestures.tensor_gestures import ByRulesGesture, OpenDimGesture, OpenGesture, OwnGesture, OwnWholeGesture, TakeGesture
 from workbench.widgets.gestures.view_gestures import WhyGesture

@@ -11,7 +11,7 @@ from workbench.errors import WorkbenchError, unknown_name
 from workbench.plan.edits import Edit, SetOffload, SetPrecision, SetRemat
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.widgets.board.menus import item
+from workbench.widgets.board.chip_menus import item
 from workbench.widgets.gestures.setup_gestures import PROGRAM_ZONE, TracedAsGesture
 
 _POLICIES = {
