@@ -5,7 +5,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, get_type_hints
 
 from workbench.errors import LayoutError, unknown_name
-from workbench.widgets.gestures import panel_gestures, setup_gestures, stage_changes, tensor_gestures, view_gestures
+from workbench.widgets.gestures import panel_gestures, setup_gestures, stage_gestures, tensor_gestures, view_gestures
 from workbench.widgets.gestures.gesture import TABLES, EditGesture, Gesture, Message, Reader, required_text
 from workbench.widgets.gestures.setup_gestures import HARDWARE_ZONE, HardwareGesture
 
@@ -41,15 +41,15 @@ EDIT_GESTURES: tuple[type[Gesture], ...] = (
         setup_gestures.AxisAssignmentGesture,
         setup_gestures.MendGesture,
     ),
-    *(stage_changes.MakePipelineGesture, stage_changes.RemovePipelineGesture, stage_changes.StagesGesture),
-    *(stage_changes.MicroBatchesGesture, stage_changes.ChunksGesture, stage_changes.ScheduleGesture),
+    *(stage_gestures.MakePipelineGesture, stage_gestures.RemovePipelineGesture, stage_gestures.StagesGesture),
+    *(stage_gestures.MicroBatchesGesture, stage_gestures.ChunksGesture, stage_gestures.ScheduleGesture),
     *(
-        stage_changes.StageRematGesture,
-        stage_changes.EngineGesture,
-        stage_changes.StageAxisGesture,
-        stage_changes.BoundaryGesture,
+        stage_gestures.StageRematGesture,
+        stage_gestures.EngineGesture,
+        stage_gestures.StageAxisGesture,
+        stage_gestures.BoundaryGesture,
     ),
-    *(stage_changes.BalanceTimeGesture, stage_changes.BalanceMemoryGesture, stage_changes.BucketsGesture),
+    *(stage_gestures.BalanceTimeGesture, stage_gestures.BalanceMemoryGesture, stage_gestures.BucketsGesture),
     *(setup_gestures.RecipeGesture, setup_gestures.TracedAsGesture),
 )
 """Gestures that ask for another plan."""

@@ -15,7 +15,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.widgets.gestures.gesture import EditMaker, Kind, means
-from workbench.widgets.gestures.stage_changes import (
+from workbench.widgets.gestures.stage_gestures import (
     BalanceMemoryGesture,
     BalanceTimeGesture,
     BoundaryGesture,
