@@ -8,7 +8,7 @@ from tests.support.room_sessions import ADA, BOB, CAROL, VIC, first_plan, with_r
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
 from workbench.team.planning.room_visit import RoleRunner
-from workbench.widgets.run.runner import Runner
+from workbench.widgets.run.runner_protocol import Runner
 
 PLAN = first_plan()
 DEEDS = {

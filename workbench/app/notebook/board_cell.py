@@ -23,7 +23,7 @@ from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import notebook_host
 from workbench.widgets.recorded.record_board import record_board, recorded_element, recorded_moves
-from workbench.widgets.run.runner import Runner
+from workbench.widgets.run.runner_protocol import Runner
 
 _QUEUE = JobQueue()  # of all boards of this kernel
 

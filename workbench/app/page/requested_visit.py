@@ -15,7 +15,7 @@ from workbench.errors import DocumentError
 from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.run.runner import Runner
+from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import Defer
 
 

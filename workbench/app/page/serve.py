@@ -28,7 +28,7 @@ from workbench.errors import WorkbenchError
 from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.tracing import untested_jax
-from workbench.widgets.run.runner import Runner
+from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import at_once
 
 LOOPBACK = "127.0.0.1"

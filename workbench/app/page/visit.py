@@ -19,7 +19,7 @@ from workbench.session.journal import Journal, JournalEntry, find_journal, is_bo
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.run.runner import Runner
+from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import Defer
 
 WATCHED = 1500  # milliseconds between two checks of a file

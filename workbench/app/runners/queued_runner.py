@@ -11,7 +11,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.run_events import RUN_ENDINGS, Cancelled, Failed, Progress, RunEvent, RunListener, Waiting
 from workbench.search.search_messages import SearchListener
 from workbench.search.search_space import SearchSpace
-from workbench.widgets.run.runner import RunHandle, Runner, SearchHandle
+from workbench.widgets.run.runner_protocol import RunHandle, Runner, SearchHandle
 
 _log = logging.getLogger(__name__)
 

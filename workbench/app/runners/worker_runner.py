@@ -13,7 +13,7 @@ from workbench.reports.run_events import RunListener
 from workbench.search.search_messages import SearchListener
 from workbench.search.search_space import SearchSpace
 from workbench.widgets.fleet.fleet_jobs import FleetHandle
-from workbench.widgets.run.runner import RunHandle, SearchHandle
+from workbench.widgets.run.runner_protocol import RunHandle, SearchHandle
 
 RUN_LIMIT = COMPILE_LIMIT = 1800.0  # seconds, from the start of the worker process on
 

@@ -16,7 +16,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement, ShardCheck
 from workbench.reports.run_events import Cancelled, Failed, Progress, RunDone, RunEvent, RunListener, StepDone, Waiting
 from workbench.team.planning.grade_answers import describe_plan, description_record
-from workbench.widgets.run.runner import RunHandle
+from workbench.widgets.run.runner_protocol import RunHandle
 
 Send = Callable[[Mapping[str, Any]], None]
 

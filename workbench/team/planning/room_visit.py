@@ -20,7 +20,7 @@ from workbench.team.planning.room_session import RoomPerson, RoomSession
 from workbench.team.planning.student_answers import StudentAnswers
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.run.run_progress import RunProgress
-from workbench.widgets.run.runner import RunHandle, Runner, SearchHandle
+from workbench.widgets.run.runner_protocol import RunHandle, Runner, SearchHandle
 from workbench.widgets.shared_states import Defer
 
 # A runner that starts only what a person's role allows: a runner of the project may spend devices, an editor may

@@ -37,7 +37,7 @@ from workbench.widgets.run.background_compile import RestingCompiler
 from workbench.widgets.run.board_jobs import Ended, Jobs, job_handlers
 from workbench.widgets.run.calibration import Calibration
 from workbench.widgets.run.run_progress import RunProgress
-from workbench.widgets.run.runner import Runner
+from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import Defer, at_once, shared_states
 from workbench.widgets.tabs.history_tab import HistoryPanel
 from workbench.widgets.tabs.propagation_tab import find_suggested_edit

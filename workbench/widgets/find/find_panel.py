@@ -21,7 +21,7 @@ from workbench.widgets.gestures.panel_gestures import (
     TakeFoundGesture,
     VerifyFoundGesture,
 )
-from workbench.widgets.run.runner import Runner
+from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import Defer
 from workbench.widgets.tabs.table_blocks import Block
 

@@ -37,7 +37,7 @@ from workbench.widgets.find.find_progress import FindProgress
 from workbench.widgets.find.found_text import found_text
 from workbench.widgets.find.plan_verifier import PlanVerifier
 from workbench.widgets.gestures.panel_gestures import FindGesture
-from workbench.widgets.run.runner import Runner, SearchHandle
+from workbench.widgets.run.runner_protocol import Runner, SearchHandle
 from workbench.widgets.shared_states import Defer
 
 MOST_CHANGES = 8  # lines under the pointer

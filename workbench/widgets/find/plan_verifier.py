@@ -19,7 +19,7 @@ from workbench.reports.verified_plan import TierFigures, VerifiedPlan
 from workbench.search.candidates import PlanCandidate
 from workbench.session.figure_tiers import Partitioner
 from workbench.widgets.find.verification import PENDING, STOPPED, Verification
-from workbench.widgets.run.runner import RunHandle, Runner
+from workbench.widgets.run.runner_protocol import RunHandle, Runner
 from workbench.widgets.shared_states import Defer
 
 NO_PARTITIONER = "This board does not ask XLA's partitioner."

@@ -21,7 +21,7 @@ from workbench.multimodel.training_events import (
 )
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.widgets.fleet.training_progress import ModelProgress, TrainingProgress
-from workbench.widgets.run.runner import RunHandle
+from workbench.widgets.run.runner_protocol import RunHandle
 
 # The protocol of a runner, which trains a fleet for its board, and times its units. The board knows only this.
 

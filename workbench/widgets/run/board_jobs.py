@@ -20,7 +20,7 @@ from workbench.widgets.run.compile_panel import compile_state
 from workbench.widgets.run.job_progress import CompileProgress
 from workbench.widgets.run.run_panel import run_state
 from workbench.widgets.run.run_progress import MOST_STEPS, RunProgress
-from workbench.widgets.run.runner import RunHandle, Runner
+from workbench.widgets.run.runner_protocol import RunHandle, Runner
 from workbench.widgets.shared_states import Defer
 
 Ended = Literal["", "run", "compilation"]

@@ -11,7 +11,7 @@ from workbench.reports.run_events import CalibrationDone, Cancelled, Failed, Pro
 from workbench.session.plan_history import Session
 from workbench.widgets.gestures.gesture import Handlers, on
 from workbench.widgets.gestures.view_gestures import CalibrateGesture, CancelCalibrationGesture
-from workbench.widgets.run.runner import RunHandle, Runner
+from workbench.widgets.run.runner_protocol import RunHandle, Runner
 from workbench.widgets.shared_states import Defer
 
 LABEL, CANCEL = "Use the attached devices", "Cancel"
