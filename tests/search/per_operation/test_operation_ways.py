@@ -3,7 +3,7 @@
 import pytest
 
 from workbench.propagation.explain.factor_graph import OperationFactors
-from workbench.search.per_operation.operation_ways import WHOLE, OperationWays, list_ways
+from workbench.search.per_operation.operation_splits import WHOLE, OperationWays, list_ways
 
 DOT = OperationFactors(
     0,

@@ -24,7 +24,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.propagation import local_shape, structure_of
 from workbench.propagation.explain.factor_graph import EDGE, OperationFactors, list_program_factors
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, Floats
-from workbench.search.per_operation.operation_ways import WHOLE, OperationWays, Splits, list_ways
+from workbench.search.per_operation.operation_splits import WHOLE, OperationWays, Splits, list_ways
 
 NANOSECONDS = 1e9
 """Costs are in these: the solver rounds to whole numbers now and then."""
