@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.choice_problems import choice_problems, least_cost, unreduced
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem
 from workbench.search.per_operation.dual_ascent import DualAscent
-from workbench.search.per_operation.reduce import reduced_problem
+from workbench.search.per_operation.reduce_problem import reduced_problem
 
 
 @given(choice_problems(costs=st.sampled_from([0, 1, 2, 3, 5, 8, 20, 0.25])), st.lists(st.floats(0.01, 20), min_size=1, max_size=8))

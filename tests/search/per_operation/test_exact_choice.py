@@ -9,7 +9,7 @@ from tests.support.choice_problems import choice_problems, least_cost
 from workbench.search.per_operation.choice_graph import choice_graph
 from workbench.search.per_operation.choice_problem import assess
 from workbench.search.per_operation.exact_choice import solve_exactly
-from workbench.search.per_operation.reduce import shorten_memory
+from workbench.search.per_operation.reduce_problem import shorten_memory
 
 FRACTIONS = st.sampled_from([0, 0.1, 1 / 3, 0.7, 2.5, 1e9, np.inf])
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.choice_problems import choice_problems, every_choice
 from workbench.search.per_operation.choice_graph import choice_graph
 from workbench.search.per_operation.choice_problem import ChoiceNode, ChoiceProblem, assess
-from workbench.search.per_operation.reduce import shorten_memory
+from workbench.search.per_operation.reduce_problem import shorten_memory
 
 
 @given(choice_problems(costs=st.integers(0, 3)))

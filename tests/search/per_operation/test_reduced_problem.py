@@ -9,7 +9,7 @@ from hypothesis import given
 from tests.support.choice_problems import choice_problems, least_cost
 from workbench.errors import SearchError
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, assess
-from workbench.search.per_operation.reduce import reduced_problem
+from workbench.search.per_operation.reduce_problem import reduced_problem
 
 
 @given(choice_problems())

@@ -14,7 +14,7 @@ from workbench.search.per_operation.choice_graph import ChoiceGraph
 from workbench.search.per_operation.choice_problem import Floats, Ints, Mask
 from workbench.search.per_operation.exact_choice import ExactChoice, solve_exactly
 from workbench.search.per_operation.memory_over_time import MemoryOverTime, intervals_of
-from workbench.search.per_operation.reduce import ReducedProblem, reduce, shorten_memory
+from workbench.search.per_operation.reduce_problem import ReducedProblem, reduce, shorten_memory
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from workbench.search.per_operation.choice_problem import Floats, Ints
-from workbench.search.per_operation.reduce import ReducedProblem
+from workbench.search.per_operation.reduce_problem import ReducedProblem
 
 # The edges of a problem in batches that one array operation updates: all of one level and one shape.
 #

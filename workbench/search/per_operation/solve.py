@@ -16,7 +16,7 @@ from workbench.search.per_operation.block_search import ChoiceBlock, improve_blo
 from workbench.search.per_operation.choice_problem import ChoiceProblem, Floats, Ints, assess
 from workbench.search.per_operation.dual_ascent import DualAscent, DualStep
 from workbench.search.per_operation.exact_choice import solve_exactly
-from workbench.search.per_operation.reduce import ReducedProblem, reduced_problem
+from workbench.search.per_operation.reduce_problem import ReducedProblem, reduced_problem
 
 _SMALL = 3_000  # pairs of strategies up to which the whole problem goes to the exact solver first
 _EFFORT = 2.0  # deterministic seconds of the solver on a block
