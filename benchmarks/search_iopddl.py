@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.contest_file import read_contest_file
 from workbench.errors import SearchError
 from workbench.search.per_operation.choice_problem import assess
-from workbench.search.per_operation.solve import Solution, solve
+from workbench.search.per_operation.solve_problem import Solution, solve
 
 FOLDER = Path(__file__).parents[2] / "shared" / "iopddl"
 _RESERVE = 4.0  # seconds of the limit that are left for the step that is under way when the time is over

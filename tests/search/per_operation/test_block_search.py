@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.choice_problems import choice_problems, every_choice, unreduced
 from workbench.search.per_operation.block_search import ChoiceBlock, cost_around, improve_block
-from workbench.search.per_operation.solve import Neighbourhoods, repair_memory
+from workbench.search.per_operation.solve_problem import Neighbourhoods, repair_memory
 
 PROBLEMS = choice_problems(costs=st.integers(0, 20))
 

@@ -23,7 +23,7 @@ from workbench.search.per_operation.choice_problem import assess
 from workbench.search.per_operation.choose_layout import choose_layout
 from workbench.search.per_operation.operation_splits import WHOLE
 from workbench.search.per_operation.program_problem import make_program_problem
-from workbench.search.per_operation.solve import solve
+from workbench.search.per_operation.solve_problem import solve
 from workbench.search.present_plan import find_candidate
 
 

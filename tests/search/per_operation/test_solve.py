@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from benchmarks.contest_file import read_contest_file
 from tests.support.choice_problems import choice_problems, least_cost
-from workbench.search.per_operation import solve as solve_module
+from workbench.search.per_operation import solve_problem as solve_module
 from workbench.search.per_operation.choice_problem import ChoiceEdge, ChoiceNode, ChoiceProblem, assess
-from workbench.search.per_operation.solve import solve
+from workbench.search.per_operation.solve_problem import solve
 
 EXAMPLE = Path(__file__).with_name("iopddl_example.json")
 

@@ -20,7 +20,7 @@ from workbench.recipes.sequence_parallel import AFTER_THE_DOTS
 from workbench.recipes.zero import SHARD_PRIORITY
 from workbench.search.per_operation.operation_splits import WHOLE
 from workbench.search.per_operation.program_problem import ProgramProblem, make_program_problem
-from workbench.search.per_operation.solve import solve
+from workbench.search.per_operation.solve_problem import solve
 
 ITERATIONS = 30
 """Sweeps and blocks of the solver: counted and not timed, so that every process finds the same layout."""
