@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.search_vectors import CandidateVectors
 from workbench.search.candidates import PlanCandidate
 from workbench.search.figures import Figures
-from workbench.search.questions import Answerer, Question
 from workbench.search.requirements import AtMost, Requirement, allows_figures
+from workbench.search.worker_questions import Answerer, Question
 
 BATCH = 8
 """Candidates that are planned at a time, as many as a search opens nodes."""

@@ -14,7 +14,7 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
-from workbench.search.questions import Question
+from workbench.search.worker_questions import Question
 
 pytestmark = pytest.mark.compile
 WAYS = (

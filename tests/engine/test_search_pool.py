@@ -14,7 +14,7 @@ from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.figures import Figures
 from workbench.search.make_space import make_space
-from workbench.search.questions import Question
+from workbench.search.worker_questions import Question
 
 DEADLY = PlanCandidate("", (("data", 1),), "deadly")
 

@@ -16,8 +16,8 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
-from workbench.search.questions import Question, answer
 from workbench.search.run_search import run_search
+from workbench.search.worker_questions import Question, answer
 
 pytestmark = pytest.mark.compile
 

@@ -11,9 +11,9 @@ from workbench.public_plan import Plan
 from workbench.search import best_first
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
-from workbench.search.questions import Answer, Question, answer
 from workbench.search.run_search import run_search
 from workbench.search.search_result import SearchResult, search_text
+from workbench.search.worker_questions import Answer, Question, answer
 
 SMALL = {"layouts": ("replicated", "megatron"), "remats": ("none",), "zeros": ("no ZeRO",), "schedules": ("1f1b",), "most_examples": 2}
 

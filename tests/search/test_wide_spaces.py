@@ -16,10 +16,10 @@ from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import RECOMPUTING, PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
-from workbench.search.questions import InProcess, answer
 from workbench.search.run_search import run_search
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import OF_SOME_LAYERS
+from workbench.search.worker_questions import InProcess, answer
 
 EXACT = 1 + 1e-9
 

@@ -21,11 +21,11 @@ from workbench.search.candidates import NO_ZERO, RECOMPUTING, SHARING, UNSHARED,
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.figures import Figures, ParetoFront
 from workbench.search.neighbours import list_neighbours, list_pairs
-from workbench.search.questions import Answer, Answerer
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
 from workbench.search.search_nodes import SearchNode, alternate, count_unusual, guess
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, objective_key
+from workbench.search.worker_questions import Answer, Answerer
 
 SLACK = 0.002
 """Plans within so much of one on the front are not looked for, except below the best."""

@@ -12,12 +12,12 @@ from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import WIDE_AXES, make_space
 from workbench.search.present_plan import evaluate_present, find_candidate
-from workbench.search.questions import Answerer
 from workbench.search.requirements import FIGURES, PINNED, AtMost, Pin, Requirement
 from workbench.search.run_search import run_search
 from workbench.search.search_result import SearchResult
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
+from workbench.search.worker_questions import Answerer
 from workbench.units import parse_bytes, parse_time
 
 OpenAnswerer = Callable[[Evaluator], Answerer]

@@ -8,11 +8,11 @@ from workbench.search.best_first import BestFirst
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator, never
 from workbench.search.first_candidates import list_first_candidates
-from workbench.search.questions import Answerer, InProcess
 from workbench.search.requirements import FIGURES, Requirement
 from workbench.search.search_nodes import guess
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
+from workbench.search.worker_questions import Answerer, InProcess
 
 UNTIL = ("complete", "proved")
 """When a search is over: once the whole front is known, or once the best plan is proved."""

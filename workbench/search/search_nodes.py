@@ -7,9 +7,9 @@ from itertools import zip_longest
 from workbench.search.candidates import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.figures import Figures
 from workbench.search.make_space import AXES, SCHEDULES
-from workbench.search.questions import Question
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, OF_SOME_LAYERS, ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME
+from workbench.search.worker_questions import Question
 
 
 @dataclass(frozen=True, slots=True)

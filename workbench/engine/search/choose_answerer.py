@@ -12,7 +12,7 @@ from workbench.engine.search.worker_pool import ProcessWorker, WorkerEnded, Work
 from workbench.errors import EngineError
 from workbench.search.best_first import IN_FLIGHT
 from workbench.search.evaluator import Evaluator
-from workbench.search.questions import Answer, Answerer, InProcess, Question, answer
+from workbench.search.worker_questions import Answer, Answerer, InProcess, Question, answer
 from workbench.tracing.jax_backends import force_cpu_backend
 
 

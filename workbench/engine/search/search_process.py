@@ -25,7 +25,7 @@ def main(descriptor: int) -> None:
     raise_niceness(_NICENESS)
     with Connection(descriptor) as connection:
         from workbench.engine.search.worker_pool import unpack_evaluator
-        from workbench.search.questions import answer
+        from workbench.search.worker_questions import answer
 
         connection.send_bytes(pickle.dumps(("ready", os.getpid())))
         with suppress(EOFError, OSError):

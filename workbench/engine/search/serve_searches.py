@@ -17,7 +17,6 @@ from workbench.search.clashes import find_clash
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals, make_ledger
 from workbench.search.figures import Figures
-from workbench.search.questions import Answer, InProcess, Question
 from workbench.search.run_search import run_search
 from workbench.search.search_messages import (
     AskExplanation,
@@ -33,6 +32,7 @@ from workbench.search.search_messages import (
 )
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
+from workbench.search.worker_questions import Answer, InProcess, Question
 
 # Updates of one search, a few a second: of every state where they come slowly, of the last one where they come fast,
 # and where none comes for a while of the same one with the time that has passed, for a round of a large program takes

@@ -22,8 +22,8 @@ from workbench.engine.partitioner.partitioner_connection import WarmProcess, War
 from workbench.engine.worker.job_payload import jax_settings, sendable, use_jax_settings
 from workbench.errors import EngineError, WorkbenchError
 from workbench.search.evaluator import Evaluator
-from workbench.search.questions import Answer, InProcess, Question
 from workbench.search.search_space import SearchSpace
+from workbench.search.worker_questions import Answer, InProcess, Question
 
 _PATIENCE = 0.5  # seconds after which one looks again whether anybody is left to answer
 
