@@ -33,10 +33,10 @@ from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.make_space import make_space
 from workbench.search.requirements import AtMost
 from workbench.search.run_search import run_search
+from workbench.search.search_figures import Figures, evaluate_plan
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 

@@ -23,11 +23,11 @@ from workbench.engine import partition_plan
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.figures import evaluate_plan
 from workbench.search.layout_choices import PER_OPERATION, list_layout_choices
 from workbench.search.per_operation.choose_layout import GAP, ITERATIONS, choose_layout
 from workbench.search.per_operation.program_problem import make_program_problem
 from workbench.search.per_operation.solve_problem import solve
+from workbench.search.search_figures import evaluate_plan
 
 ALIKE = 1.005
 STATED = ("data parallel", "tensor parallel", "zero 3")

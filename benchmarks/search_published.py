@@ -27,8 +27,8 @@ from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.decoder.decoder_config import PRESETS, DecoderConfig
 from workbench.public_plan import Plan
-from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.layout_choices import RecipeMove
+from workbench.search.search_figures import Figures, evaluate_plan
 
 DATA = Path(__file__).parents[1] / "tests" / "published" / "search_anchors.json"
 SEQUENCE, VOCABULARY = 2048, 51200

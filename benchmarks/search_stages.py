@@ -16,9 +16,9 @@ from benchmarks.search_programs import Work
 from workbench.errors import WorkbenchError
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.layout_choices import PER_STAGE, LayoutChoice, list_layout_choices
 from workbench.search.per_stage.choose_stages import choose_stages
+from workbench.search.search_figures import Figures, evaluate_plan
 
 BETTER = 0.99
 MICRO_BATCHES = 8

@@ -12,8 +12,8 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import Figures
 from workbench.search.make_space import make_space
+from workbench.search.search_figures import Figures
 from workbench.search.worker_questions import Question
 
 DEADLY = PlanCandidate("", (("data", 1),), "deadly")

@@ -14,10 +14,10 @@ from tests.support.searches import candidate_on
 from workbench.errors import SearchError
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.figures import Figures
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space
 from workbench.search.requirements import AtMost
+from workbench.search.search_figures import Figures
 
 LIMITS = (AtMost("memory", 100.0),)
 

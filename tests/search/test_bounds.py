@@ -26,9 +26,9 @@ from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.candidates import SHARING, WHOLE
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import evaluate_plan
 from workbench.search.make_space import make_space
 from workbench.search.run_search import run_search
+from workbench.search.search_figures import evaluate_plan
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import OF_SOME_LAYERS
 

@@ -9,11 +9,11 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import NOMINAL_SECONDS, Figures, ParetoFront, evaluate_plan
 from workbench.search.find_plans import find_plans, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.requirements import allows_candidate, allows_figures
 from workbench.search.run_search import run_search
+from workbench.search.search_figures import NOMINAL_SECONDS, Figures, ParetoFront, evaluate_plan
 from workbench.search.search_result import search_text
 from workbench.search.search_state import progress_text
 

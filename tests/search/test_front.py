@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.search.figures import Figures, ParetoFront, hypervolume
+from workbench.search.search_figures import Figures, ParetoFront, hypervolume
 
 figures = st.builds(Figures, seconds=st.integers(1, 9).map(float), memory=st.integers(1, 9), devices=st.sampled_from((4, 8)))
 many = st.lists(figures, max_size=12)

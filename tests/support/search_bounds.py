@@ -3,7 +3,7 @@
 from workbench.errors import WorkbenchError
 from workbench.search.candidates import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import Figures
+from workbench.search.search_figures import Figures
 
 EXACT = 1 + 1e-9
 

@@ -5,10 +5,10 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import Figures, ParetoFront
 from workbench.search.layout_choices import LayoutChoice
 from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Requirement
+from workbench.search.search_figures import Figures, ParetoFront
 from workbench.search.search_result import SearchResult
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState

@@ -20,8 +20,8 @@ from workbench.multimodel import Job, Pass, Unit, policy_named
 from workbench.multimodel import simulate as simulate_fleet
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.reports.measurement import TaskTime
-from workbench.search.figures import Figures
 from workbench.search.requirements import AtMost
+from workbench.search.search_figures import Figures
 from workbench.units import format_bytes
 from workbench.visualize.charts.chart import bokeh_script
 from workbench.visualize.charts.empty_figure import bytes_unit, count_unit, seconds_unit

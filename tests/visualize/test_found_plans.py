@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.search.figures import Figures, ParetoFront
 from workbench.search.requirements import AtMost
+from workbench.search.search_figures import Figures, ParetoFront
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Polyline
 from workbench.visualize.found_plans import FoundPlan, FrontSigns, found_plans

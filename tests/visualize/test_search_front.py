@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.searches import FOUND, GIB, OTHERS, front_result, make_result
-from workbench.search.figures import Figures
 from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost
+from workbench.search.search_figures import Figures
 from workbench.visualize import search_front
 from workbench.visualize.draw.axis_scale import LINEAR_UP_TO, MOST_TICKS, AxisScale, byte_ticks, scale_of
 from workbench.visualize.draw.palette import AXES, NEUTRAL, WARNING

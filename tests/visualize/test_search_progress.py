@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.searches import FOUND, GIB, make_result, proof_states
-from workbench.search.figures import ParetoFront
+from workbench.search.search_figures import ParetoFront
 from workbench.visualize import search_progress
 from workbench.visualize.draw.palette import AXES
 from workbench.visualize.search_progress import MOST_ROWS

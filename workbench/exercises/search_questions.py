@@ -6,10 +6,10 @@ from typing import Any
 from workbench.errors import SearchError, unknown_name
 from workbench.exercises.verdict import Check, Verdict
 from workbench.search.explain import Ledger, LedgerLine
-from workbench.search.figures import Figures
 from workbench.search.find_plans import read_requirements
 from workbench.search.requirements import Requirement
 from workbench.search.run_search import run_search
+from workbench.search.search_figures import Figures
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState, nothing_found_text
 from workbench.units import format_bytes, format_dollars, format_seconds

@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.errors import SearchError, unknown_name
 from workbench.search.candidates import PlanCandidate
-from workbench.search.figures import Figures, figures_text
+from workbench.search.search_figures import Figures, figures_text
 from workbench.units import format_bytes, format_seconds
 
 _TWICE = 2.0  # from so many times the best on, the comparison is in times

@@ -11,8 +11,8 @@ from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash
 from workbench.search.explain import Counterfactual, Ledger
-from workbench.search.figures import Figures
 from workbench.search.requirements import Requirement
+from workbench.search.search_figures import Figures
 from workbench.search.search_state import SearchState
 
 FoundEntries = tuple[tuple[PlanCandidate, Figures], ...]

@@ -13,9 +13,9 @@ from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash, find_clash
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
-from workbench.search.figures import NOMINAL_SECONDS, Figures
 from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Requirement, against_best_text, allows_figures
+from workbench.search.search_figures import NOMINAL_SECONDS, Figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, nothing_found_text
 from workbench.units import format_bytes, format_dollars, format_seconds, read_whole_number

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from workbench.search.candidates import PlanCandidate
-from workbench.search.figures import Figures, ParetoFront, figures_text
+from workbench.search.search_figures import Figures, ParetoFront, figures_text
 from workbench.units import format_seconds
 
 

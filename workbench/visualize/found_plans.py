@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.core.text_tables import table_text
-from workbench.search.figures import Figures, figures_text
 from workbench.search.requirements import AtMost
+from workbench.search.search_figures import Figures, figures_text
 from workbench.units import format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Polyline, fit_drawing
 from workbench.visualize.draw.palette import NEUTRAL, TEXT

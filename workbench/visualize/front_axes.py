@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from workbench.search.figures import Figures, figures_text
 from workbench.search.requirements import AtMost
+from workbench.search.search_figures import Figures, figures_text
 from workbench.units import format_bytes, format_dollars, format_seconds
 from workbench.visualize.draw.axis_scale import AxisScale, byte_ticks, scale_of, tick_text
 from workbench.visualize.draw.drawing_marks import Label, Mark, Polyline, Rectangle, text_width

@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from workbench.search.candidates import PlanCandidate
-from workbench.search.figures import Figures, figures_text
 from workbench.search.requirements import AtMost, against_best_text, present_text
+from workbench.search.search_figures import Figures, figures_text
 from workbench.search.search_result import MOST_ROWS, SearchResult, front_text
 from workbench.units import format_bytes, format_seconds
 from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Rectangle, fit_drawing, text_width

@@ -14,7 +14,6 @@ from workbench.hardware.catalogue import read_hardware
 from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import evaluate_plan
 from workbench.search.find_plans import find_plans
 from workbench.search.layout_choices import PER_OPERATION, list_layout_choices
 from workbench.search.make_space import make_space
@@ -25,6 +24,7 @@ from workbench.search.per_operation.operation_splits import WHOLE
 from workbench.search.per_operation.program_problem import make_program_problem
 from workbench.search.per_operation.solve_problem import solve
 from workbench.search.present_plan import find_candidate
+from workbench.search.search_figures import evaluate_plan
 
 
 def llama() -> Plan:

@@ -19,7 +19,6 @@ from workbench.public_plan import Plan
 from workbench.recipes.recipe_edits import override_arguments
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.evaluator import Evaluator
-from workbench.search.figures import evaluate_plan
 from workbench.search.find_plans import find_plans
 from workbench.search.layout_choices import PER_STAGE, LayoutChoice, list_layout_choices, usual_choices
 from workbench.search.make_space import make_space
@@ -28,6 +27,7 @@ from workbench.search.per_stage.choose_stages import choose_stages, compose_layo
 from workbench.search.per_stage.stage_options import StageOption, StageOptions
 from workbench.search.present_plan import find_candidate
 from workbench.search.run_search import run_search
+from workbench.search.search_figures import evaluate_plan
 
 MESH = "stage:2 data:2 model:2"
 LARGER = {"convolutions": 2, "channels": 128, "levels": 2, "size": 32, "batch": 8}

@@ -16,8 +16,8 @@ from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import find_clash
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals, make_ledger
-from workbench.search.figures import Figures
 from workbench.search.run_search import run_search
+from workbench.search.search_figures import Figures
 from workbench.search.search_messages import (
     AskExplanation,
     AskSearch,

@@ -18,7 +18,7 @@ from workbench.propagation.structure.program_structure import Op
 from workbench.search.bounds.relaxed_blocks import DATA, BlockWork
 from workbench.search.bounds.stage_bounds import Array, BlockTotals, LeastFigures, chunk_flights, recomputes_all, update_seconds
 from workbench.search.candidates import PlanCandidate
-from workbench.search.figures import NOMINAL
+from workbench.search.search_figures import NOMINAL
 from workbench.search.traced_programs import ON_DEVICE
 
 _WINOGRAD, _MASKED = 4.0, 2.0

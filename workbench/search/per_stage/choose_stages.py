@@ -22,9 +22,9 @@ from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.edits import Override, apply_layout_edits
 from workbench.plan.plan import Plan
 from workbench.recipes.recipe_edits import override_arguments
-from workbench.search.figures import Figures, evaluate_plan
 from workbench.search.per_stage.stage_options import Assignment, find_own_starts, list_stage_options
 from workbench.search.per_stage.stage_tables import make_stage_tables
+from workbench.search.search_figures import Figures, evaluate_plan
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from workbench.search.figures import Figures, figures_text
+from workbench.search.search_figures import Figures, figures_text
 from workbench.visualize.charts.chart import Chart, KeyEntry
 from workbench.visualize.charts.empty_figure import AxisUnit, bytes_unit, seconds_unit
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING

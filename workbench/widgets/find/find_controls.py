@@ -8,10 +8,10 @@ from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
 from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash, Relaxation
-from workbench.search.figures import NOMINAL_SECONDS, Figures
 from workbench.search.layout_choices import PER_OPERATION, PER_STAGE
 from workbench.search.make_space import SCHEDULES
 from workbench.search.requirements import AtMost, present_text
+from workbench.search.search_figures import NOMINAL_SECONDS, Figures
 from workbench.search.search_space import ZEROS
 from workbench.search.search_state import nothing_found_text
 from workbench.search.traced_programs import AS_TRACED, ON_DEVICE, REMATS

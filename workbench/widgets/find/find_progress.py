@@ -7,8 +7,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidates import PlanCandidate
 from workbench.search.clashes import Clash
-from workbench.search.figures import Figures
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
+from workbench.search.search_figures import Figures
 from workbench.search.search_messages import (
     FoundEntries,
     PlanExplained,

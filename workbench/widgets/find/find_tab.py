@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.search.candidates import NO_ZERO, PlanCandidate
 from workbench.search.explain import Counterfactual, Ledger
-from workbench.search.figures import Figures
+from workbench.search.search_figures import Figures
 from workbench.units import format_bytes, format_dollars, format_seconds
 from workbench.visualize import step_time
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
