@@ -31,9 +31,9 @@ from workbench.engine import open_answerer
 from workbench.errors import WorkbenchError
 from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import AtMost
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import Figures, evaluate_plan

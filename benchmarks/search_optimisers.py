@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.search_vectors import CandidateVectors
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import AtMost, Requirement, allows_figures
 from workbench.search.search_figures import Figures
 from workbench.search.worker_questions import Answerer, Question

@@ -18,9 +18,9 @@ from benchmarks.search_programs import program_of
 from workbench.errors import WorkbenchError
 from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.find_plans import find_plans
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import PINNED, Pin, Requirement, allows_candidate, allows_figures
 from workbench.search.search_figures import Figures, evaluate_plan, hypervolume
 from workbench.search.search_result import SearchResult

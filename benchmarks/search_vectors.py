@@ -21,7 +21,7 @@ from math import log2, prod
 from typing import Any
 
 from workbench.search.bounds.relaxed_blocks import DATA
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_space import SearchSpace
 
 FEW = 40

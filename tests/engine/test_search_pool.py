@@ -10,9 +10,9 @@ from workbench.engine.search.worker_pool import WorkerEnded, WorkerPool, _Asked
 from workbench.errors import EngineError
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import Figures
 from workbench.search.worker_questions import Question
 

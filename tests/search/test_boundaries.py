@@ -10,11 +10,11 @@ from tests.support.search_bounds import enumerate_figures, verify_bounds
 from workbench.errors import SearchError
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals, make_ledger
 from workbench.search.find_plans import find_plans
 from workbench.search.make_space import make_space
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import find_candidate
 from workbench.search.search_figures import Figures
 from workbench.search.search_space import SearchSpace

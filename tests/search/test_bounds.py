@@ -24,9 +24,9 @@ from workbench.search.bounds.program_bounds import partition_figures
 from workbench.search.bounds.relaxed_blocks import total_blocks
 from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.candidates import SHARING, WHOLE
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
+from workbench.search.plan_candidate import SHARING, WHOLE
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import evaluate_plan
 from workbench.search.search_space import SearchSpace

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from benchmarks.search_vectors import CandidateVectors, Column
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.candidates import PlanCandidate
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space
+from workbench.search.plan_candidate import PlanCandidate
 
 SPACES = {
     "every choice": ("gpt", "8 H100", {"wide": True, "layouts": "all", "most_examples": 4}),

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from workbench.core.pipeline_spec import MOST_TASKS, PipelineSpec
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.candidates import NO_ZERO, WHOLE
 from workbench.search.make_space import make_space
 from workbench.search.neighbours import is_of_space
+from workbench.search.plan_candidate import NO_ZERO, WHOLE
 from workbench.search.search_space import ZEROS, SearchSpace
 
 NAMES = ("gpipe", "1f1b", "interleaved", "zero_bubble", "zb_v", "breadth_first")

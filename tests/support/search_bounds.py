@@ -1,8 +1,8 @@
 """What a search says of candidates before they are planned, held against what is planned."""
 
 from workbench.errors import WorkbenchError
-from workbench.search.candidates import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.evaluator import Evaluator
+from workbench.search.plan_candidate import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.search_figures import Figures
 
 EXACT = 1 + 1e-9

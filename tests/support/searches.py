@@ -3,9 +3,9 @@
 from workbench.core.mesh import Mesh
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.layout_choices import LayoutChoice
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import PresentPlan
 from workbench.search.requirements import AtMost, Requirement
 from workbench.search.search_figures import Figures, ParetoFront

@@ -13,9 +13,9 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.candidates import PlanCandidate
 from workbench.search.explain import Counterfactual
 from workbench.search.make_space import make_space
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures, ParetoFront, evaluate_plan
 from workbench.search.search_messages import PlanExplained, PlanExplanation, SearchClosed, SearchRefused, SearchUpdate, SearchUpdated
 from workbench.search.search_state import SearchState

@@ -16,7 +16,7 @@ from workbench.public_plan import Plan
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, Waiting
 from workbench.reports.verified_plan import TierFigures
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.widgets.find.found_pictures import verified_blocks, verify_act, waiting_text
 from workbench.widgets.find.plan_verifier import NO_PARTITIONER, PlanVerifier
 from workbench.widgets.find.verification import PENDING, STOPPED

@@ -17,9 +17,9 @@ from itertools import chain, count
 
 from workbench.errors import EngineError, WorkbenchError
 from workbench.search.bounds.relaxed_blocks import BlockWork
-from workbench.search.candidates import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.neighbours import list_neighbours, list_pairs
+from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
 from workbench.search.search_figures import Figures, ParetoFront
 from workbench.search.search_nodes import SearchNode, alternate, count_unusual, guess

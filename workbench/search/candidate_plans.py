@@ -11,9 +11,9 @@ from workbench.hardware.hardware import Hardware
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
-from workbench.search.candidates import NO_ZERO, WHOLE, PlanCandidate
 from workbench.search.layout_choices import RecipeMove
 from workbench.search.per_stage.choose_stages import choose_stages
+from workbench.search.plan_candidate import NO_ZERO, WHOLE, PlanCandidate
 from workbench.search.search_space import SearchSpace
 from workbench.search.uneven_boundaries import BY_TIME, choose_boundaries
 

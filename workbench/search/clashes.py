@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from workbench.core.text_tables import wrap_text
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import AtMost, Pin, Requirement
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import Figures, figures_text

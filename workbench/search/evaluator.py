@@ -31,7 +31,7 @@ from workbench.search.bounds.relaxed_blocks import (
 )
 from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
-from workbench.search.candidates import SHARING, UNSHARED, WHOLE, PlanCandidate
+from workbench.search.plan_candidate import SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.search_figures import Figures, evaluate_plan, figures_on
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import ON_DEVICE

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from workbench.core.text_tables import Printed, table_text
 from workbench.errors import WorkbenchError
-from workbench.search.candidates import DECISIONS, PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.neighbours import is_of_space, list_neighbours
+from workbench.search.plan_candidate import DECISIONS, PlanCandidate
 from workbench.search.requirements import Requirement
 from workbench.search.search_figures import Figures
 from workbench.units import format_bytes, format_seconds

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 from math import log2
 
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import Requirement, allows_candidate
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST

@@ -14,8 +14,8 @@ from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_dims import batch_dim
-from workbench.search.candidates import NO_ZERO, RECOMPUTING
 from workbench.search.layout_choices import PER_STAGE, LayoutChoice, RecipeMove, list_layout_choices, usual_choices
+from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING
 from workbench.search.search_space import ZEROS, SearchSpace
 from workbench.search.traced_programs import OFFLOADS, REMATS, USUAL_REMATS, WIDE_REMATS, trace_programs
 from workbench.search.uneven_boundaries import BOUNDARIES, BY_TIME

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-from workbench.search.candidates import NO_ZERO, PlanCandidate
+from workbench.search.plan_candidate import NO_ZERO, PlanCandidate
 from workbench.search.search_space import SearchSpace
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME

@@ -10,9 +10,9 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.search.candidate_plans import candidate_plan, with_boundaries
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator
 from workbench.search.neighbours import is_of_space
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import Figures, evaluate_plan
 from workbench.search.search_space import SearchSpace
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import SearchError, unknown_name
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import Figures, figures_text
 from workbench.units import format_bytes, format_seconds
 

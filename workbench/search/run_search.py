@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from workbench.errors import SearchError, unknown_name
 from workbench.search.best_first import BestFirst
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Evaluator, never
 from workbench.search.first_candidates import list_first_candidates
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import FIGURES, Requirement
 from workbench.search.search_nodes import guess
 from workbench.search.search_space import SearchSpace

@@ -4,8 +4,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from workbench.search.candidates import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.make_space import AXES, SCHEDULES
+from workbench.search.plan_candidate import RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.search_figures import Figures
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, OF_SOME_LAYERS, ON_DEVICE
 from workbench.search.uneven_boundaries import BY_TIME

@@ -17,8 +17,8 @@ from workbench.hardware.axis_placement import complete_axis_assignment, physical
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
-from workbench.search.candidates import NO_ZERO, RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.layout_choices import LayoutChoice
+from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING, WHOLE, PlanCandidate
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST, AS_TRACED, ON_DEVICE, TracedAs, TracedPrograms
 from workbench.search.uneven_boundaries import BY_TIME
 from workbench.units import divisors

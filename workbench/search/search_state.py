@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import Figures, ParetoFront, figures_text
 from workbench.units import format_seconds
 

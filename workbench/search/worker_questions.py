@@ -7,8 +7,8 @@ from typing import Protocol
 
 from workbench.errors import WorkbenchError
 from workbench.search.bounds.relaxed_blocks import BlockWork
-from workbench.search.candidates import PlanCandidate
 from workbench.search.evaluator import Bounded, Evaluator
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import Figures
 
 KINDS = ("work", "candidates", "sharing", "partition", "figures")

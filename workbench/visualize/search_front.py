@@ -7,7 +7,7 @@ staircase: a plan on fewer devices need not be the faster one to be on the front
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import AtMost, against_best_text, present_text
 from workbench.search.search_figures import Figures, figures_text
 from workbench.search.search_result import MOST_ROWS, SearchResult, front_text

@@ -17,7 +17,7 @@ from workbench.propagation import structure_of
 from workbench.propagation.structure.program_structure import Op
 from workbench.search.bounds.relaxed_blocks import DATA, BlockWork
 from workbench.search.bounds.stage_bounds import Array, BlockTotals, LeastFigures, chunk_flights, recomputes_all, update_seconds
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import NOMINAL
 from workbench.search.traced_programs import ON_DEVICE
 

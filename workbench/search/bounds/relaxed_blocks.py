@@ -30,7 +30,7 @@ from workbench.pipeline.stage_bytes import value_bytes, weigh_params
 from workbench.pipeline.staged_program import StagedProgram, staged_program
 from workbench.plan.plan import Plan
 from workbench.search.bounds.stage_bounds import BlockTotals
-from workbench.search.candidates import NO_ZERO, SHARING
+from workbench.search.plan_candidate import NO_ZERO, SHARING
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.network_blocks import Network
 from workbench.tracing.stage_partition.trace_network import network_of

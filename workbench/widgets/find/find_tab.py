@@ -8,8 +8,8 @@ from workbench.analysis.plan_diff import PlanDiff
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.search.candidates import NO_ZERO, PlanCandidate
 from workbench.search.explain import Counterfactual, Ledger
+from workbench.search.plan_candidate import NO_ZERO, PlanCandidate
 from workbench.search.search_figures import Figures
 from workbench.units import format_bytes, format_dollars, format_seconds
 from workbench.visualize import step_time

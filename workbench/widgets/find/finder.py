@@ -17,9 +17,9 @@ from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.reports.verified_plan import TierFigures
 from workbench.search.candidate_plans import candidate_plan
-from workbench.search.candidates import PlanCandidate
 from workbench.search.find_plans import fit_boundaries, read_requirements
 from workbench.search.make_space import make_space
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import drop_small_axes, find_candidate
 from workbench.search.requirements import Requirement
 from workbench.search.search_messages import (

@@ -6,7 +6,7 @@ from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.reports.verified_plan import FigureName, TierName, VerifiedPlan, reason_text, share_of_planned_text, tier_figure_text
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import on_searched_hardware
 from workbench.search.requirements import AtMost, against_best_text
 from workbench.search.search_figures import Figures, evaluate_plan

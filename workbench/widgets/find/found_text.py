@@ -1,6 +1,6 @@
 """A plan found in words: its decisions without what is not there."""
 
-from workbench.search.candidates import NO_ZERO, PlanCandidate
+from workbench.search.plan_candidate import NO_ZERO, PlanCandidate
 from workbench.search.search_figures import Figures
 from workbench.units import format_bytes, format_dollars, format_seconds
 

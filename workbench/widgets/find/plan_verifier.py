@@ -16,7 +16,7 @@ from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunEvent, Waiting
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.session.figure_tiers import Partitioner
 from workbench.widgets.find.verification import PENDING, STOPPED, Verification
 from workbench.widgets.run.runner_protocol import RunHandle, Runner

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from workbench.reports.run_events import Progress, Waiting
 from workbench.reports.verified_plan import TierFigures, TierName, VerifiedPlan
-from workbench.search.candidates import PlanCandidate
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.widgets.run.job_progress import stage_text, waiting_text
 
 PENDING = TierFigures()
