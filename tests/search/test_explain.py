@@ -8,11 +8,11 @@ import pytest
 from workbench.errors import SearchError
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.search.clashes import clash_text, find_clash
 from workbench.search.explain import counterfactual_text, ledger_text, make_ledger
 from workbench.search.find_plans import find_plans
 from workbench.search.neighbours import is_of_space
 from workbench.search.present_plan import PresentPlan
+from workbench.search.requirement_conflicts import clash_text, find_clash
 from workbench.search.requirements import AtMost, Pin
 from workbench.search.search_figures import ParetoFront, evaluate_plan
 from workbench.search.search_result import search_text

@@ -14,9 +14,9 @@ from workbench.cli.event_log import event_log
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verified_line, verified_record
-from workbench.search.clashes import clash_text
 from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.find_plans import find_plans
+from workbench.search.requirement_conflicts import clash_text
 from workbench.search.search_figures import Figures
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState, progress_text

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from workbench.reports.run_events import Cancelled, Failed
-from workbench.search.clashes import Clash
 from workbench.search.explain import Counterfactual, Ledger
 from workbench.search.plan_candidate import PlanCandidate
+from workbench.search.requirement_conflicts import Clash
 from workbench.search.requirements import Requirement
 from workbench.search.search_figures import Figures
 from workbench.search.search_state import SearchState

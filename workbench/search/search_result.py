@@ -9,11 +9,11 @@ from workbench.core.text_tables import Printed, pairs_text, table_text, wrap_tex
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
-from workbench.search.clashes import Clash, find_clash
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import PresentPlan
+from workbench.search.requirement_conflicts import Clash, find_clash
 from workbench.search.requirements import AtMost, Requirement, against_best_text, allows_figures
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures
 from workbench.search.search_space import SearchSpace

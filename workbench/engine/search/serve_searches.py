@@ -12,10 +12,10 @@ from typing import Any, Self
 from workbench.engine.worker.line_codec import WorkerCommand
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.search.clashes import find_clash
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import list_counterfactuals, make_ledger
 from workbench.search.plan_candidate import PlanCandidate
+from workbench.search.requirement_conflicts import find_clash
 from workbench.search.run_search import run_search
 from workbench.search.search_figures import Figures
 from workbench.search.search_messages import (

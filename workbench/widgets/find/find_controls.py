@@ -6,10 +6,10 @@ from typing import Any
 from workbench.core.offload import OPTIMIZER_STATE
 from workbench.hardware.catalogue import default_catalogue
 from workbench.plan.plan import Plan
-from workbench.search.clashes import Clash, Relaxation
 from workbench.search.layout_choices import PER_OPERATION, PER_STAGE
 from workbench.search.make_space import SCHEDULES
 from workbench.search.plan_candidate import PlanCandidate
+from workbench.search.requirement_conflicts import Clash, Relaxation
 from workbench.search.requirements import AtMost, present_text
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures
 from workbench.search.search_space import ZEROS

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
-from workbench.search.clashes import Clash
 from workbench.search.plan_candidate import PlanCandidate
+from workbench.search.requirement_conflicts import Clash
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
 from workbench.search.search_figures import Figures
 from workbench.search.search_messages import (
