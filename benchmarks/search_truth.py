@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.search_small import SmallCase, enumerate_plainly
 from workbench.analysis.verify_plan import Compilers
 from workbench.engine import compile_plan, partition_plan
-from workbench.engine.worker.start_jobs import run_plan
+from workbench.engine.worker.submit_jobs import run_plan
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, parse_hardware
 from workbench.public_plan import Plan

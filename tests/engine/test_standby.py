@@ -9,7 +9,7 @@ import pytest
 from tests.support.run_programs import plan
 from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.engine import prepare_compile, start_compile
-from workbench.engine.worker.start_jobs import _compile_job
+from workbench.engine.worker.submit_jobs import _compile_job
 from workbench.engine.worker.worker_process import STANDBY, Standby, environment
 from workbench.hardware.catalogue import parse_hardware
 

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from workbench.engine.spmd.kept_calibration import kept_calibration as kept_calibration
     from workbench.engine.worker.job_handle import Handle as Handle
     from workbench.engine.worker.job_payload import add_model_command as add_model_command
-    from workbench.engine.worker.start_jobs import attached_hardware as attached_hardware
-    from workbench.engine.worker.start_jobs import compile_plan as compile_plan
-    from workbench.engine.worker.start_jobs import measure_units as measure_units
-    from workbench.engine.worker.start_jobs import prepare_compile as prepare_compile
-    from workbench.engine.worker.start_jobs import run_fleet as run_fleet
-    from workbench.engine.worker.start_jobs import run_plan as run_plan
-    from workbench.engine.worker.start_jobs import start_calibration as start_calibration
-    from workbench.engine.worker.start_jobs import start_compile as start_compile
-    from workbench.engine.worker.start_jobs import start_fleet as start_fleet
-    from workbench.engine.worker.start_jobs import start_run as start_run
-    from workbench.engine.worker.start_jobs import start_timing as start_timing
-    from workbench.engine.worker.start_jobs import why_not_compiled as why_not_compiled
+    from workbench.engine.worker.submit_jobs import attached_hardware as attached_hardware
+    from workbench.engine.worker.submit_jobs import compile_plan as compile_plan
+    from workbench.engine.worker.submit_jobs import measure_units as measure_units
+    from workbench.engine.worker.submit_jobs import prepare_compile as prepare_compile
+    from workbench.engine.worker.submit_jobs import run_fleet as run_fleet
+    from workbench.engine.worker.submit_jobs import run_plan as run_plan
+    from workbench.engine.worker.submit_jobs import start_calibration as start_calibration
+    from workbench.engine.worker.submit_jobs import start_compile as start_compile
+    from workbench.engine.worker.submit_jobs import start_fleet as start_fleet
+    from workbench.engine.worker.submit_jobs import start_run as start_run
+    from workbench.engine.worker.submit_jobs import start_timing as start_timing
+    from workbench.engine.worker.submit_jobs import why_not_compiled as why_not_compiled
 
 _MODULE_OF = {
     "compile_here": "workbench.engine.compile.compile_in_process",
@@ -56,18 +56,18 @@ _MODULE_OF = {
     "kept_calibration": "workbench.engine.spmd.kept_calibration",
     "Handle": "workbench.engine.worker.job_handle",
     "add_model_command": "workbench.engine.worker.job_payload",
-    "attached_hardware": "workbench.engine.worker.start_jobs",
-    "compile_plan": "workbench.engine.worker.start_jobs",
-    "measure_units": "workbench.engine.worker.start_jobs",
-    "prepare_compile": "workbench.engine.worker.start_jobs",
-    "run_fleet": "workbench.engine.worker.start_jobs",
-    "run_plan": "workbench.engine.worker.start_jobs",
-    "start_calibration": "workbench.engine.worker.start_jobs",
-    "start_compile": "workbench.engine.worker.start_jobs",
-    "start_fleet": "workbench.engine.worker.start_jobs",
-    "start_run": "workbench.engine.worker.start_jobs",
-    "start_timing": "workbench.engine.worker.start_jobs",
-    "why_not_compiled": "workbench.engine.worker.start_jobs",
+    "attached_hardware": "workbench.engine.worker.submit_jobs",
+    "compile_plan": "workbench.engine.worker.submit_jobs",
+    "measure_units": "workbench.engine.worker.submit_jobs",
+    "prepare_compile": "workbench.engine.worker.submit_jobs",
+    "run_fleet": "workbench.engine.worker.submit_jobs",
+    "run_plan": "workbench.engine.worker.submit_jobs",
+    "start_calibration": "workbench.engine.worker.submit_jobs",
+    "start_compile": "workbench.engine.worker.submit_jobs",
+    "start_fleet": "workbench.engine.worker.submit_jobs",
+    "start_run": "workbench.engine.worker.submit_jobs",
+    "start_timing": "workbench.engine.worker.submit_jobs",
+    "why_not_compiled": "workbench.engine.worker.submit_jobs",
 }
 """The module of each name that this package exports."""
 
