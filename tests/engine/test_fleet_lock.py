@@ -78,7 +78,7 @@ def test_an_interrupted_training_has_ended_when_its_folder_is_free(tmp_path, mon
             secured.append(True)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("workbench.engine.fleet.executor._SECURED", 0.0)
+    monkeypatch.setattr("workbench.engine.fleet.fleet_executor._SECURED", 0.0)
     monkeypatch.setattr(run.executor, "_secure", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run.run()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.fleet_models import programs
 from workbench.engine.fleet.device_and_host_arrays import FleetDevice, HostStore
-from workbench.engine.fleet.executor import FleetExecutor
+from workbench.engine.fleet.fleet_executor import FleetExecutor
 from workbench.engine.fleet.model_run import ModelRun
 from workbench.engine.fleet.partitioned_model import CompiledUnit
 from workbench.engine.fleet.shard_units import UnitFunction

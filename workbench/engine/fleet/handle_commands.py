@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol, assert_never
 
-from workbench.engine.fleet.executor import FleetExecutor
+from workbench.engine.fleet.fleet_executor import FleetExecutor
 from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.engine.worker.job_payload import unpack_model
 from workbench.errors import EngineError, WorkbenchError

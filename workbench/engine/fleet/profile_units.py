@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from workbench.engine.fleet.device_and_host_arrays import FleetDevice, HostStore, TransferTimings, pinned_sharding
-from workbench.engine.fleet.executor import FleetExecutor
+from workbench.engine.fleet.fleet_executor import FleetExecutor
 from workbench.engine.fleet.model_run import ModelRun, data_ran_out_error, data_read_error
 from workbench.engine.fleet.partitioned_model import PartitionedModel
 from workbench.engine.fleet.shard_units import UnitFunction
