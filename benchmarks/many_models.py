@@ -35,7 +35,7 @@ import optax
 
 import workbench as wb
 from workbench.engine.fleet.shard_units import LOSS
-from workbench.engine.fleet.train import FleetRun
+from workbench.engine.fleet.train_fleet import FleetRun
 from workbench.multimodel import ALL_POLICIES, Candidate, Job, chain, lower_bound, simulate
 from workbench.multimodel.fleet import Fleet, FleetModel
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.fleet_models import alone, alone_in_units, perceptron, programs
 from workbench.engine.fleet.device_and_host_arrays import pinned_sharding
-from workbench.engine.fleet.train import FleetRun, train_fleet
+from workbench.engine.fleet.train_fleet import FleetRun, train_fleet
 from workbench.errors import FleetError, PipelineError
 from workbench.multimodel import ALL_POLICIES
 from workbench.multimodel.fleet import Fleet, FleetModel
@@ -215,7 +215,7 @@ def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(
 @pytest.mark.parametrize("folder", [False, True], ids=["host", "checkpoint"])
 def test_pinned_memory_changes_no_result(monkeypatch, tmp_path, folder):
     place = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
-    monkeypatch.setattr("workbench.engine.fleet.train.pinned_sharding", lambda _: place)
+    monkeypatch.setattr("workbench.engine.fleet.train_fleet.pinned_sharding", lambda _: place)
     run = FleetRun(fleet("sgd", "momentum", devices=2, folder=tmp_path if folder else None))
     measured = run.run()
     assert {run.model_runs[0].store.get(("piece", 0)).sharding.memory_kind} == {"pinned_host"}
@@ -237,7 +237,7 @@ import jax
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_disable_most_optimizations", True)  # as here: how a sum is rounded is up to LLVM
 from tests.engine.test_fleet import fleet
-from workbench.engine.fleet.train import FleetRun
+from workbench.engine.fleet.train_fleet import FleetRun
 from workbench.multimodel.training_events import UnitDone
 
 folder, units, rest = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])

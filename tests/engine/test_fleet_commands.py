@@ -14,9 +14,9 @@ from tests.engine.test_fleet import fleet
 from tests.engine.test_fleet_worker import line
 from tests.support.fleet_models import batches
 from workbench.engine import start_fleet
-from workbench.engine.fleet import train as fleet_engine
+from workbench.engine.fleet import train_fleet as fleet_engine
 from workbench.engine.fleet.handle_commands import Stage, handle_commands
-from workbench.engine.fleet.train import FleetRun
+from workbench.engine.fleet.train_fleet import FleetRun
 from workbench.engine.worker.job_payload import add_model_command
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.training_events import (

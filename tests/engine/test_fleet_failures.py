@@ -8,7 +8,7 @@ import pytest
 from tests.engine.test_fleet import fleet, is_as_alone
 from tests.engine.test_unit_scheduler import ended
 from tests.engine.test_worker import wait_until
-from workbench.engine.fleet.train import FleetRun
+from workbench.engine.fleet.train_fleet import FleetRun
 
 pytestmark = pytest.mark.compile
 

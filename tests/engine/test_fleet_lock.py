@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.test_fleet import fleet
 from workbench.engine.fleet.checkpoint import LOCK, hold_folder
-from workbench.engine.fleet.train import FleetRun
+from workbench.engine.fleet.train_fleet import FleetRun
 from workbench.errors import FleetError
 
 pytestmark = pytest.mark.compile

@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 from workbench.engine import add_model_command, run_fleet, start_fleet
-from workbench.engine.fleet.train import train_fleet
+from workbench.engine.fleet.train_fleet import train_fleet
 from workbench.errors import EngineError
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.training_events import (

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from tests.support.fleets import perceptron, three_models, times_of
-from workbench.engine.fleet.train import _find_attached_devices
+from workbench.engine.fleet.train_fleet import _find_attached_devices
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import FleetError
 from workbench.multimodel.fleet import Fleet, FleetModel

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.fleets import perceptron, three_models, times_of
 from workbench.documents import parse_fleet
-from workbench.engine.fleet.train import _open_devices
+from workbench.engine.fleet.train_fleet import _open_devices
 from workbench.errors import DocumentError, FleetError, HardwareError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build

@@ -27,8 +27,8 @@ WORK = {
     "run": "workbench.engine.spmd.execute_plan:execute",
     "compile": "workbench.engine.compile.compile_in_process:compile_here",
     "calibrate": "workbench.engine.spmd.calibrate:calibrate_for",
-    "fleet": "workbench.engine.fleet.train:train_fleet",
-    "timing": "workbench.engine.fleet.train:time_fleet",
+    "fleet": "workbench.engine.fleet.train_fleet:train_fleet",
+    "timing": "workbench.engine.fleet.train_fleet:time_fleet",
     "search": "workbench.engine.search.serve_searches:serve_searches",
 }
 """Each kind of job, and the function `(plan or fleet, on_event=, **options) -> result` that does it."""
