@@ -12,8 +12,8 @@ from workbench.app.page.watched_plan_file import PlanFile
 from workbench.cli.server_command import read_document as read_sent_document
 from workbench.core.parse_untrusted import open_plain
 from workbench.documents import load_fleet, load_plan
-from workbench.engine.fleet.checkpoint import read_record
 from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, read_array
+from workbench.engine.fleet.model_checkpoint import read_record
 from workbench.errors import WorkbenchError
 from workbench.exercises.exercise import read_document
 from workbench.hardware.catalogue_entry import load_entries

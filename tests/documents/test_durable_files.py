@@ -13,7 +13,7 @@ from workbench.cli.main import main
 from workbench.documents import durable_files
 from workbench.documents.durable_files import lock_folder, make_folder, replace_file, try_lock
 from workbench.engine.compile.compile_in_process import _write
-from workbench.engine.fleet.checkpoint import hold_folder
+from workbench.engine.fleet.model_checkpoint import hold_folder
 from workbench.errors import DocumentError, EngineError, FleetError, WorkbenchError
 from workbench.models import build
 from workbench.public_plan import Plan

@@ -196,7 +196,9 @@ def test_a_run_goes_on_where_the_checkpoint_is(tmp_path, spill):
 
 def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("workbench.engine.fleet.checkpoint.this_boot", lambda: None)  # then every commit is brought to the disk at once
+        patched.setattr(
+            "workbench.engine.fleet.model_checkpoint.this_boot", lambda: None
+        )  # then every commit is brought to the disk at once
         train_fleet(fleet("momentum", devices=1, folder=tmp_path))
     arrays = max((tmp_path / "momentum").glob("*.arrays"), key=lambda each: int(each.stem))
     whole = arrays.read_bytes()

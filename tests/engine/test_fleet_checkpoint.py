@@ -15,9 +15,9 @@ import pytest
 from tests.engine.test_unit_scheduler import model_run as trainee_of
 from tests.engine.test_unit_scheduler import unit
 from workbench.documents import durable_files
-from workbench.engine.fleet import checkpoint as fleet_checkpoint
-from workbench.engine.fleet.checkpoint import Checkpoint
+from workbench.engine.fleet import model_checkpoint as fleet_checkpoint
 from workbench.engine.fleet.device_and_host_arrays import HostStore
+from workbench.engine.fleet.model_checkpoint import Checkpoint
 from workbench.errors import FleetError
 
 

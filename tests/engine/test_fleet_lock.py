@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.engine.test_fleet import fleet
-from workbench.engine.fleet.checkpoint import LOCK, hold_folder
+from workbench.engine.fleet.model_checkpoint import LOCK, hold_folder
 from workbench.engine.fleet.train_fleet import FleetRun
 from workbench.errors import FleetError
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.compile
 HOLDING = """
 import sys, time
 from pathlib import Path
-from workbench.engine.fleet.checkpoint import hold_folder
+from workbench.engine.fleet.model_checkpoint import hold_folder
 with hold_folder(Path(sys.argv[1])):
     print("there", flush=True)
     time.sleep(600)

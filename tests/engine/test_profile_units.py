@@ -10,7 +10,7 @@ import pytest
 from tests.engine.test_fleet import CUTS, fleet
 from tests.support.fleet_models import programs
 from workbench.engine.fleet import profile_units as fleet_rehearsal
-from workbench.engine.fleet.checkpoint import LOCK
+from workbench.engine.fleet.model_checkpoint import LOCK
 from workbench.engine.fleet.train_fleet import FleetRun, time_fleet
 from workbench.errors import FleetError
 from workbench.multimodel import ScheduledUnit

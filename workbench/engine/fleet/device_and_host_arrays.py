@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from workbench.engine.fleet.checkpoint import Checkpoint
+from workbench.engine.fleet.model_checkpoint import Checkpoint
 from workbench.engine.fleet.shard_units import Key
 from workbench.errors import FleetError
 from workbench.units import format_bytes

@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from workbench.engine.fleet.checkpoint import Checkpoint, hold_folder
 from workbench.engine.fleet.device_and_host_arrays import FleetDevice, HostStore, pinned_sharding
 from workbench.engine.fleet.fleet_executor import FleetExecutor
 from workbench.engine.fleet.handle_commands import Stage, handle_commands
+from workbench.engine.fleet.model_checkpoint import Checkpoint, hold_folder
 from workbench.engine.fleet.model_run import ModelRun, find_run
 from workbench.engine.fleet.partitioned_model import PartitionedModel, compile_units, shard_starts
 from workbench.engine.fleet.profile_units import profile_units
