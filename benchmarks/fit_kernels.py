@@ -29,7 +29,7 @@ from benchmarks.corpus.zoo import CASES, TARGETS
 from workbench.cost.tpu_kernel_cycles import SHIPPED, KernelRates, Registers, is_unestimated, kernel_cycles, known_rates, rates_for, work_of
 from workbench.engine import compile_plan
 from workbench.engine.compile.compile_cache import load
-from workbench.engine.compile.targets import CLOCKS, compiler_of
+from workbench.engine.compile.compile_targets import CLOCKS, compiler_of
 from workbench.engine.hlo.compiled_kernels import visit_kernels
 from workbench.errors import WorkbenchError
 from workbench.hardware.catalogue import parse_hardware

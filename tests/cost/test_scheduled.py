@@ -17,7 +17,7 @@ from workbench.cost.tpu_kernel_cycles import (
     rates_for,
     work_of,
 )
-from workbench.engine.compile.targets import CLOCKS, open_target
+from workbench.engine.compile.compile_targets import CLOCKS, open_target
 from workbench.engine.hlo.compiled_kernels import visit_kernels
 from workbench.engine.spmd.compiled_step import lower_step
 from workbench.hardware.catalogue import parse_hardware

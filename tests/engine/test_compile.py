@@ -16,7 +16,7 @@ import pytest
 from tests.support.run_programs import loss, plan
 from workbench.cli.main import main
 from workbench.engine import compile_plan, start_compile, why_not_compiled
-from workbench.engine.compile import compile_cache, targets
+from workbench.engine.compile import compile_cache, compile_targets
 from workbench.engine.worker.failure_messages import compilation_failed
 from workbench.errors import EngineError
 from workbench.hardware.catalogue import parse_hardware
@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
 
 
 def test_without_libtpu_the_way_out_is_to_install_it(monkeypatch):
-    monkeypatch.setattr(targets, "_is_installed", lambda _: False)
+    monkeypatch.setattr(compile_targets, "_is_installed", lambda _: False)
     error = refused(plan(), parse_hardware("TPU v5e 2x4"))
     assert error.message.startswith("Compiling for TPU v5e 2x4 needs libtpu")
     assert error.ways_out == ('pip install "sharding-workbench[tpu]"',)
@@ -191,7 +191,7 @@ def test_a_chip_without_a_target_is_told():
 
 
 def test_a_mesh_of_another_size_than_the_slice_is_told_with_both_sizes(monkeypatch):
-    monkeypatch.setattr(targets, "_is_installed", lambda _: True)
+    monkeypatch.setattr(compile_targets, "_is_installed", lambda _: True)
     error = refused(plan(), parse_hardware("TPU v5e 4x4"))
     assert error.message.startswith("The mesh data:4 model:2 is data 4 x model 2 = 8 devices; TPU v5e 4x4 has 16.")
     assert error.ways_out == ("make `data` 8", "make `model` 4", "choose hardware with 8 devices")

@@ -14,8 +14,8 @@ from typing import Any
 from workbench.core.mesh import Mesh
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.engine.compile import compile_cache
+from workbench.engine.compile.compile_targets import Target, compiler_flags, open_target, versions
 from workbench.engine.compile.read_memory import compile_and_read_memory, read_rematerialisations_since, stderr_offset
-from workbench.engine.compile.targets import Target, compiler_flags, open_target, versions
 from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled, refresh_record
 from workbench.engine.mpmd.aot_compile import compile_pipeline
 from workbench.engine.spmd.compiled_step import lower_step, spmd_plan

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
+from workbench.engine.compile.compile_targets import Target
 from workbench.engine.compile.read_memory import compile_and_read_memory
-from workbench.engine.compile.targets import Target
 from workbench.engine.hlo.read_compiled import READER_VERSION, read_compiled, read_memory_analysis
 from workbench.engine.mpmd.compiled_stages import Sample
 from workbench.engine.mpmd.mpmd_step import MpmdStep, compile_mpmd

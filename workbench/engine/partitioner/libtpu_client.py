@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 
 from workbench.core.child_process import start_child
 from workbench.core.public_error_text import process_end_text
-from workbench.engine.compile.targets import ABSENT_TPU, CLOCKS, has_compiler
+from workbench.engine.compile.compile_targets import ABSENT_TPU, CLOCKS, has_compiler
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 

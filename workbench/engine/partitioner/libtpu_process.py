@@ -139,7 +139,7 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
 
 
 def _compile_until_code(plan: Plan, hardware: Hardware, folder: Path) -> None:
-    from workbench.engine.compile.targets import open_target
+    from workbench.engine.compile.compile_targets import open_target
     from workbench.propagation import module_of
     from workbench.propagation.module.insert_statements import result_shardings
     from workbench.spmd.compile_to_schedule import compile_until_code

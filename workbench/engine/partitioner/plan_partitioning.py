@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from workbench.core.parse_untrusted import open_plain
 from workbench.cost.tpu_kernel_cycles import rates_for
 from workbench.engine.compile.compile_cache import cache_folder, hash_key
-from workbench.engine.compile.targets import CLOCKS, compiler_flags, versions
+from workbench.engine.compile.compile_targets import CLOCKS, compiler_flags, versions
 from workbench.engine.partitioner.libtpu_client import asks_libtpu
 from workbench.engine.partitioner.partitioner_client import shared_worker
 from workbench.hardware.hardware import Hardware

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from workbench.core.sharding import axis_size
 from workbench.cost.tpu_kernel_cycles import estimated_cycles, rates_for
-from workbench.engine.compile.targets import CLOCKS, compiler_of
+from workbench.engine.compile.compile_targets import CLOCKS, compiler_of
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.hlo.compiled_kernels import visit_kernels
 from workbench.hardware.hardware import Hardware

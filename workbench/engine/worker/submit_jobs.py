@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.engine.compile.targets import environment_for, verify_target
+from workbench.engine.compile.compile_targets import environment_for, verify_target
 from workbench.engine.spmd.kept_calibration import kept_calibration
 from workbench.engine.worker.job_handle import Handle
 from workbench.engine.worker.job_payload import WorkerJob
