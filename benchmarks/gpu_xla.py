@@ -12,7 +12,7 @@ import workbench as wb
 from benchmarks.gpu_cases import ZooCase
 from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.compiled_step import CompiledStep, compile_step
-from workbench.engine.spmd.profile import profile
+from workbench.engine.spmd.profile_step import profile
 from workbench.models import registry
 from workbench.models.decoder import decoder
 

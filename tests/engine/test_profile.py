@@ -12,7 +12,7 @@ from workbench.core.mesh import Mesh
 from workbench.engine import execute, run_plan
 from workbench.engine.hlo.op_names import SourceLines
 from workbench.engine.spmd.compiled_step import compile_step
-from workbench.engine.spmd.profile import RawEvent, profile, raw_events, read_instructions
+from workbench.engine.spmd.profile_step import RawEvent, profile, raw_events, read_instructions
 from workbench.reports.kernel import COMPUTE
 from workbench.reports.run_events import Progress
 
@@ -116,7 +116,7 @@ def test_no_folder_to_write_in_is_a_note(monkeypatch):
     def fails(**_):
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
-    monkeypatch.setattr("workbench.engine.spmd.profile.tempfile.TemporaryDirectory", fails)
+    monkeypatch.setattr("workbench.engine.spmd.profile_step.tempfile.TemporaryDirectory", fails)
     step = compile_step(plan())
     assert profile(step, step.arguments(0)) == (
         None,
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_read_is_a_note(monkeypatch):
     def broken(_):
         raise RuntimeError("cut off")
 
-    monkeypatch.setattr("workbench.engine.spmd.profile.jax.profiler.ProfileData.from_file", broken)
+    monkeypatch.setattr("workbench.engine.spmd.profile_step.jax.profiler.ProfileData.from_file", broken)
     measured = execute(plan(), steps=1)
     assert measured.trace is None
     assert measured.why_untraced == "what the profiler wrote cannot be read: RuntimeError: cut off"

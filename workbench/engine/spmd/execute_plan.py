@@ -15,7 +15,7 @@ from workbench.engine.spmd.calibrate import calibrate
 from workbench.engine.spmd.compiled_step import CompiledStep, compile_step, spmd_plan
 from workbench.engine.spmd.device_mesh import real_shard_shape
 from workbench.engine.spmd.find_first_wrong import find_first_wrong
-from workbench.engine.spmd.profile import profile as profiled
+from workbench.engine.spmd.profile_step import profile as profiled
 from workbench.engine.worker.failure_messages import in_user_terms
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
