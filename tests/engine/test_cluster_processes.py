@@ -20,8 +20,8 @@ from tests.support.team_rooms import within
 from workbench.core.import_path import python_path
 from workbench.documents import dump_plan
 from workbench.engine import compile_plan, start_compile, start_run
+from workbench.engine.cluster.process_relay import CLUSTER, command_on_cluster
 from workbench.engine.cluster.ray_cluster import verify_shared_cluster
-from workbench.engine.cluster.relay import CLUSTER, command_on_cluster
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.engine.worker.worker_process import environment
 from workbench.errors import EngineError
@@ -37,7 +37,7 @@ ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level
 print("there", flush=True)
 sys.stdin.read()
 """
-RELAY, WORKER = "workbench.engine.cluster.relay", "workbench.engine.worker.worker_main"
+RELAY, WORKER = "workbench.engine.cluster.process_relay", "workbench.engine.worker.worker_main"
 FAKE_RAY = str(Path(__file__).parents[1] / "support" / "fake_ray")
 
 

@@ -16,8 +16,8 @@ from workbench.cli.arguments import listening, reach_of
 from workbench.cli.event_log import EventLog, event_log
 from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.documents import hardware_entry
+from workbench.engine.cluster.process_relay import CLUSTER
 from workbench.engine.cluster.ray_cluster import verify_shared_cluster
-from workbench.engine.cluster.relay import CLUSTER
 from workbench.errors import EngineError, PipelineError, WorkbenchError
 from workbench.exercises.exercise import Exercise
 from workbench.plan.plan import Plan

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from workbench.core.child_process import start_child
 from workbench.core.import_path import python_path
-from workbench.engine.cluster.relay import CLUSTER, command_on_cluster
+from workbench.engine.cluster.process_relay import CLUSTER, command_on_cluster
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import EngineError
 from workbench.tracing.jax_backends import NO_TPU, lacks_tpu

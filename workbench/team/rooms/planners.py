@@ -24,8 +24,8 @@ from workbench.core.child_process import start_child
 from workbench.core.import_path import python_path
 from workbench.core.memory_limits import OomKills
 from workbench.core.public_error_text import last_line, process_fate
+from workbench.engine.cluster.process_relay import command_on_cluster
 from workbench.engine.cluster.ray_cluster import verify_shared_cluster
-from workbench.engine.cluster.relay import command_on_cluster
 from workbench.errors import WorkbenchError
 from workbench.team.programs.program_registry import PLANNER, ProgramRegistry, sandboxed_planner_command
 from workbench.team.rooms.document_describers import DocumentDescribers

@@ -1,4 +1,5 @@
-"""A process of this machine that stands for one on a cluster: `python -m workbench.engine.cluster.relay ADDRESS SOURCE MODULE DESCRIPTOR`.
+"""A process of this machine that stands for one on a cluster:
+`python -m workbench.engine.cluster.process_relay ADDRESS SOURCE MODULE DESCRIPTOR`.
 
 What comes on its SOURCE, `stdin` or `descriptor`, goes to `python -m MODULE DESCRIPTOR` there (further arguments follow); what that writes
 to its descriptor is written to the descriptor here; and it ends as that ends, with the same return code and the same last words on standard
@@ -28,7 +29,7 @@ AWAITED = 5
 def command_on_cluster(address: str, module: str, descriptor: int, *arguments: str, has_stdin: bool = False) -> list[str]:
     """The command line that runs a module on a cluster, connected by this descriptor."""
     source = "stdin" if has_stdin else "descriptor"
-    return [sys.executable, "-P", "-m", "workbench.engine.cluster.relay", address, source, module, str(descriptor), *arguments]
+    return [sys.executable, "-P", "-m", "workbench.engine.cluster.process_relay", address, source, module, str(descriptor), *arguments]
 
 
 def main(address: str, source: str, module: str, descriptor: str, *arguments: str) -> None:
