@@ -42,10 +42,10 @@ from workbench.visualize.search_front import search_front as search_front
 from workbench.visualize.search_front import search_front_text as search_front_text
 from workbench.visualize.search_progress import search_progress as search_progress
 from workbench.visualize.search_progress import search_progress_text as search_progress_text
-from workbench.visualize.stages import stage_memory as stage_memory
-from workbench.visualize.stages import stage_memory_text as stage_memory_text
-from workbench.visualize.stages import stage_traffic as stage_traffic
-from workbench.visualize.stages import stage_traffic_text as stage_traffic_text
+from workbench.visualize.stage_memory_chart import stage_memory as stage_memory
+from workbench.visualize.stage_memory_chart import stage_memory_text as stage_memory_text
+from workbench.visualize.stage_memory_chart import stage_traffic as stage_traffic
+from workbench.visualize.stage_memory_chart import stage_traffic_text as stage_traffic_text
 from workbench.visualize.step_time_bars import step_time as step_time
 from workbench.visualize.step_time_bars import step_time_text as step_time_text
 from workbench.visualize.step_timeline import timeline as timeline

@@ -24,7 +24,7 @@ from workbench.visualize.memory_map import memory_map
 from workbench.visualize.memory_over_step import memory_over_step
 from workbench.visualize.pipeline_gantt import pipeline
 from workbench.visualize.roofline import roofline
-from workbench.visualize.stages import stage_memory, stage_traffic
+from workbench.visualize.stage_memory_chart import stage_memory, stage_traffic
 from workbench.visualize.step_time_bars import step_time
 from workbench.visualize.step_timeline import timeline
 
