@@ -11,7 +11,7 @@ from tests.support.machines import flat
 from workbench.analysis.analyze import analyze
 from workbench.core.tensor import Role
 from workbench.cost.fusion.fuse_operations import kernels_of
-from workbench.cost.tiles import padded_volume
+from workbench.cost.tile_padding import padded_volume
 from workbench.models import build
 from workbench.propagation import structure_of
 from workbench.public_plan import Plan

@@ -6,7 +6,7 @@ import pytest
 
 import workbench as wb
 from workbench.cost.kernel_times import AttentionDot, attention_slowdown
-from workbench.cost.tiles import blocks_volume
+from workbench.cost.tile_padding import blocks_volume
 from workbench.models import build
 
 H100_TILE = (128, 256, 64, 132, 2)

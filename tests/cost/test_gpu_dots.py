@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.gpu_dots import SPLITS, BlockedDot, convolution_seconds, has_tensor_cores, product_seconds
-from workbench.cost.tiles import blocks_volume
+from workbench.cost.tile_padding import blocks_volume
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Chip
 from workbench.propagation import structure_of

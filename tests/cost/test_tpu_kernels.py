@@ -11,7 +11,7 @@ import pytest
 from workbench.analysis.analyze import analyze
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.kernel_times import ROW_LAUNCHES
-from workbench.cost.tiles import passes_volume
+from workbench.cost.tile_padding import passes_volume
 from workbench.engine import compile_plan
 from workbench.hardware.catalogue import parse_hardware
 from workbench.propagation import structure_of

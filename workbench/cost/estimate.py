@@ -27,7 +27,7 @@ from workbench.cost.memory import MemoryOverStep
 from workbench.cost.on_chip_memory import OnChip, on_chip
 from workbench.cost.simulate_overlap import Cost, SimulatedStep, simulate_step
 from workbench.cost.step_flops import count_dot_flops, flops_of
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tile_padding import tiled_bytes
 from workbench.cost.timeline_regions import TimelineRegion, regions_of
 from workbench.cost.windowed_dots import plan_windowed_dots
 from workbench.hardware.hardware import Chip, Hardware

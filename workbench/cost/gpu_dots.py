@@ -19,7 +19,7 @@ from math import ceil, prod
 from typing import NamedTuple
 
 from workbench.core.tensor import itemsize
-from workbench.cost.tiles import blocks_volume, round_up
+from workbench.cost.tile_padding import blocks_volume, round_up
 from workbench.hardware.hardware import Chip
 from workbench.propagation.structure.operation_work import Convolution
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from workbench.core.mesh import Mesh
 from workbench.cost.fusion.kernel_table import KernelDot, Kernels
 from workbench.cost.gpu_dots import BlockedDot, convolution_seconds, product_seconds
-from workbench.cost.tiles import padded_volume, passes_volume
+from workbench.cost.tile_padding import padded_volume, passes_volume
 from workbench.cost.tuned_constants import tuned
 from workbench.cost.windowed_dots import UNDECOMPOSED, WindowedSteps, Windows, decompose_collective_matmuls
 from workbench.hardware.hardware import Chip

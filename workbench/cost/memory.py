@@ -16,7 +16,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip_memory import Interval, OnChip
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tile_padding import tiled_bytes
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated, local_shape, partition
 from workbench.propagation.structure.stored_values import VIEWING

@@ -21,7 +21,7 @@ from workbench.core.sharding import Sharding, axes_overlap, axis_size
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.collective_times import closest_spans
 from workbench.cost.estimate import Estimate, estimate
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tile_padding import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.axis_placement import PhysicalSpan
 from workbench.hardware.hardware import Hardware

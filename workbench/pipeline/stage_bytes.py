@@ -20,7 +20,7 @@ from workbench.core.path_patterns import find_parameter
 from workbench.core.schedules.stage_cost import AtWork
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role, Tensor
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tile_padding import tiled_bytes
 from workbench.pipeline.block_layouts import LaidBlock, laid_network, tasks_of
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, TogetherBytes, place_results
 from workbench.plan.plan import Plan

@@ -7,7 +7,7 @@ from math import prod
 from workbench.core.path_patterns import template
 from workbench.core.tensor import Role, itemsize
 from workbench.core.text_tables import dims_text, group_items, shape_text, table_text, tail_text
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tile_padding import tiled_bytes
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 from workbench.units import format_bytes

@@ -10,7 +10,7 @@ from workbench.core.program import Program
 from workbench.core.schedules import PipelineShape, schedule_named
 from workbench.core.tensor import Role
 from workbench.cost.gpu_dots import has_tensor_cores
-from workbench.cost.tiles import tiled_bytes
+from workbench.cost.tile_padding import tiled_bytes
 from workbench.hardware.hardware import Chip, Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
