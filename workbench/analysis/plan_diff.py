@@ -9,8 +9,8 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
+from workbench.core.fact_page import BOARD_ONLY, Page, PageCell, Row, Table, figure, page_text
 from workbench.core.offload import Offload
-from workbench.core.page import BOARD_ONLY, Page, PageCell, Row, Table, figure, page_text
 from workbench.core.path_patterns import template
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.precision import Precision

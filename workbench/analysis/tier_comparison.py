@@ -23,7 +23,7 @@ from workbench.analysis.difference_causes import (
     explain_memory,
     explain_time,
 )
-from workbench.core.page import Page, PageCell, Row, Table, figure, page_text, terms_among
+from workbench.core.fact_page import Page, PageCell, Row, Table, figure, page_text, terms_among
 from workbench.core.sharding import base_axis
 from workbench.core.text_tables import Printed, group_items, tail_text, wrap_text
 from workbench.reports.collective import collective_class

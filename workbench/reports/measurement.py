@@ -6,7 +6,7 @@ from math import inf, isfinite, isnan
 from statistics import mean, median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
-from workbench.core.page import PageCell, Row, Table, rows_text
+from workbench.core.fact_page import PageCell, Row, Table, rows_text
 from workbench.core.text_tables import Printed, alert_text, axes_text, group_items, pairs_text, shape_text, table_text, tail_text, wrap_text
 from workbench.hardware.hardware import Hardware
 from workbench.reports.device_trace import Trace, TracedOperation

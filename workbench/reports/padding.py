@@ -7,7 +7,7 @@ none. Reductions mask the padding, so results are right; memory and arithmetic a
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from workbench.core.page import PageCell, Row, Table
+from workbench.core.fact_page import PageCell, Row, Table
 from workbench.core.sharding import Sharding
 from workbench.core.text_tables import group_items, tail_text
 from workbench.plan.edits import Edit

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
+from workbench.core.fact_page import rows_text
 from workbench.core.mesh import Mesh
-from workbench.core.page import rows_text
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.core.text_tables import Printed, pairs_text
 from workbench.errors import PipelineError, WorkbenchError

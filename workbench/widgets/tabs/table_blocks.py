@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.analysis.conflict_remedies import resolving_edits
-from workbench.core import page
+from workbench.core import fact_page
 from workbench.core.sharding import Sharding, base_axis
 from workbench.plan.edits import Edit
 from workbench.reports.propagation_records import Conflict
@@ -149,7 +149,7 @@ def rest_text(count: int, most: int, advice: str = "") -> str:
     return f"The first {most} of {count:,}.{advice}" if count > most else ""
 
 
-def page_blocks(shown: page.Page, paint: Paint, most: int) -> Iterator[Block]:
+def page_blocks(shown: fact_page.Page, paint: Paint, most: int) -> Iterator[Block]:
     """The paragraphs and tables of a page; at most so many rows of a table."""
     for part in shown.parts:
         if isinstance(part, str):
@@ -160,7 +160,7 @@ def page_blocks(shown: page.Page, paint: Paint, most: int) -> Iterator[Block]:
                 yield _terms_block(part)
 
 
-def table_block(table: page.Table, paint: Paint, most: int) -> Block:
+def table_block(table: fact_page.Table, paint: Paint, most: int) -> Block:
     """One table of a page."""
     titles = dict(table.titles)
     labels = [(name.rstrip(">~+"), name) for name in table.columns]
@@ -172,13 +172,13 @@ def table_block(table: page.Table, paint: Paint, most: int) -> Block:
     return block(table.heading or table.title, columns, rows, f"{table.note} {rest_text(len(table.rows), most)}".strip())
 
 
-def _terms_block(table: page.Table) -> Block:
+def _terms_block(table: fact_page.Table) -> Block:
     """What the words of a table mean."""
     rows = [row(name, {"text": name, "tone": "strong"}, {"text": f"{meaning}.", "wrap": True}) for name, meaning in table.terms]
     return block("What the causes mean", (Column("cause"), Column("what happens")), rows)
 
 
-def _page_cell(cell: page.PageCell, paint: Paint) -> Cell:
+def _page_cell(cell: fact_page.PageCell, paint: Paint) -> Cell:
     match cell.kind:
         case "axes":
             return paint.axes(cell.value)
@@ -197,7 +197,7 @@ def _page_cell(cell: page.PageCell, paint: Paint) -> Cell:
     return {"text": str(cell.value), **toned} if toned else str(cell.value)
 
 
-def _amount_cell(cell: page.PageCell) -> Cell:
+def _amount_cell(cell: fact_page.PageCell) -> Cell:
     if cell.value is None or not (cell.value or cell.is_figure):
         return {"text": "–", "tone": "muted"}
     exact = f"{cell.value:.3e} s" if cell.kind == "seconds" else f"{cell.value:,.0f} {cell.kind}"

@@ -1,4 +1,4 @@
-"""A page of facts about a record: paragraphs and tables as values. `page_text` writes it; `widgets.tabs.table_blocks` draws it on a board."""
+"""A page of facts about a record: paragraphs and tables as values. `page_text` writes it, `widgets.tabs.table_blocks` draws it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
