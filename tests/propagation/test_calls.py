@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.spmd_plans import calling, programs
 from workbench.propagation import module_of
-from workbench.propagation.module.calls import (
+from workbench.propagation.module.function_calls import (
     CALL,
     callee_of,
     functions_of,

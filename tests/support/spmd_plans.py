@@ -15,7 +15,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding
 from workbench.models import build
-from workbench.propagation.module.calls import operations_called
+from workbench.propagation.module.function_calls import operations_called
 from workbench.propagation.module.mlir_context import parse_module
 from workbench.propagation.prepared_program import place_of
 from workbench.public_plan import Plan

@@ -9,7 +9,7 @@ from workbench.propagation.argument_shardings import argument_placements as argu
 from workbench.propagation.argument_shardings import read_argument_placements as read_argument_placements
 from workbench.propagation.argument_shardings import result_placements as result_placements
 from workbench.propagation.explain.replay_propagation import propagation_of as propagation_of
-from workbench.propagation.module.calls import place_library_functions as place_library_functions
+from workbench.propagation.module.function_calls import place_library_functions as place_library_functions
 from workbench.propagation.module.infer_dim_names import value_names as value_names
 from workbench.propagation.module.location import kernel_scope as kernel_scope
 from workbench.propagation.module.location import readable_path as readable_path

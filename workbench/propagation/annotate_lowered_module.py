@@ -18,7 +18,7 @@ from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
 from workbench.propagation.argument_shardings import argument_placements
 from workbench.propagation.carried_results import close_arguments, pin_carried_results
-from workbench.propagation.module.calls import (
+from workbench.propagation.module.function_calls import (
     CALL,
     number_operations_and_calls,
     operations_called,

@@ -15,7 +15,7 @@ from workbench.core.program import Operation, Program, Reference, Step, verify_u
 from workbench.core.proposed_names import ProposedName, ProposedNames
 from workbench.core.source_annotations import ManualRegion, SourceAnnotations, SourceConstraint, SourceType
 from workbench.core.tensor import Tensor
-from workbench.propagation.module.calls import call_composites, scope_in_call
+from workbench.propagation.module.function_calls import call_composites, scope_in_call
 from workbench.propagation.module.hlo_form import KIND
 from workbench.propagation.module.infer_dim_names import Names, Naming, name_dimensions
 from workbench.propagation.module.location import readable_path, source_of, user_frame

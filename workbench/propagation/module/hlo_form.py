@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.calls import CALLER
+from workbench.propagation.module.function_calls import CALLER
 from workbench.propagation.module.mlir_context import number_operations, producer
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW
 

@@ -8,7 +8,7 @@ The result propagates as the program does in XLA, in half the operations.
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.calls import CALL, CALLER, callee_of, functions_of, move_to_call, scope_in_call
+from workbench.propagation.module.function_calls import CALL, CALLER, callee_of, functions_of, move_to_call, scope_in_call
 from workbench.propagation.module.hlo_form import to_hlo_form
 from workbench.propagation.module.location import readable_path, scope_of
 from workbench.propagation.module.loops import capture_invariants

@@ -3,7 +3,7 @@
 from jax.extend.mlir import ir
 
 from workbench.core.tensor import itemsize
-from workbench.propagation.module.calls import scope_in_call
+from workbench.propagation.module.function_calls import scope_in_call
 from workbench.propagation.module.hlo_form import ORDER
 from workbench.propagation.module.location import marked_kernel, readable_path, scope_of
 from workbench.propagation.module.loops import is_open, max_trip_count, trip_count
