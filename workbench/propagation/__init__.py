@@ -11,10 +11,10 @@ from workbench.propagation.argument_shardings import result_placements as result
 from workbench.propagation.explain.replay_propagation import propagation_of as propagation_of
 from workbench.propagation.module.function_calls import place_library_functions as place_library_functions
 from workbench.propagation.module.infer_dim_names import value_names as value_names
-from workbench.propagation.module.location import kernel_scope as kernel_scope
-from workbench.propagation.module.location import readable_path as readable_path
 from workbench.propagation.module.shardy_attributes import Dims as Dims
 from workbench.propagation.module.shardy_attributes import local_shape as local_shape
+from workbench.propagation.module.source_location import kernel_scope as kernel_scope
+from workbench.propagation.module.source_location import readable_path as readable_path
 from workbench.propagation.padding_report import padding_list as padding_list
 from workbench.propagation.prepared_program import prepare_program as prepare_program
 from workbench.propagation.prepared_program import source_annotations as source_annotations

@@ -18,11 +18,11 @@ from workbench.core.tensor import Tensor
 from workbench.propagation.module.function_calls import call_composites, scope_in_call
 from workbench.propagation.module.hlo_form import KIND
 from workbench.propagation.module.infer_dim_names import Names, Naming, name_dimensions
-from workbench.propagation.module.location import readable_path, source_of, user_frame
 from workbench.propagation.module.mlir_context import declared_mesh, main_function, module_bytes, parse_module
 from workbench.propagation.module.operation_kinds import CONSTANTS, axes_made_manual, manual_axes, operations_below
 from workbench.propagation.module.prepare_module import prepare
 from workbench.propagation.module.shardy_attributes import dtype_name, read_annotation, read_annotations
+from workbench.propagation.module.source_location import readable_path, source_of, user_frame
 from workbench.propagation.module.source_meshes import merge_meshes
 from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.structure.read_structure import read_structure

@@ -2,7 +2,7 @@
 
 The function's jaxpr is walked and rebuilt with `with_sharding_constraint` after each operation whose path matches; loops, remat and
 custom derivatives keep their structure, only the jaxprs inside them are rebuilt. Paths are the ones a report shows
-(`propagation.module.location.readable_path`).
+(`propagation.module.source_location.readable_path`).
 """
 
 from collections.abc import Callable, Sequence

@@ -21,7 +21,7 @@ from workbench.core.tensor import Role, Tensor
 from workbench.core.text_tables import paths_text
 from workbench.errors import OffloadError, PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
 from workbench.propagation import place_library_functions, prepare_program
-from workbench.propagation.module.location import is_library
+from workbench.propagation.module.source_location import is_library
 from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
 from workbench.tracing.jaxpr.equations import removed_values, users_functions

@@ -15,7 +15,7 @@ from dataclasses import replace
 from workbench.core.mesh import Mesh
 from workbench.engine.hlo.op_names import SourceLines, path_of
 from workbench.engine.hlo.windowed_einsums import WindowedPermute, find_windowed_permutes, merge_permutes
-from workbench.propagation.module.location import readable_path
+from workbench.propagation.module.source_location import readable_path
 from workbench.reports.compiled import CompiledCollective
 from workbench.spmd.device_groups import Groups, axes_of, read_groups
 from workbench.spmd.hlo_module import Computation, HloInstruction, HloModule, InstructionVisit, parameter_of

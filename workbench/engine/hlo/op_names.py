@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from workbench.propagation.module.location import is_library, readable_path, short_line
+from workbench.propagation.module.source_location import is_library, readable_path, short_line
 from workbench.spmd.hlo_module import HloInstruction, HloModule
 
 _DOT = re.compile(r"(?:dot_general|conv_general_dilated)$")

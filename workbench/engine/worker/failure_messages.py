@@ -10,7 +10,7 @@ from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import EngineError, WorkbenchError
 from workbench.multimodel.fleet import Fleet
 from workbench.plan.plan import Plan
-from workbench.propagation.module.location import is_library
+from workbench.propagation.module.source_location import is_library
 from workbench.units import format_bytes, format_seconds
 
 _OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")

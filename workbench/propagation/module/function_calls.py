@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.location import scope_of
 from workbench.propagation.module.mlir_context import main_function, run_passes
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operations_below
+from workbench.propagation.module.source_location import scope_of
 
 CALLER = "wb_caller"  # the named scope of the call that an operation was inlined from
 CALL = "func.call"

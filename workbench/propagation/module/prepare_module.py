@@ -10,10 +10,10 @@ from jax.extend.mlir import ir
 
 from workbench.propagation.module.function_calls import CALL, CALLER, callee_of, functions_of, move_to_call, scope_in_call
 from workbench.propagation.module.hlo_form import to_hlo_form
-from workbench.propagation.module.location import readable_path, scope_of
 from workbench.propagation.module.loops import capture_invariants
 from workbench.propagation.module.mlir_context import main_function, number_operations, producer, run_passes
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, ELEMENTWISE, operations_below
+from workbench.propagation.module.source_location import readable_path, scope_of
 
 ID = "wb_id"
 

@@ -5,11 +5,11 @@ from jax.extend.mlir import ir
 from workbench.core.tensor import itemsize
 from workbench.propagation.module.function_calls import scope_in_call
 from workbench.propagation.module.hlo_form import ORDER
-from workbench.propagation.module.location import marked_kernel, readable_path, scope_of
 from workbench.propagation.module.loops import is_open, max_trip_count, trip_count
 from workbench.propagation.module.mlir_context import main_function
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW
 from workbench.propagation.module.shardy_attributes import dtype_name
+from workbench.propagation.module.source_location import marked_kernel, readable_path, scope_of
 from workbench.propagation.structure.choose_dot_shardings import DotFacts
 from workbench.propagation.structure.kernel_instances import separate_kernels
 from workbench.propagation.structure.operation_work import OperationWork, is_exact, is_serial, read_dot_dims, selects, shifted_dims, work_of

@@ -15,7 +15,7 @@ from jax.extend.core import primitives
 from workbench.core.remat import ALL_LAYERS, AS_TRACED, Remat
 from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
-from workbench.propagation.module.location import marked_kernel, without_marks
+from workbench.propagation.module.source_location import marked_kernel, without_marks
 from workbench.tracing.jaxpr.choose_layers import SomeLayers, choose_layers
 from workbench.tracing.jaxpr.equations import CALLS, variables
 from workbench.tracing.jaxpr.mark_kept_dots import KEPT_RESULT, mark_kept_dots

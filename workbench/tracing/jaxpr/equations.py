@@ -9,7 +9,7 @@ from jax.extend import core as jex_core
 
 from workbench.core.program import Program, RemovedValue
 from workbench.propagation import readable_path
-from workbench.propagation.module.location import is_library, short_line
+from workbench.propagation.module.source_location import is_library, short_line
 
 JITTED = ("jit", "pjit")
 """Primitives that call what `jax.jit` made; their parameters are `name` and `jaxpr`."""

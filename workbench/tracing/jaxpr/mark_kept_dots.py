@@ -15,7 +15,7 @@ import jax
 from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
-from workbench.propagation.module.location import marked_kernel
+from workbench.propagation.module.source_location import marked_kernel
 from workbench.tracing.jaxpr.equations import CALLS, variables
 
 KEPT_RESULT = "kept result"
