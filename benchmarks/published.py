@@ -29,7 +29,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder, decoder_stage
 from workbench.models.decoder.decoder_config import DecoderConfig
-from workbench.models.decoder.layouts import sequence_parallel
+from workbench.models.decoder.decoder_layouts import sequence_parallel
 from workbench.models.mixture.mixture_config import MixtureConfig
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import Transfer

@@ -40,7 +40,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder_stage
 from workbench.models.decoder.decoder_config import DecoderConfig
-from workbench.models.decoder.layouts import sequence_parallel
+from workbench.models.decoder.decoder_layouts import sequence_parallel
 from workbench.pipeline.simulate_pipeline import simulate
 from workbench.pipeline.stage_transfer import Transfer
 

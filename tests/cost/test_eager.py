@@ -16,7 +16,7 @@ from workbench.cost.simulate_turn import HostCalls, Send, simulate, simulate_cal
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.runtime import find_runtime
 from workbench.models.decoder import decoder
-from workbench.models.decoder.layouts import sequence_parallel
+from workbench.models.decoder.decoder_layouts import sequence_parallel
 from workbench.tracing import trace, trace_training
 
 EAGER = find_runtime("eager")

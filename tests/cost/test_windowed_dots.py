@@ -18,7 +18,7 @@ from workbench.cost.windowed_dots import dot_of, plan_windowed_dots
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models.decoder import decoder
 from workbench.models.decoder.decoder_config import PRESETS
-from workbench.models.decoder.layouts import sequence_parallel
+from workbench.models.decoder.decoder_layouts import sequence_parallel
 from workbench.propagation import local_shape, partition, structure_of
 from workbench.public_plan import Plan
 from workbench.tracing import trace

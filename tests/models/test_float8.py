@@ -14,8 +14,8 @@ from workbench.cost.estimate import estimate
 from workbench.cost.step_flops import count_dot_flops
 from workbench.models.decoder import decoder
 from workbench.models.decoder.decoder_config import PRESETS
+from workbench.models.decoder.decoder_layouts import LAYOUTS
 from workbench.models.decoder.decoder_weights import init
-from workbench.models.decoder.layouts import LAYOUTS
 from workbench.models.layers.float8_products import SCALINGS, product_by, scaled_einsum
 from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner

@@ -14,9 +14,9 @@ from workbench.errors import DimensionError, RecipeError, TraceError
 from workbench.models.data import text
 from workbench.models.decoder import decoder
 from workbench.models.decoder.decoder_config import PRESETS
+from workbench.models.decoder.decoder_layouts import sequence_parallel
 from workbench.models.decoder.decoder_stage import micro_batch
 from workbench.models.decoder.decoder_weights import init
-from workbench.models.decoder.layouts import sequence_parallel
 from workbench.models.layers.decoder_blocks import mix, softmax
 from workbench.models.layers.ring_attention import ring_attention, zigzag, zigzag_positions
 from workbench.public_plan import Plan

@@ -17,9 +17,8 @@ from workbench.models import deep_unet as deep_unet_config
 from workbench.models import t5 as t5_config
 from workbench.models import unet as unet_config
 from workbench.models.config_fields import ArgumentKind, argument_kinds, argument_words, choose_preset
-from workbench.models.decoder import decoder, decoder_config, decoder_inference
+from workbench.models.decoder import decoder, decoder_config, decoder_inference, decoder_layouts
 from workbench.models.decoder import decoder_inference as decoder_inference_config
-from workbench.models.decoder import layouts as decoder_layouts
 from workbench.models.mixture import mixture, mixture_config, mixture_inference
 from workbench.models.mixture import mixture as mixture_layouts
 from workbench.models.mixture import mixture_inference as mixture_inference_config

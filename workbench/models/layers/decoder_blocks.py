@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from workbench.models.decoder.layouts import CORE
+from workbench.models.decoder.decoder_layouts import CORE
 from workbench.models.layers import norms_and_losses
 from workbench.models.layers.float8_products import Einsum
 from workbench.tracing import fused_kernel
