@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as P
 import workbench as wb
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.models import gpt
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.gpt_config import PRESETS
 
 CONFIG = PRESETS["tiny"]
@@ -47,7 +47,7 @@ SPLIT = {
 def by_hand() -> Iterator[float]:
     """Losses of the step written with JAX alone; each `next` is one step."""
     mesh = jax.make_mesh([size for _, size in MESH], [name for name, _ in MESH], axis_types=(AxisType.Auto,) * len(MESH))
-    loss, optimizer, data = gpt.make_loss(CONFIG), optax.adamw(CONFIG.learning_rate), text.batches(CONFIG.batch, CONFIG.seq)
+    loss, optimizer, data = gpt.make_loss(CONFIG), optax.adamw(CONFIG.learning_rate), english_text.batches(CONFIG.batch, CONFIG.seq)
 
     def start(key):
         params = gpt.init(key, CONFIG, scan=True)

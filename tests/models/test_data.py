@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from workbench.models import mnist
-from workbench.models.data import synthetic_scans, synthetic_speech, text
+from workbench.models.data import english_text, synthetic_scans, synthetic_speech
 
 SOURCES = [
-    lambda seed: text.batches(4, 32, seed),
+    lambda seed: english_text.batches(4, 32, seed),
     lambda seed: mnist.batches(8, seed),
     lambda seed: synthetic_speech.batches(4, 32, 8, 16, seed),
     lambda seed: synthetic_scans.batches(2, 8, 1, 4, seed),
@@ -35,22 +35,22 @@ def test_other_steps_and_seeds_have_other_batches(source):
 
 
 def test_another_process_draws_the_same_text():
-    script = "from workbench.models.data.text import batches; print(batches(2, 40, 7)(3)['tokens'].tolist())"
+    script = "from workbench.models.data.english_text import batches; print(batches(2, 40, 7)(3)['tokens'].tolist())"
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == str(text.batches(2, 40, 7)(3)["tokens"].tolist())
+    assert printed.strip() == str(english_text.batches(2, 40, 7)(3)["tokens"].tolist())
 
 
 def test_targets_are_the_next_bytes_of_english():
-    batch = text.batches(4, 200)(0)
+    batch = english_text.batches(4, 200)(0)
     np.testing.assert_array_equal(batch["tokens"][:, 1:], batch["targets"][:, :-1])
     assert batch["tokens"].shape == (4, 200)
     assert batch["tokens"].dtype == batch["targets"].dtype == np.int32
-    assert b" the " in text.corpus().tobytes()
+    assert b" the " in english_text.corpus().tobytes()
 
 
 def test_a_window_longer_than_the_text_goes_round_it():
-    size = len(text.corpus())
-    tokens = text.batches(1, size + 100)(0)["tokens"][0]
+    size = len(english_text.corpus())
+    tokens = english_text.batches(1, size + 100)(0)["tokens"][0]
     np.testing.assert_array_equal(tokens[:100], tokens[size:])
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.core.tensor import Role
 from workbench.models import build
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.mixture import mixture, mixture_weights
 from workbench.models.mixture.experts import assign, experts, make_dispatch_mask, route
 from workbench.models.mixture.mixture import expert_parallel
@@ -110,7 +110,7 @@ def test_and_so_are_its_gradients(config):
 @pytest.mark.parametrize(("preset", "recompute"), [("tiny", "kernels"), ("tiny-top2", "full")])
 def test_a_scanned_mixture_has_the_loss_and_gradients_of_one_that_recomputes(preset, recompute):
     config = replace(PRESETS[preset], batch=2, seq=16)
-    params, batch = mixture_weights.init(jax.random.key(1), config, scan=True), text.batches(2, 16)(0)
+    params, batch = mixture_weights.init(jax.random.key(1), config, scan=True), english_text.batches(2, 16)(0)
     value, expected = jax.jit(jax.value_and_grad(mixture.make_loss(config)))(params, batch)
     apart = {**params, "layers": [jax.tree.map(lambda leaf, i=i: leaf[i], params["layers"]) for i in range(config.sparse)]}
     found, grads = jax.jit(jax.value_and_grad(mixture.make_loss(replace(config, recompute=recompute))))(apart, batch)
@@ -121,7 +121,7 @@ def test_a_scanned_mixture_has_the_loss_and_gradients_of_one_that_recomputes(pre
 
 def test_it_learns_from_real_text():
     config = replace(TINY, batch=8)
-    optimizer, loss, data = optax.adamw(config.learning_rate), mixture.make_loss(config), text.batches(8, config.seq)
+    optimizer, loss, data = optax.adamw(config.learning_rate), mixture.make_loss(config), english_text.batches(8, config.seq)
     params = mixture_weights.init(jax.random.key(0), config, scan=True)
     state = optimizer.init(params)
 

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.core.tensor import Role
 from workbench.cost.memory import count_residual_bytes
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.mixture import mixture, mixture_stage, mixture_weights
 from workbench.models.mixture.mixture import expert_parallel
 from workbench.models.mixture.mixture_config import PRESETS
@@ -21,7 +21,7 @@ SMALL = replace(PRESETS["tiny"], layers=2, batch=2, seq=16)
 
 def test_a_micro_batch_adds_the_gradients_of_the_loss_to_those_so_far():
     params = mixture_weights.init(jax.random.key(0), SMALL, scan=False)
-    batch = text.batches(SMALL.batch, SMALL.seq)(0)
+    batch = english_text.batches(SMALL.batch, SMALL.seq)(0)
     loss, expected = jax.jit(jax.value_and_grad(mixture.make_loss(SMALL)))(params, batch)
     so_far = jax.tree.map(np.ones_like, params)
     step = mixture_stage.micro_batch(SMALL).step

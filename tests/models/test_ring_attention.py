@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from workbench.cost.estimate import estimate
 from workbench.errors import DimensionError, RecipeError, TraceError
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.decoder import decoder
 from workbench.models.decoder.decoder_config import PRESETS
 from workbench.models.decoder.decoder_layouts import sequence_parallel
@@ -85,7 +85,7 @@ def test_early_and_late_chunks_lie_together():
 @pytest.mark.parametrize("positions", ["rotary", "learned", "sinusoidal"])
 def test_a_decoders_loss_and_gradients_are_those_without_a_ring(positions):
     config = replace(TINY, positions=positions)
-    params, batch = init(jax.random.key(0), config, scan=True), text.batches(config.batch, config.seq)(0)
+    params, batch = init(jax.random.key(0), config, scan=True), english_text.batches(config.batch, config.seq)(0)
     plain = jax.jit(jax.value_and_grad(decoder.make_loss(config)))(params, batch)
     arranged = {name: zigzag(rows, 4, 1) for name, rows in batch.items()}
     found = jax.jit(jax.value_and_grad(decoder.make_loss(replace(config, ring=4))))(params, arranged)

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from workbench.models import gpt, mnist, two_layer
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.gpt_config import PRESETS
 
 pytestmark = pytest.mark.compile
@@ -38,7 +38,7 @@ def test_tiny_learns_from_real_text():
         gpt.make_loss(config),
         gpt.init(jax.random.key(0), config, scan=True),
         optax.adamw(config.learning_rate),
-        text.batches(config.batch, config.seq),
+        english_text.batches(config.batch, config.seq),
         steps=30,
     )
     assert values[0] == pytest.approx(np.log(256) + 1 / 6, abs=0.1), "untrained: logits of variance 1/3 over 256 bytes"
@@ -53,7 +53,7 @@ def test_the_classifier_learns_the_drawn_digits():
 @cache
 def gradients(*, scan: bool, remat: bool):
     params = gpt.init(jax.random.key(1), SMALL, scan=scan)
-    batch = text.batches(SMALL.batch, SMALL.seq)(0)
+    batch = english_text.batches(SMALL.batch, SMALL.seq)(0)
     value, gradient = jax.jit(jax.value_and_grad(gpt.make_loss(SMALL, remat=remat)))(params, batch)
     if not scan:
         gradient = {**gradient, "layers": jax.tree.map(lambda *layers: jnp.stack(layers), *gradient["layers"])}
@@ -69,7 +69,7 @@ def test_every_form_has_the_loss_and_gradients_of_the_scanned_one(scan, remat):
 
 def test_a_position_does_not_see_those_after_it():
     params = gpt.init(jax.random.key(0), SMALL, scan=True)
-    tokens = text.batches(SMALL.batch, SMALL.seq)(0)["tokens"]
+    tokens = english_text.batches(SMALL.batch, SMALL.seq)(0)["tokens"]
     changed = tokens.copy()
     changed[:, 9] = (changed[:, 9] + 1) % 256
     before, after = (gpt.apply(params, each, SMALL) for each in (tokens, changed))
@@ -78,7 +78,7 @@ def test_a_position_does_not_see_those_after_it():
 
 
 def test_the_loss_is_the_cross_entropy_of_optax():
-    batch = text.batches(SMALL.batch, SMALL.seq)(0)
+    batch = english_text.batches(SMALL.batch, SMALL.seq)(0)
     params = gpt.init(jax.random.key(0), SMALL, scan=True)
     logits = gpt.apply(params, batch["tokens"], SMALL)
     expected = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"]).mean()

@@ -27,7 +27,7 @@ import optax
 
 from workbench.core.program import Program
 from workbench.models.config_fields import choose_preset, name_program
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.gpt_config import PRESETS, GPTConfig
 from workbench.tracing import checkpoint_name, layer, trace_training
 
@@ -246,7 +246,7 @@ def make_loss(config: GPTConfig, *, remat: bool = False) -> Callable[[Params, di
 
 def build(*, preset: str = "tiny", scan: bool = True, remat: bool = False, **changes: Any) -> Program:
     """A training step of a preset, any of its sizes and choices changed, by the names of `GPTConfig`'s fields; text for live runs are the
-    bytes of `models.data.text`, in every vocabulary.
+    bytes of `models.data.english_text`, in every vocabulary.
 
     Nothing is allocated, so that the largest preset plans on a laptop. Raises `DocumentError` for an unknown preset or choice.
     """
@@ -262,5 +262,5 @@ def build(*, preset: str = "tiny", scan: bool = True, remat: bool = False, **cha
         dims=dims(config, scan=scan),
         name=name_program("gpt", preset, changes),
         init=start,
-        data=text.batches(config.batch, config.seq),
+        data=english_text.batches(config.batch, config.seq),
     )

@@ -23,7 +23,7 @@ import optax
 
 from workbench.core.program import Program
 from workbench.models.config_fields import FLOATS, choose_preset, name_program, verify_relation, verify_words, word_or_none
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.layers.norms_and_losses import Loss, classification_loss, rms_norm
 from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims, nest_tables
 from workbench.tracing import checkpoint_name, layer, trace_training
@@ -278,8 +278,8 @@ def make_loss(config: T5Config) -> Loss:
 
 
 def continuations(config: T5Config) -> Callable[[int], dict[str, Any]]:
-    """Of `models.data.text`: a passage to read, and what follows it to write."""
-    words = text.batches(config.batch, config.seq + config.target_seq)
+    """Of `models.data.english_text`: a passage to read, and what follows it to write."""
+    words = english_text.batches(config.batch, config.seq + config.target_seq)
 
     def data(step: int) -> dict[str, Any]:
         window = words(step)

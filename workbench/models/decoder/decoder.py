@@ -24,7 +24,7 @@ from jax.ad_checkpoint import checkpoint_name
 from workbench.core.program import Program
 from workbench.errors import TraceError
 from workbench.models.config_fields import choose_preset, name_program
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.decoder.decoder_config import PRESETS, DecoderConfig
 from workbench.models.decoder.decoder_weights import dims, init
 from workbench.models.layers.decoder_blocks import (
@@ -164,9 +164,9 @@ def build(*, preset: str = "tiny", scan: bool = True, recompute: str = "", **cha
 
 
 def training_step(config: DecoderConfig, *, scan: bool = True, name: str = "decoder") -> Program:
-    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.data.text`."""
+    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.data.english_text`."""
     start = partial(init, config=config, scan=scan)
-    tokens, words = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32), text.batches(config.batch, config.seq)
+    tokens, words = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32), english_text.batches(config.batch, config.seq)
 
     def data(step: int) -> dict[str, Any]:
         made = {name: zigzag(rows, config.ring, axis=1) for name, rows in words(step).items()}

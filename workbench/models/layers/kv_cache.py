@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from workbench.core.program import Program
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.layers.decoder_blocks import mark
 from workbench.models.layers.quantized_weights import quantize
 from workbench.tracing import fused_kernel, trace_inference
@@ -133,15 +133,15 @@ Start = Callable[[Any], tuple[Any, Any]]
 
 
 def trace_prompt(step: Callable[..., Any], start: Start, *, batch: int, seq: int, dims: Mapping[str, str], name: str) -> Program:
-    """The program of `step(params, cache, {"tokens": int32[batch, seq]})`; live runs read the bytes of `models.data.text`."""
-    words = text.batches(batch, seq)
+    """The program of `step(params, cache, {"tokens": int32[batch, seq]})`; live runs read the bytes of `models.data.english_text`."""
+    words = english_text.batches(batch, seq)
     return _trace(step, start, (batch, seq), "batch seq", dims, name, lambda number: words(number)["tokens"])
 
 
 def trace_token(step: Callable[..., Any], start: Start, *, batch: int, dims: Mapping[str, str], name: str) -> Program:
-    """The program of `step(params, cache, {"tokens": int32[batch]})`; live runs are given bytes of `models.data.text`, whatever the model
-    would have written."""
-    words = text.batches(batch, 1)
+    """The program of `step(params, cache, {"tokens": int32[batch]})`; live runs read bytes of `models.data.english_text`, whatever
+    the model would have written."""
+    words = english_text.batches(batch, 1)
     return _trace(step, start, (batch,), "batch", dims, name, lambda number: words(number)["tokens"][:, 0])
 
 

@@ -15,7 +15,7 @@ import optax
 
 from workbench.core.program import Program
 from workbench.models.config_fields import choose_preset, name_program
-from workbench.models.data import text
+from workbench.models.data import english_text
 from workbench.models.layers.decoder_blocks import Params, add, cross_entropy, embed, mark, mlp, normalize
 from workbench.models.layers.float8_products import Einsum
 from workbench.models.layers.layer_checkpoint import checkpoint_layer
@@ -123,7 +123,7 @@ def build(*, preset: str = "tiny", scan: bool = True, recompute: str = "", **cha
 
 
 def training_step(config: MixtureConfig, *, scan: bool = True, name: str = "mixture") -> Program:
-    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.data.text`."""
+    """A training step with AdamW; nothing is allocated. Live runs train on the bytes of `models.data.english_text`."""
     start = partial(init, config=config, scan=scan)
     tokens = jax.ShapeDtypeStruct((config.batch, config.seq), jnp.int32)
     return trace_training(
@@ -134,7 +134,7 @@ def training_step(config: MixtureConfig, *, scan: bool = True, name: str = "mixt
         dims={"batch/tokens": "batch seq", "batch/targets": "batch seq", **dims(config, scan=scan)},
         name=name,
         init=start,
-        data=text.batches(config.batch, config.seq),
+        data=english_text.batches(config.batch, config.seq),
     )
 
 
