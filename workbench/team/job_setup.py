@@ -21,7 +21,7 @@ from workbench.errors import WorkbenchError, unknown_name
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.kubernetes import Kubernetes
-from workbench.team.jobs.local_engine import Here, JobEngine
+from workbench.team.jobs.local_engine import JobEngine, LocalEngine
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.jobs.ray import Ray
 from workbench.team.jobs.slurm import Slurm
@@ -29,7 +29,7 @@ from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.store.store import Store
 from workbench.team.team_config import FILE, TeamConfig
 
-ALL_ENGINES = (Here, Slurm, Ray, Kubernetes)
+ALL_ENGINES = (LocalEngine, Slurm, Ray, Kubernetes)
 """The class of each engine; `name` is what a job's row says."""
 
 

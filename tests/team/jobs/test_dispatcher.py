@@ -25,14 +25,14 @@ from tests.support.team_rooms import FailingStore
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.job_spec import JobError
-from workbench.team.jobs.local_engine import EngineUnavailableError, Here
+from workbench.team.jobs.local_engine import EngineUnavailableError, LocalEngine
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.store.tables import Base, StoredFigures, StoredPlan
 from workbench.team.web.services import JobRequest
 
 
 def dispatcher_of(store, tmp_path, **options):
-    return Dispatcher(store, tmp_path / "jobs", [Here()], command=tiny_command, **options)
+    return Dispatcher(store, tmp_path / "jobs", [LocalEngine()], command=tiny_command, **options)
 
 
 def test_a_job_runs_is_followed_and_leaves_its_figures(store, tmp_path):
@@ -94,7 +94,7 @@ FAULTS = {
 def test_a_job_that_ends_badly_ends_with_a_sentence(fault, store, tmp_path):
     script, sentence = FAULTS[fault]
     dispatcher = Dispatcher(
-        store, tmp_path / "jobs", [Here()], command=lambda _, folder, __: ["/bin/sh", "-c", script, str(folder / "events.jsonl")]
+        store, tmp_path / "jobs", [LocalEngine()], command=lambda _, folder, __: ["/bin/sh", "-c", script, str(folder / "events.jsonl")]
     )
     with dispatching(dispatcher):
         job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
@@ -105,7 +105,7 @@ def test_a_job_that_ends_badly_ends_with_a_sentence(fault, store, tmp_path):
 
 def test_the_limit_of_minutes_ends_a_job_with_what_it_has_started(store, tmp_path):
     command = ["/bin/sh", "-c", "sleep 1000 & echo $! > %s; wait"]
-    dispatcher = Dispatcher(store, tmp_path / "jobs", [Here()], command=lambda *_: [*command[:2], command[2] % (tmp_path / "child")])
+    dispatcher = Dispatcher(store, tmp_path / "jobs", [LocalEngine()], command=lambda *_: [*command[:2], command[2] % (tmp_path / "child")])
     with dispatching(dispatcher):
         job_id = dispatcher.put(tiny_spec(minutes=0.005), "here", project_id="alpha", author_id="ada")
         wait_until(lambda: states_of(store)[job_id] == "failed")
@@ -115,7 +115,7 @@ def test_the_limit_of_minutes_ends_a_job_with_what_it_has_started(store, tmp_pat
 
 
 def test_a_command_that_does_not_exist_ends_the_job_with_a_sentence(store, tmp_path):
-    with dispatching(Dispatcher(store, tmp_path / "jobs", [Here()], command=lambda *_: ["/no/such/program"])) as dispatcher:
+    with dispatching(Dispatcher(store, tmp_path / "jobs", [LocalEngine()], command=lambda *_: ["/no/such/program"])) as dispatcher:
         job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
         wait_until(lambda: states_of(store)[job_id] == "failed")
     assert job_of(store, job_id).problem.startswith("The job's command did not start: No such file")
@@ -126,10 +126,10 @@ import sys, time
 from pathlib import Path
 from tests.support.team_jobs import tiny_command
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.local_engine import Here
+from workbench.team.jobs.local_engine import LocalEngine
 from workbench.team.store.store import Store
 folder = Path(sys.argv[1])
-Dispatcher(Store.open(f"sqlite:///{folder}/team.db"), folder / "jobs", [Here()], command=tiny_command).start()
+Dispatcher(Store.open(f"sqlite:///{folder}/team.db"), folder / "jobs", [LocalEngine()], command=tiny_command).start()
 time.sleep(600)
 """
 
@@ -178,7 +178,7 @@ def test_a_disk_that_is_full_meanwhile_loses_no_job(tmp_path, caplog):
         store.full = True
         return tiny_command(*arguments)
 
-    with dispatching(Dispatcher(store, tmp_path / "jobs", [Here()], command=fill_disk)) as dispatcher:
+    with dispatching(Dispatcher(store, tmp_path / "jobs", [LocalEngine()], command=fill_disk)) as dispatcher:
         job_id = dispatcher.put(tiny_spec(), "here", project_id="alpha", author_id="ada")
         wait_until(lambda: read_exit(tmp_path / "jobs" / job_id) is not None and not dispatcher.is_ready())
         assert states_of(store) == {job_id: "starting"}
@@ -192,7 +192,7 @@ def test_a_disk_that_is_full_meanwhile_loses_no_job(tmp_path, caplog):
 def test_a_folder_that_two_supervisors_are_given_is_run_by_one(store, tmp_path):
     dispatcher = dispatcher_of(store, tmp_path)
     job_id = dispatcher.put(tiny_spec(steps=30), "here", project_id="alpha", author_id="ada")
-    engine, folder = Here(), tmp_path / "jobs" / job_id
+    engine, folder = LocalEngine(), tmp_path / "jobs" / job_id
     dispatcher._write_folder(job_id, tiny_spec(steps=30), engine)
     natives = [engine.submit(tiny_spec(), folder) for _ in range(3)]
     wait_until(lambda: read_exit(folder) is not None and all(engine.state(each) == "gone" for each in natives))
@@ -217,7 +217,7 @@ def test_a_job_that_nobody_knows_any_more_ends_with_a_sentence(store, tmp_path):
     assert "does not know the job any more" in job_of(store, job_id).problem
 
 
-class LateEngine(Here):
+class LateEngine(LocalEngine):
     """An engine that does not answer the first two times."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from workbench.team.jobs.job_events import read_events
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.job_supervisor import own_processes, process_variables
-from workbench.team.jobs.local_engine import Here
+from workbench.team.jobs.local_engine import LocalEngine
 from workbench.team.jobs.slurm import Slurm
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # submitit lets its controller go
@@ -45,7 +45,7 @@ def slurm(tmp_path, monkeypatch):
 def engine(request):
     if request.param == "slurm":
         return request.getfixturevalue("slurm")
-    return Slurm("local") if request.param == "submitit" else Here()
+    return Slurm("local") if request.param == "submitit" else LocalEngine()
 
 
 def dispatcher_of(store, tmp_path, engine):
@@ -141,8 +141,8 @@ def test_processes_meet_at_the_first_host_at_the_jobs_own_port(nodes):
 
 def test_of_several_processes_one_that_fails_ends_the_others(store, tmp_path):
     script = '[ "$WORKBENCH_PROCESS" = 1 ] && exit 7; sleep 1000'
-    dispatcher = Dispatcher(store, tmp_path / "jobs", [Here()], command=lambda *_: ["/bin/sh", "-c", script])
-    folder = dispatcher._write_folder("abc", tiny_spec(processes=2, devices=2), Here())
+    dispatcher = Dispatcher(store, tmp_path / "jobs", [LocalEngine()], command=lambda *_: ["/bin/sh", "-c", script])
+    folder = dispatcher._write_folder("abc", tiny_spec(processes=2, devices=2), LocalEngine())
     code = f"from workbench.team.jobs import job_supervisor; job_supervisor.PEERS_GRACE = 0.1; job_supervisor.main([{str(folder)!r}])"
     with in_a_process(code) as supervisor:
         supervisor.wait(timeout=60)

@@ -11,7 +11,7 @@ from workbench.core.memory_limits import machine_memory
 from workbench.team.jobs import dispatcher
 from workbench.team.jobs.dispatcher import Dispatcher, JobMemory, own_memory, surest_peak, verify_fits
 from workbench.team.jobs.job_spec import JobError
-from workbench.team.jobs.local_engine import Here
+from workbench.team.jobs.local_engine import LocalEngine
 from workbench.team.jobs.queue import JobLimits, JobResult, finish
 from workbench.team.jobs.slurm import Slurm
 from workbench.team.store.tables import StoredFigures, StoredPlan
@@ -45,7 +45,7 @@ def small(monkeypatch):
 
 
 def dispatcher_of(store, tmp_path, engine=None, **limits):
-    engine = engine or Here()
+    engine = engine or LocalEngine()
     command = lambda *_: SHOW_LIMITS  # noqa: E731
     return Dispatcher(store, tmp_path / "jobs", [engine], command=command, limits={engine.name: JobLimits(**limits)})
 

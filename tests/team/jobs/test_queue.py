@@ -20,7 +20,7 @@ from tests.support.team_jobs import (
 )
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.job_spec import JobError
-from workbench.team.jobs.local_engine import Here
+from workbench.team.jobs.local_engine import LocalEngine
 from workbench.team.jobs.queue import JobLimits, JobResult, active_jobs, ask_to_cancel, claim, enqueue, finish, mark_running
 from workbench.team.store.tables import StoredFigures, StoredJob
 
@@ -188,12 +188,12 @@ import sys, time
 from pathlib import Path
 from tests.support.team_jobs import tiny_command
 from workbench.team.jobs.dispatcher import Dispatcher
-from workbench.team.jobs.local_engine import Here
+from workbench.team.jobs.local_engine import LocalEngine
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.store.store import Store
 folder = Path(sys.argv[1])
 limits = {"here": JobLimits(jobs=6, person=6, project=6)}
-Dispatcher(Store.open(f"sqlite:///{folder}/team.db"), folder / "jobs", [Here()], command=tiny_command, limits=limits).start()
+Dispatcher(Store.open(f"sqlite:///{folder}/team.db"), folder / "jobs", [LocalEngine()], command=tiny_command, limits=limits).start()
 time.sleep(600)
 """
 
@@ -201,7 +201,7 @@ time.sleep(600)
 def many_jobs(store, folder, count):
     """So many jobs of five people; a server that is killed in the middle, and another; some are cancelled meanwhile."""
     limits = {"here": JobLimits(jobs=6, person=6, project=6)}
-    dispatcher = Dispatcher(store, folder / "jobs", [Here()], command=tiny_command, limits=limits)
+    dispatcher = Dispatcher(store, folder / "jobs", [LocalEngine()], command=tiny_command, limits=limits)
     draw = random.Random(7)
     authors = [each for each in PEOPLE for _ in range(count // 5)]
     draw.shuffle(authors)

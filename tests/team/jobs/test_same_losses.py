@@ -22,7 +22,7 @@ from workbench.public_plan import Plan
 from workbench.team.jobs.job_events import read_events
 from workbench.team.jobs.job_folder import read_exit, read_tail, write_folder
 from workbench.team.jobs.job_spec import JobSpec, command_line
-from workbench.team.jobs.local_engine import EngineUnavailableError, Here
+from workbench.team.jobs.local_engine import EngineUnavailableError, LocalEngine
 from workbench.team.jobs.ray import Ray
 from workbench.team.jobs.slurm import Slurm
 
@@ -126,12 +126,12 @@ def test_a_plan_runs_over_two_processes_of_this_machine_and_loses_what_it_loses_
     from workbench.engine import execute
 
     alone = execute(parse_plan(document), steps=3, profile=False)
-    assert run_by(Here(), document, tmp_path / "here") == pytest.approx(list(alone.losses), rel=1e-5)
+    assert run_by(LocalEngine(), document, tmp_path / "here") == pytest.approx(list(alone.losses), rel=1e-5)
 
 
 @pytest.fixture(scope="module")
 def here(document, tmp_path_factory):
-    return run_by(Here(), document, tmp_path_factory.mktemp("jobs") / "here")
+    return run_by(LocalEngine(), document, tmp_path_factory.mktemp("jobs") / "here")
 
 
 @pytest.mark.nightly

@@ -1,6 +1,6 @@
 """Whoever takes jobs from the queue: a lane, that is a thread, for each engine; it is started with the server, and its jobs outlive it.
 
-dispatcher = Dispatcher(store, data / "jobs", [Here()])
+dispatcher = Dispatcher(store, data / "jobs", [LocalEngine()])
 dispatcher.start()
 stop = dispatcher.listen(lambda job_id, events, state: print(job_id, state, *events))
 """

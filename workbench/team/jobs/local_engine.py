@@ -58,7 +58,7 @@ NICENESS = 5
 """What else runs on the machine, the server itself, goes first."""
 
 
-class Here:
+class LocalEngine:
     """Starts jobs as processes of this machine. Several hosts are several processes here: good for trying a plan out."""
 
     name = "here"
