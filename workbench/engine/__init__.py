@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from workbench.engine.partitioner import shared_worker as shared_worker
     from workbench.engine.partitioner import start_partition as start_partition
     from workbench.engine.search import open_answerer as open_answerer
-    from workbench.engine.search.start_searches import prepare_searches as prepare_searches
-    from workbench.engine.search.start_searches import start_searches as start_searches
     from workbench.engine.spmd.calibrate import calibrate as calibrate
     from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
     from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
@@ -29,19 +27,21 @@ if TYPE_CHECKING:
     from workbench.engine.worker.submit_jobs import compile_plan as compile_plan
     from workbench.engine.worker.submit_jobs import measure_units as measure_units
     from workbench.engine.worker.submit_jobs import prepare_compile as prepare_compile
+    from workbench.engine.worker.submit_jobs import prepare_searches as prepare_searches
     from workbench.engine.worker.submit_jobs import run_fleet as run_fleet
     from workbench.engine.worker.submit_jobs import run_plan as run_plan
     from workbench.engine.worker.submit_jobs import start_calibration as start_calibration
     from workbench.engine.worker.submit_jobs import start_compile as start_compile
     from workbench.engine.worker.submit_jobs import start_fleet as start_fleet
     from workbench.engine.worker.submit_jobs import start_run as start_run
+    from workbench.engine.worker.submit_jobs import start_searches as start_searches
     from workbench.engine.worker.submit_jobs import start_timing as start_timing
     from workbench.engine.worker.submit_jobs import why_not_compiled as why_not_compiled
 
 _MODULE_OF = {
     "compile_here": "workbench.engine.compile.compile_in_process",
-    "prepare_searches": "workbench.engine.search.start_searches",
-    "start_searches": "workbench.engine.search.start_searches",
+    "prepare_searches": "workbench.engine.worker.submit_jobs",
+    "start_searches": "workbench.engine.worker.submit_jobs",
     "WarmWorker": "workbench.engine.partitioner",
     "partition_plan": "workbench.engine.partitioner",
     "shared_worker": "workbench.engine.partitioner",

@@ -28,7 +28,6 @@ PRELOADED = (
     "workbench.widgets.board.board",
     "workbench.app.page.requested_visit",
     "workbench.engine.worker.submit_jobs",
-    "workbench.engine.search.start_searches",
     "workbench.engine.partitioner",
     "workbench.visualize.charts.empty_figure",  # Bokeh, which takes longer to import than a board to be made
     "bokeh.embed",

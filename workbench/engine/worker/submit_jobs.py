@@ -1,4 +1,4 @@
-"""Start a plan's run or compilation, or the training of a fleet, in a worker process, or start it and wait."""
+"""Submit a plan's run or compilation, the training of a fleet or a search to a worker process; or submit it and wait."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ from workbench.engine.compile.compile_targets import environment_for, verify_tar
 from workbench.engine.spmd.kept_calibration import kept_calibration
 from workbench.engine.worker.job_handle import Handle
 from workbench.engine.worker.job_payload import WorkerJob
-from workbench.engine.worker.worker_process import STANDBY, environment
+from workbench.engine.worker.worker_process import STANDBY, environment, standby_for
 from workbench.errors import EngineError
 from workbench.hardware.hardware import Hardware
 from workbench.multimodel.fleet import Fleet
@@ -18,6 +18,8 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.measurement import Measurement
 from workbench.reports.run_events import RunListener
+from workbench.search.search_messages import SearchListener
+from workbench.search.search_space import SearchSpace
 from workbench.units import read_whole_number
 
 
@@ -149,3 +151,27 @@ def start_timing(fleet: Fleet, on_event: TrainingListener | None = None, time_li
 def measure_units(fleet: Fleet, on_progress: TrainingListener | None = None, time_limit: float | None = None) -> FleetTimes:
     """Time a fleet's units in a worker process and wait for it, for the simulator. Raises `EngineError`."""
     return start_timing(fleet, on_progress, time_limit).wait()
+
+
+_SEARCH = "search"  # the kind of job
+_PLANNING_ONLY = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+"""Planning needs no device, and whoever runs a plan needs the accelerators whole."""
+
+
+def start_searches(space: SearchSpace, on_event: SearchListener) -> Handle[int]:
+    """Start a process for a space, at low priority: `handle.send(AskSearch(request))` asks it, `handle.cancel()` ends it at once.
+
+    `on_event` is called from a thread with `SearchUpdated`, `PlanExplained` and `SearchRefused`, and at last, once, with `SearchClosed`,
+    `Failed` or `Cancelled`. The space holds its programs as they were traced, for a program that was sent cannot be traced with another
+    remat. Raises `EngineError` if the program's functions cannot be sent.
+    """
+    return Handle(_search_job(space.start, space), on_event)
+
+
+def prepare_searches(plan: Plan) -> None:
+    """Start a process that waits for a space, so that `start_searches` need not start Python and import JAX. It ends after ten minutes."""
+    standby_for(_SEARCH).prepare(environment(_search_job(plan, None)), _SEARCH)
+
+
+def _search_job(plan: Plan, space: SearchSpace | None) -> WorkerJob:
+    return WorkerJob(_SEARCH, "search", plan, {"space": space}, environment=_PLANNING_ONLY, behind=True)
