@@ -41,8 +41,8 @@ from workbench.engine import open_answerer
 from workbench.public_plan import Plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.find_plans import find_plans, read_requirements
-from workbench.search.first_candidates import list_first_candidates
 from workbench.search.make_space import make_space
+from workbench.search.run_search import list_first_candidates
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 

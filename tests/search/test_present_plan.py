@@ -11,12 +11,11 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.find_plans import find_plans
-from workbench.search.first_candidates import list_first_candidates
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import drop_small_axes, find_candidate, on_searched_hardware
 from workbench.search.requirements import AtMost, Pin, against_best_text, present_text
-from workbench.search.run_search import run_search
+from workbench.search.run_search import list_first_candidates, run_search
 from workbench.search.search_figures import Figures, evaluate_plan
 from workbench.search.search_space import SearchSpace
 

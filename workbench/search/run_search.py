@@ -1,17 +1,20 @@
-"""The search: a front that fills, a gap that falls until it says proved."""
+"""The search: a front that fills, a gap that falls until it says proved; and its first candidates, which are likely to fit."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from math import log2
 
 from workbench.errors import SearchError, unknown_name
 from workbench.search.best_first import BestFirst
 from workbench.search.evaluator import Evaluator, never
-from workbench.search.first_candidates import list_first_candidates
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.requirements import FIGURES, Requirement
+from workbench.search.requirements import FIGURES, Requirement, allows_candidate
 from workbench.search.search_nodes import guess
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
+from workbench.search.traced_programs import ACTIVATIONS_ON_HOST
 from workbench.search.worker_questions import Answerer, InProcess
 
 UNTIL = ("complete", "proved")
@@ -91,3 +94,44 @@ def _rounds(
             search.ask_ahead(who)
             if search.asked and not is_cancelled():
                 search.take_next()
+
+
+# The first candidates: the present plan, then plans that are likely to fit, so that one stands in the picture at once.
+
+MOST_FIRST = 8
+_USUAL = 8
+"""Devices that a layer is split over in most published runs: those of a node."""
+_LEAN = ("full", "full_3/4", "first_half", "full_1/2", ACTIVATIONS_ON_HOST, "selective", "first_quarter", "full_1/4", "as traced", "none")
+_LEAN_FIRST = {name: number for number, name in enumerate(_LEAN)}
+
+
+def list_first_candidates(
+    space: SearchSpace, requirements: Sequence[Requirement], present: PlanCandidate | None = None
+) -> tuple[PlanCandidate, ...]:
+    """The `present` plan if the pins allow it, then a few candidates that hold little memory: one program before pipelines, as much shared
+    and recomputed as the space allows."""
+    first = (present,) if present is not None and allows_candidate(requirements, present) else ()
+    return (*first, *(each for each in islice(_lean_candidates(space, requirements), MOST_FIRST) if each != present))
+
+
+def _lean_candidates(space: SearchSpace, requirements: Sequence[Requirement]) -> Iterator[PlanCandidate]:
+    seen: set[tuple[object, ...]] = set()
+    for core in sorted(space.cores(), key=_lean_order):
+        if core.mesh in seen:  # one of each mesh
+            continue
+        candidates = (
+            replace(each, zero=zero, boundaries=boundaries)
+            for count in sorted(space.micro_batch_counts(core), reverse=core.size("stage") > 1)
+            for each in space.schedules_of(core, count)[-1:]
+            for zero in reversed(space.zeros_of(core))
+            for boundaries in space.boundaries_of(each)
+        )
+        first = next((each for each in candidates if allows_candidate(requirements, each)), None)
+        if first is not None:
+            seen.add(core.mesh)
+            yield first
+
+
+def _lean_order(core: PlanCandidate) -> tuple[float, ...]:
+    model = max((size for axis, size in core.mesh if axis not in ("data", "stage")), default=1)
+    return (core.size("stage") > 1, abs(log2(model / _USUAL)) if model > 1 else _USUAL, core.size("stage"), _LEAN_FIRST.get(core.remat, 0))
