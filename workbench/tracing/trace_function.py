@@ -4,7 +4,7 @@ import inspect
 import math
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend import core as jex_core
 
 from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.precision import AS_WRITTEN, Precision
@@ -24,11 +25,11 @@ from workbench.propagation import place_library_functions, prepare_program
 from workbench.propagation.module.source_location import is_library
 from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
-from workbench.tracing.jaxpr.equations import removed_values, users_functions
+from workbench.tracing.jaxpr.equations import removed_values, size_of, users_functions
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.model_state import cast, cast_like, compute_in
 from workbench.tracing.retraced_variants import Variants
-from workbench.tracing.verify_byte_counts import verify_byte_counts
+from workbench.units import format_bytes
 
 Dims = Mapping[str, Any] | None
 PARAMETER_NAMES = ("params", "parameters", "weights", "variables", "model")
@@ -318,3 +319,38 @@ def _user_line(error: Exception) -> str:
     """The last line of the traceback that is in no installed library, `mine.py:42`; empty if there is none."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not is_library(each.filename)]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+MOST_BYTES = 1 << 60
+"""Bytes of one value; all values of a step together may have eight times as much, the end of signed 64 bits."""
+
+
+def verify_byte_counts(jaxpr: Any, name: str) -> None:
+    """Raises `TraceError` for a value, or for all values together, whose bytes do not fit into 64 bits."""
+    total = 0
+    for aval in _counted_values(jaxpr):
+        total += size_of(aval)
+        if size_of(aval) > MOST_BYTES:
+            shape = " x ".join(f"{size:,}" for size in aval.shape)
+            raise TraceError(
+                f"`{name}` makes a value of {shape} {aval.dtype}, which is more than {format_bytes(MOST_BYTES)}: more are not counted.",
+                ["make a dimension smaller"],
+            )
+    if total >= 8 * MOST_BYTES:
+        raise TraceError(
+            f"The values that `{name}` makes are {format_bytes(total)} together; bytes are counted up to {format_bytes(8 * MOST_BYTES)}.",
+            ["make a dimension smaller"],
+        )
+
+
+def _counted_values(jaxpr: Any) -> Iterator[Any]:
+    """Every argument and result that is an array of known shape; those of a loop's body once."""
+    made = [*jaxpr.invars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
+    yield from (var.aval for var in made if _is_counted(var.aval))
+    for eqn in jaxpr.eqns:
+        for inner in jex_core.jaxprs_in_params(eqn.params):
+            yield from _counted_values(inner)
+
+
+def _is_counted(aval: Any) -> bool:
+    return hasattr(aval, "dtype") and all(isinstance(size, int) for size in getattr(aval, "shape", (None,)))
