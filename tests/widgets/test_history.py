@@ -8,8 +8,7 @@ from workbench.analysis.plan_diff import PlanDiff
 from workbench.plan.edits import ShardDim
 from workbench.plan.mesh_edits import ResizeAxis
 from workbench.session.plan_history import HistoryNode, Session
-from workbench.widgets.tabs.history_diff import diff_blocks
-from workbench.widgets.tabs.history_tab import MOST_NODES, lanes_of
+from workbench.widgets.tabs.history_tab import MOST_NODES, diff_blocks, lanes_of
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from workbench.widgets.find.found_text import brief_figures, found_text, long_fi
 from workbench.widgets.gestures.panel_gestures import ChooseFoundGesture, ExplainFoundGesture, TakeFoundGesture
 from workbench.widgets.gestures.view_gestures import UndoGesture
 from workbench.widgets.tabs.board_tabs import NO_SEARCH
-from workbench.widgets.tabs.history_diff import diff_blocks
+from workbench.widgets.tabs.history_tab import diff_blocks
 from workbench.widgets.tabs.table_blocks import (
     Block,
     Cell,

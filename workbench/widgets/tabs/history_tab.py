@@ -6,10 +6,11 @@ was made from.
 
 from typing import Any
 
-from workbench.analysis.plan_diff import PlanDiff
+from workbench.analysis.plan_diff import PlanDiff, figures_table
 from workbench.errors import WorkbenchError
 from workbench.session.plan_history import HistoryNode, ReportSummary, Session
 from workbench.units import format_bytes, format_seconds
+from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.gestures.gesture import Handlers, on
 from workbench.widgets.gestures.view_gestures import (
     ComparePlansGesture,
@@ -20,8 +21,7 @@ from workbench.widgets.gestures.view_gestures import (
     StopComparingGesture,
     SwapPlansGesture,
 )
-from workbench.widgets.tabs.history_diff import diff_blocks
-from workbench.widgets.tabs.table_blocks import Block
+from workbench.widgets.tabs.table_blocks import MOST_ROWS, Block, Paint, page_blocks, table_block
 
 MOST_NODES = 200
 """Plans listed: the newest, and all with a name or a pin."""
@@ -182,3 +182,10 @@ def _figures(summary: ReportSummary | None, before: ReportSummary | None) -> lis
             tone = "" if was is None or was == now else "good" if now < was else "bad"
             figures.append({"label": label, "text": texts(now), "tone": tone})
     return figures
+
+
+def diff_blocks(diff: PlanDiff) -> list[Block]:
+    """Changes, figures, traffic, placements; of equal plans that they are, and the figures."""
+    paint = Paint({**axis_colours(diff.before.plan), **axis_colours(diff.after.plan)})  # an axis of the first plan alone keeps its colour
+    blocks = [*page_blocks(diff.page(with_zeros=False), paint, MOST_ROWS)]
+    return blocks if diff.changes else [*blocks, table_block(figures_table(diff, with_zeros=False), paint, MOST_ROWS)]
