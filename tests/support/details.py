@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from workbench.reports.details import Details
 from workbench.reports.report import Report
+from workbench.reports.report_details import Details
 
 NAMES = tuple(name for name in vars(Details) if not name.startswith("_"))
 

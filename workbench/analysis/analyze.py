@@ -25,7 +25,6 @@ from workbench.pipeline.staged_program import as_spmd_program
 from workbench.plan.edits import Edit, SetHardware
 from workbench.plan.plan import Plan
 from workbench.propagation import padding_list, propagation_of, source_annotations
-from workbench.reports.details import Details, Range
 from workbench.reports.device_memory import Alive, MemoryCurve
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.kernel import Graph, Kernel, Timeline
@@ -36,6 +35,7 @@ from workbench.reports.placement import Value
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import Conflict
 from workbench.reports.report import Report
+from workbench.reports.report_details import Details, Range
 from workbench.reports.reshard import Remedy, Reshard
 from workbench.reports.step_time import DotCost
 

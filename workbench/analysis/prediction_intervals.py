@@ -16,9 +16,9 @@ from pathlib import Path
 
 from workbench.cost.tpu_kernel_cycles import known_rates
 from workbench.hardware.hardware import Chip
-from workbench.reports.details import KERNELS, MEMORY, SENT, STEP, Range
 from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT
 from workbench.reports.report import Report
+from workbench.reports.report_details import KERNELS, MEMORY, SENT, STEP, Range
 
 RANGES_FILE = Path(__file__).with_name("prediction_intervals.toml")
 

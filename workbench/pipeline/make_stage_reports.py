@@ -33,7 +33,6 @@ from workbench.pipeline.stage_work import (
 from workbench.pipeline.staged_program import staged_program
 from workbench.plan.edits import Edit
 from workbench.propagation import padding_list
-from workbench.reports.details import Details
 from workbench.reports.device_memory import Alive, MemoryCurve
 from workbench.reports.kernel import COMPUTE, Event, Graph, GraphNode, GraphSend, Kernel, Timeline
 from workbench.reports.padding import Padding
@@ -42,6 +41,7 @@ from workbench.reports.placement import Value
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import Conflict
 from workbench.reports.report import Report
+from workbench.reports.report_details import Details
 from workbench.reports.reshard import Remedy, Reshard
 from workbench.reports.simulated_pipeline import TaskSpan
 from workbench.reports.step_time import DotCost

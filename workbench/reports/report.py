@@ -13,7 +13,6 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective, payload_by_axis_and_kind
 from workbench.reports.compiled import Compiled, Scheduled
-from workbench.reports.details import MEMORY, SENT, STEP, Details, Range
 from workbench.reports.device_memory import Alive, Memory, MemoryCurve
 from workbench.reports.diagnostic import ONCE, Diagnostic, Duplication, explain_duplication
 from workbench.reports.kernel import Graph, Kernel, Timeline
@@ -23,6 +22,7 @@ from workbench.reports.pipeline import PipelineReport, headline_figures
 from workbench.reports.placement import Placement, Value
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_text import conflicts_text, explanation_text
+from workbench.reports.report_details import MEMORY, SENT, STEP, Details, Range
 from workbench.reports.report_text import (
     arguments_text,
     carried_text,

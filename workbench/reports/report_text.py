@@ -10,11 +10,11 @@ from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_text import axis_assignment_text
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective
-from workbench.reports.details import Range
 from workbench.reports.device_memory import Memory
 from workbench.reports.diagnostic import Diagnostic, Duplication
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.placement import Placement
+from workbench.reports.report_details import Range
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_dollars, format_range, format_seconds, price_text
 

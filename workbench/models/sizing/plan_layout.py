@@ -21,8 +21,8 @@ from workbench.pipeline.balance import apply_edit
 from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.plan.plan import Plan
 from workbench.recipes import find_recipe
-from workbench.reports.details import KERNELS, STEP, Range
 from workbench.reports.report import Report
+from workbench.reports.report_details import KERNELS, STEP, Range
 from workbench.units import format_seconds
 
 ESTIMATED, PLANNED = "estimated", "planned"

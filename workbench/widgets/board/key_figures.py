@@ -7,10 +7,10 @@ from typing import Any
 
 from workbench.analysis.compared_figures import ComparedFigure
 from workbench.core.tensor import Role
-from workbench.reports.details import MEMORY, SENT, STEP, Range
 from workbench.reports.device_memory import Memory
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
+from workbench.reports.report_details import MEMORY, SENT, STEP, Range
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
