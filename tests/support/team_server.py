@@ -23,7 +23,7 @@ from workbench.team.accounts.user_accounts import add_user
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
 from workbench.team.web.application import health_routes, team_application
-from workbench.team.web.services import TeamServices
+from workbench.team.web.team_services import TeamServices
 
 PASSWORD = "correct horse battery"
 KEY = b"k" * 32

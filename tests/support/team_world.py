@@ -25,7 +25,15 @@ from workbench.team.rooms.planners import described_plan, found_baseline, found_
 from workbench.team.rooms.room_records import PushedPlan
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, RegisteredProgram, StoredFigures, StoredJob, User
-from workbench.team.web.services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, JobRequest, ReadExercise, ReplayedRoom
+from workbench.team.web.team_services import (
+    DescribedPlan,
+    FoundBaseline,
+    FoundBaselines,
+    GradedAnswer,
+    JobRequest,
+    ReadExercise,
+    ReplayedRoom,
+)
 
 ROLES = {
     "ada": ProjectRole.OWNER,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workbench.team.store.store import Store
     from workbench.team.store.tables import User
     from workbench.team.team_config import TeamConfig
-    from workbench.team.web.services import TeamServices
+    from workbench.team.web.team_services import TeamServices
 
 FOLDER_VARIABLE, FOLDER = "WORKBENCH_TEAM", "workbench-team"
 _DAY = 86_400.0

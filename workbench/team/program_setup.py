@@ -65,7 +65,7 @@ AT_ONCE = 2
 
 
 class ProgramService:
-    """`web.services.Programs`. `end_rooms(program_id)` ends what runs a program."""
+    """`web.team_services.Programs`. `end_rooms(program_id)` ends what runs a program."""
 
     def __init__(self, registry: ProgramRegistry, end_rooms: Callable[[str], None]) -> None:
         self._registry, self._end_rooms = registry, end_rooms

@@ -34,7 +34,7 @@ from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store, claim_store
 from workbench.team.team_config import FILE, TeamConfig
 from workbench.team.web.application import application_settings, health_routes
-from workbench.team.web.services import TeamServices
+from workbench.team.web.team_services import TeamServices
 
 ROOM_PREFIX = "/room/"
 _UNKNOWN = DeniedRequest(

@@ -28,7 +28,7 @@ from workbench.team.jobs.job_spec import JobError
 from workbench.team.jobs.local_engine import EngineUnavailableError, LocalEngine
 from workbench.team.jobs.queue import JobLimits
 from workbench.team.store.tables import Base, StoredFigures, StoredPlan
-from workbench.team.web.services import JobRequest
+from workbench.team.web.team_services import JobRequest
 
 
 def dispatcher_of(store, tmp_path, **options):

@@ -15,7 +15,7 @@ from workbench.team.jobs.local_engine import LocalEngine
 from workbench.team.jobs.queue import JobLimits, JobResult, finish
 from workbench.team.jobs.slurm import Slurm
 from workbench.team.store.tables import StoredFigures, StoredPlan
-from workbench.team.web.services import JobRequest
+from workbench.team.web.team_services import JobRequest
 
 GIB = 1 << 30
 SMALL = JobMemory(24 * GIB, 20 * GIB)

@@ -29,7 +29,7 @@ from workbench.team.access import Principal
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.sign_in_flow import derive_key
 from workbench.team.store.database_errors import DatabaseProblemError
-from workbench.team.web.services import TeamServices
+from workbench.team.web.team_services import TeamServices
 
 TOKEN_LASTS = 300
 """Seconds between a page and its websocket."""

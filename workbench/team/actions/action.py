@@ -22,7 +22,7 @@ from workbench.app.page.request_policy import SMALL_BODY
 from workbench.team.access import NotSignedInError, Principal, ProjectRole, UnavailableError
 from workbench.team.actions.schemas import Schema, answer_schema, arguments_of, as_json, inputs_schema, is_record, largest_json
 from workbench.team.store.tables import Project
-from workbench.team.web.services import JobService, Planner, Programs
+from workbench.team.web.team_services import JobService, Planner, Programs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -81,7 +81,7 @@ class Found:
 class Call:
     """One action as it is carried out, for one person."""
 
-    services: Any  # `team.web.services.TeamServices`
+    services: Any  # `team.web.team_services.TeamServices`
     principal: Principal | None
     session: DatabaseSession
     inputs: Inputs

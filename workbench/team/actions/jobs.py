@@ -35,7 +35,7 @@ from workbench.team.actions.schemas import (
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import NamedEntry, approved_program, newest_entries, plan_of_project
 from workbench.team.store.tables import StoredJob, User
-from workbench.team.web.services import JobRequest
+from workbench.team.web.team_services import JobRequest
 
 STATES = ("queued", "starting", "running", "done", "failed", "cancelled")
 ENDED = STATES[3:]

@@ -25,7 +25,7 @@ _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@~-]{0,79}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """For whom an action is carried out: the services of the server (`team.web.services.TeamServices`), the person, and the address
+    """For whom an action is carried out: the services of the server (`team.web.team_services.TeamServices`), the person, and the address
     that the request is from, for the audit."""
 
     services: Any

@@ -42,7 +42,7 @@ from workbench.team.actions.schemas import (
 from workbench.team.actions.visible_plans import program_of_document, project_ids_of, readable_plan
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import GalleryEntry, Member, StoredFigures, StoredPlan, User
-from workbench.team.web.services import DescribedPlan
+from workbench.team.web.team_services import DescribedPlan
 
 # What the plans of a gallery can be searched by.
 

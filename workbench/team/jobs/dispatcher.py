@@ -28,7 +28,7 @@ from workbench.team.jobs.local_engine import JobEngine
 from workbench.team.jobs.queue import JobLimits, ask_to_cancel, enqueue
 from workbench.team.store.store import Store
 from workbench.team.store.tables import RegisteredProgram, StoredFigures, StoredPlan
-from workbench.team.web.services import JobRequest
+from workbench.team.web.team_services import JobRequest
 from workbench.units import format_bytes
 
 # Whether a run fits the memory of the machine that it would run on, where its devices are the processor's.

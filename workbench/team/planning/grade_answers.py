@@ -17,7 +17,7 @@ from workbench.exercises.verify_exercise import verify_exercise
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.team.store.store import digest_of
-from workbench.team.web.services import DescribedPlan
+from workbench.team.web.team_services import DescribedPlan
 from workbench.visualize.layout_thumbnail import thumbnail
 
 

@@ -32,7 +32,7 @@ from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.sandbox.sandboxed_process import SandboxedProcess
 from workbench.team.store.tables import RegisteredProgram
-from workbench.team.web.services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, ReadExercise, ReplayedRoom
+from workbench.team.web.team_services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, ReadExercise, ReplayedRoom
 
 
 def start_on_cluster(address: str) -> StartedPlanner:
@@ -68,7 +68,7 @@ _ROOM = "workbench.team.planning.room_process:serve_room"
 
 
 class Planners:
-    """Starts planner processes. `is_ready`, `describe_document` and what is about exercises are those of `web.services.Planner`.
+    """Starts planner processes. `is_ready`, `describe_document` and what is about exercises are those of `web.team_services.Planner`.
 
     Raises `EngineError` where processes cannot be started. `cluster` is the address of a Ray cluster.
     """

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 class RoomHub:
     """`count`, `children`, `people_in`, `push_plan`, `deadline_changed`, `comments_changed` and `access_changed` are those of
-    `web.services.Rooms`."""
+    `web.team_services.Rooms`."""
 
     def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
         self._store, self._planners, self._idle_for = store, planners, idle_for

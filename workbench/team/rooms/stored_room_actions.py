@@ -35,7 +35,7 @@ from workbench.team.rooms.room_records import RoomSource, keep_card
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredJob, StoredPlan, StoredRoom, TeamHardware, User
-from workbench.team.web.services import DescribedPlan, TeamServices
+from workbench.team.web.team_services import DescribedPlan, TeamServices
 
 # Runs that people begin on a room's board, as jobs of the team: where the project's hardware catalogue says, else on
 # this machine.

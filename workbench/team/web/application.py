@@ -11,7 +11,7 @@ from tornado.web import Application, RequestHandler
 
 from workbench.app.processes.child_table import health_report
 from workbench.team.web.base_handler import MissingPageHandler, TeamHandler
-from workbench.team.web.services import TeamServices
+from workbench.team.web.team_services import TeamServices
 
 _SECRETS = re.compile(r"(/(?:invite|share)/)[^/?]+")
 _log = logging.getLogger("workbench.team.requests")

@@ -28,7 +28,7 @@ from workbench.team.store.database_errors import DatabaseProblemError, FullDiskE
 from workbench.team.store.store import new_id
 from workbench.team.web.request_bodies import BodyHandler, TooLargeError, TooManyBodiesError
 from workbench.team.web.security import forwarded_address, page_headers, verify_origin
-from workbench.team.web.services import TeamServices
+from workbench.team.web.team_services import TeamServices
 
 _TEAM = Path(__file__).parents[1]
 FOLDERS = (_TEAM / "pages" / "templates", _TEAM / "web" / "templates", _TEAM / "api" / "templates")

@@ -18,7 +18,7 @@ from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, NAME, Named, Record, described
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment
-from workbench.team.web.services import FoundBaseline, ReadExercise
+from workbench.team.web.team_services import FoundBaseline, ReadExercise
 
 MOST_IN_A_GROUP = 6
 STUDENT = member(ProjectRole.STUDENT, "assignment")

@@ -23,7 +23,7 @@ from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, Word
 from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
-from workbench.team.web.services import GradedAnswer
+from workbench.team.web.team_services import GradedAnswer
 
 
 def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: GradedAnswer) -> GivenAnswer:

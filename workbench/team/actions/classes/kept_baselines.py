@@ -11,7 +11,7 @@ from workbench.team.actions.classes.class_records import is_over
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import Figures, Record
 from workbench.team.store.tables import Assignment, Baseline, StoredFigures, StoredJob
-from workbench.team.web.services import FoundBaseline
+from workbench.team.web.team_services import FoundBaseline
 
 ORDER = ("start", "data_parallel", "recipe", "search")
 

@@ -15,7 +15,7 @@ from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import NAME, Count, Digest, Id, Record
 from workbench.team.rooms.room_records import PushedPlan, read_room
 from workbench.team.store.tables import Assignment, StoredFigures, StoredPlan, StudentWork
-from workbench.team.web.services import ReplayedRoom
+from workbench.team.web.team_services import ReplayedRoom
 
 START, SOMEBODYS = "the plan to start from", "a plan of this class"
 

@@ -13,7 +13,7 @@ from workbench.team.actions.classes.class_records import GradedWork, graded_work
 from workbench.team.actions.classes.kept_baselines import BaselineRecord, baseline_records
 from workbench.team.actions.schemas import Count, Digest, Figures, Id, PersonRecord, Record, people_by_id
 from workbench.team.store.tables import Assignment, GivenAnswer, Member, StoredFigures, StoredJob
-from workbench.team.web.services import JobRequest
+from workbench.team.web.team_services import JobRequest
 
 COMPILED = 10
 """The first so many of a ranking are compiled."""

@@ -16,7 +16,7 @@ from workbench.team.actions.classes.kept_baselines import keep_baseline, keep_ba
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import Id, Record
 from workbench.team.store.tables import Assignment, Baseline
-from workbench.team.web.services import FoundBaseline, FoundBaselines, JobRequest, TeamServices
+from workbench.team.web.team_services import FoundBaseline, FoundBaselines, JobRequest, TeamServices
 
 MINUTES = 2.0
 """Of a search."""
