@@ -12,9 +12,9 @@ from pathlib import Path
 from workbench.analysis.analyze import analyze
 from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
-from workbench.cli.arguments import listening, reach_of
 from workbench.cli.event_log import EventLog, event_log
 from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.cli.shared_arguments import listening, reach_of
 from workbench.documents import hardware_entry
 from workbench.engine.cluster.process_relay import CLUSTER
 from workbench.engine.cluster.ray_cluster import verify_shared_cluster

@@ -3,7 +3,7 @@
 from typing import Any
 
 from workbench.cli import fleet_command
-from workbench.cli.arguments import add_allow, add_hardware_file, add_json, add_link, add_parser, positive
+from workbench.cli.shared_arguments import add_allow, add_hardware_file, add_json, add_link, add_parser, positive
 
 
 def add_fleet(added: Any) -> None:

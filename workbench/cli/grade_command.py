@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.arguments import add_parser, positive
+from workbench.cli.shared_arguments import add_parser, positive
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError
 

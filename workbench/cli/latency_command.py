@@ -5,8 +5,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from workbench.cli.arguments import add_command, add_json, positive
 from workbench.cli.plan_arguments import plan_on_the_cpu
+from workbench.cli.shared_arguments import add_command, add_json, positive
 from workbench.reports.latency_front import DecodePoint, LatencyFront
 
 _DERIVED = ("seconds_per_token", "tokens_per_second", "tokens_per_second_per_chip", "fits")

@@ -4,7 +4,12 @@ import argparse
 from typing import Any
 
 from workbench.cli import commands, recipe_command
-from workbench.cli.arguments import (
+from workbench.cli.fleet_parser import add_fleet
+from workbench.cli.grade_command import add_grade
+from workbench.cli.latency_command import add_latency
+from workbench.cli.plan_command import add_plan
+from workbench.cli.search_parser import add_search
+from workbench.cli.shared_arguments import (
     TERMS,
     add_allow,
     add_command,
@@ -17,11 +22,6 @@ from workbench.cli.arguments import (
     duration,
     positive,
 )
-from workbench.cli.fleet_parser import add_fleet
-from workbench.cli.grade_command import add_grade
-from workbench.cli.latency_command import add_latency
-from workbench.cli.plan_command import add_plan
-from workbench.cli.search_parser import add_search
 from workbench.cli.team_parser import add_team_commands
 
 _EPILOG = f"""\

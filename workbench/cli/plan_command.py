@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.arguments import add_hardware_file, add_json, add_parser
 from workbench.cli.plan_arguments import use_hardware_file
+from workbench.cli.shared_arguments import add_hardware_file, add_json, add_parser
 from workbench.documents import save_plan
 from workbench.errors import SearchError
 from workbench.models.sizing.cluster_answer import GOALS, ClusterAnswer, answer_record

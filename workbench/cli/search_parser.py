@@ -4,8 +4,8 @@ import argparse
 import re
 from typing import Any
 
-from workbench.cli.arguments import add_command, add_events, add_json, positive
 from workbench.cli.search_command import search
+from workbench.cli.shared_arguments import add_command, add_events, add_json, positive
 from workbench.search.run_search import UNTIL
 from workbench.search.traced_programs import OFFLOADS, REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES, BY_TIME

@@ -8,7 +8,7 @@ import argparse
 from typing import Any
 
 from workbench.cli import server_command, team_command
-from workbench.cli.arguments import add_json, add_parser, positive
+from workbench.cli.shared_arguments import add_json, add_parser, positive
 
 TEAM_COMMANDS = ("login", "logout", "push", "pull", "submit", "jobs", "assignments", "hand-out", "hand-in", "send-plan", "team")
 
