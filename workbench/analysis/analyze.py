@@ -12,10 +12,10 @@ from workbench.analysis.prediction_intervals import ranges_of
 from workbench.analysis.remedies import Analyze, find_remedies
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.cost.estimate import Estimate, estimate
-from workbench.cost.estimate_lists import kernel_list, list_reshards, list_values
 from workbench.cost.kernel_graph import graph_of
 from workbench.cost.step_flops import list_dots
 from workbench.cost.timeline_events import timeline
+from workbench.cost.value_records import kernel_list, list_reshards, list_values
 from workbench.errors import PipelineError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.balance import apply_edit

@@ -11,9 +11,9 @@ from functools import cached_property, partial
 from workbench.core.schedules.schedule import Kind
 from workbench.core.source_annotations import SourceAnnotations
 from workbench.cost.estimate import Estimate
-from workbench.cost.estimate_lists import list_reshards, list_values
 from workbench.cost.kernel_graph import graph_of
 from workbench.cost.timeline_events import timeline
+from workbench.cost.value_records import list_reshards, list_values
 from workbench.pipeline.stage_memory_report import StageMemory
 from workbench.pipeline.stage_work import (
     UPDATE,

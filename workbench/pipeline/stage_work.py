@@ -13,8 +13,8 @@ from workbench.core.sharding import Sharding, axis_size
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.collective_times import collective_seconds
 from workbench.cost.estimate import Estimate
-from workbench.cost.estimate_lists import kernel_list
 from workbench.cost.step_flops import list_dots
+from workbench.cost.value_records import kernel_list
 from workbench.pipeline.block_layouts import tasks_of
 from workbench.pipeline.estimate_block_cost import StageContext, estimate_tasks, make_stage_context
 from workbench.pipeline.estimate_stage_costs import block_costs, estimate_each
