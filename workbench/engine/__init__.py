@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from workbench.engine.spmd.calibrate import calibrate as calibrate
     from workbench.engine.spmd.calibrate import calibrate_here as calibrate_here
     from workbench.engine.spmd.compiled_step import argument_specs as argument_specs
-    from workbench.engine.spmd.distributed import count_processes as count_processes
-    from workbench.engine.spmd.distributed import start_distributed as start_distributed
+    from workbench.engine.spmd.device_mesh import count_processes as count_processes
+    from workbench.engine.spmd.device_mesh import start_distributed as start_distributed
     from workbench.engine.spmd.execute_plan import execute as execute
     from workbench.engine.spmd.kept_calibration import kept_calibration as kept_calibration
     from workbench.engine.worker.job_handle import Handle as Handle
@@ -50,8 +50,8 @@ _MODULE_OF = {
     "calibrate": "workbench.engine.spmd.calibrate",
     "calibrate_here": "workbench.engine.spmd.calibrate",
     "argument_specs": "workbench.engine.spmd.compiled_step",
-    "count_processes": "workbench.engine.spmd.distributed",
-    "start_distributed": "workbench.engine.spmd.distributed",
+    "count_processes": "workbench.engine.spmd.device_mesh",
+    "start_distributed": "workbench.engine.spmd.device_mesh",
     "execute": "workbench.engine.spmd.execute_plan",
     "kept_calibration": "workbench.engine.spmd.kept_calibration",
     "Handle": "workbench.engine.worker.job_handle",
