@@ -14,7 +14,7 @@ from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.tabs.comparison_tab import compared_blocks
+from workbench.widgets.tabs.picture_tabs import compared_blocks
 from workbench.widgets.tabs.table_blocks import Paint
 
 pytestmark = pytest.mark.compile

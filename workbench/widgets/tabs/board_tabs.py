@@ -17,8 +17,15 @@ from workbench.visualize.step_timeline import timeline_parts
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stage_board import pipeline_blocks
-from workbench.widgets.tabs.comparison_tab import compared_blocks
-from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+from workbench.widgets.tabs.picture_tabs import (
+    Views,
+    compared_blocks,
+    device_blocks,
+    graph_blocks,
+    memory_blocks,
+    step_blocks,
+    traffic_blocks,
+)
 from workbench.widgets.tabs.propagation_tab import Replay, replay_blocks
 from workbench.widgets.tabs.resharding_tab import resharding_blocks
 from workbench.widgets.tabs.shown_stage import (

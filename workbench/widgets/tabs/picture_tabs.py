@@ -1,4 +1,4 @@
-"""The tabs made of pictures: devices, memory, communication, step, graph; and what the user has opened in them."""
+"""The tabs made of pictures: devices, memory, communication, step, graph, and what the user has opened in them; and the Compared tab."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,12 +21,7 @@ from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.key_figures import ROLES, memory_parts
 from workbench.widgets.gestures.view_gestures import ExpandGesture, MomentGesture
 from workbench.widgets.tabs.communication_tab import collectives_source_text, communication_blocks
-from workbench.widgets.tabs.comparison_tab import MOST_DIFFERENCES
-from workbench.widgets.tabs.shown_stage import (
-    comparison_of,
-    picture_of_stages,
-    shown_stage,
-)
+from workbench.widgets.tabs.shown_stage import comparison_of, picture_of_stages, shown_stage
 from workbench.widgets.tabs.table_blocks import (
     Block,
     Column,
@@ -35,6 +30,7 @@ from workbench.widgets.tabs.table_blocks import (
     Row,
     block,
     note_block,
+    page_blocks,
     picture_block,
     rest_text,
     row,
@@ -42,6 +38,11 @@ from workbench.widgets.tabs.table_blocks import (
     table_block,
 )
 
+MOST_DIFFERENCES = 100
+NOTHING_COMPARED = (
+    "Nothing of this plan is compiled or measured yet. Once it is, what XLA makes of it and what a run measures stand here beside the "
+    "prediction: memory, kernels and collectives, and why they differ."
+)
 MOST_ALIVE = 24
 MOST_KERNELS = 40
 NO_HARDWARE = "Choose hardware above to see what a step takes there: its parts, the roofline, and the largest kernels."
@@ -277,3 +278,11 @@ def _figure_blocks(comparison: Comparison | None, units: tuple[str, ...]) -> lis
     """The figures of these units as predicted, compiled and measured."""
     found = figures_table(comparison, units) if comparison else None
     return [table_block(found, Paint({}), MOST_DIFFERENCES)] if found and found.rows else []
+
+
+def compared_blocks(comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
+    if comparison_state is None:
+        return [note_block(NOTHING_COMPARED)]
+    comparison = comparison_state.comparison
+    stale = [note_block(f"Of the plan before the last edits: {comparison.report.plan}")] if comparison_state.stale else []
+    return [*stale, *page_blocks(comparison.page(), paint, MOST_DIFFERENCES)]
