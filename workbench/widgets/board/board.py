@@ -22,10 +22,9 @@ from workbench.widgets.board.gesture_edits import EDITS, changes_nothing, edit_o
 from workbench.widgets.board.open_tab_part import table_part
 from workbench.widgets.board.plan_files_panel import Files
 from workbench.widgets.board.precompute_drops import foresee
-from workbench.widgets.board.previous_figures import FigureHistory
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
-from workbench.widgets.board.view_state import Answers, Sight
+from workbench.widgets.board.view_state import Answers, FigureHistory, Sight
 from workbench.widgets.exercise.exercise_panel import ExercisePanel
 from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
