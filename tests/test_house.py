@@ -334,7 +334,18 @@ def test_planning_saving_and_printing_load_no_user_interface():
 @pytest.mark.compile
 def test_the_board_does_not_load_the_engine_or_the_page():
     loaded = loaded_after("import workbench.widgets.board.board")
-    assert not {name for name in loaded if re.match(r"workbench\.(engine|app)\b", name)} | (loaded & {"panel", "anywidget"})
+    assert not {name for name in loaded if re.match(r"workbench\.(engine|app)\b", name)} | (loaded & {"panel", "anywidget", "bokeh"})
+
+
+@pytest.mark.compile
+def test_the_processes_of_boards_and_rooms_load_no_user_interface():
+    loaded = loaded_after("import workbench.app.processes.board_process, workbench.team.planning.planner_main")
+    assert "workbench.app.page.visit" in loaded
+    assert not loaded & {"panel", "bokeh", "param", "tornado"}
+
+
+def test_a_command_that_plans_nothing_starts_without_numpy():
+    assert not loaded_after("import workbench.cli.main") & {"numpy", "jax", "workbench.plan.plan"}
 
 
 @pytest.mark.compile

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from tests.exercises.test_exercise_documents import PRODUCT, document
+from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.requested_visit import ServeOptions, open_visit
-from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.documents import dump_plan, parse_plan
 from workbench.exercises import Exercise
 from workbench.exercises.grading import grade, read_submission

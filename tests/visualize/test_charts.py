@@ -23,8 +23,7 @@ from workbench.reports.measurement import TaskTime
 from workbench.search.requirements import AtMost
 from workbench.search.search_figures import Figures
 from workbench.units import format_bytes
-from workbench.visualize.charts.chart import bokeh_script
-from workbench.visualize.charts.empty_figure import bytes_unit, count_unit, seconds_unit
+from workbench.visualize.charts.chart import bokeh_script, bytes_unit, count_unit, seconds_unit
 from workbench.visualize.charts.fleet_chart import fleet_chart
 from workbench.visualize.charts.front_chart import front_chart
 from workbench.visualize.charts.gantt_chart import gantt_chart

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from workbench.cli.arguments import DEFAULT_MESH, DEFAULT_MODEL
 from workbench.core.program import Reference
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Progress, RunEvent
@@ -135,9 +136,3 @@ def _argument(text: str, parser: argparse.ArgumentParser) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-# The plan of a command line that names none.
-
-
-DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"

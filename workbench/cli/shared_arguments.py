@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from workbench.cli.plan_arguments import DEFAULT_MESH
 from workbench.errors import WorkbenchError
+
+DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
+"""The plan of a command line that names none."""
 
 TERMS = """\
 words used here:

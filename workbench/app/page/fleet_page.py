@@ -11,7 +11,7 @@ from bokeh.document import Document
 from workbench.app.page.page_template import TITLE, template_of
 from workbench.app.page.serve import LOOPBACK, listen
 from workbench.app.page.visit import failure_text
-from workbench.app.page.visitor_screen import BoardComponent, on_document, part_text
+from workbench.app.page.visitor_screen import BoardComponent, on_document
 from workbench.app.runners.worker_runner import WorkerFleetRunner
 from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet
@@ -20,7 +20,7 @@ from workbench.tracing import untested_jax
 from workbench.widgets.board.board_host import Part
 from workbench.widgets.fleet.fleet_board import FleetView
 from workbench.widgets.fleet.fleet_jobs import FleetRunner
-from workbench.widgets.shared_states import at_once
+from workbench.widgets.shared_states import at_once, json_text
 
 
 class FleetComponent(BoardComponent):
@@ -46,11 +46,11 @@ class FleetComponent(BoardComponent):
     def _show(self) -> None:
         with self._pending_lock:
             pending, self._pending = self._pending, set()
-        self.param.update(**{part: part_text(self._view.parts[part]) for part in pending})
+        self.param.update(**{part: json_text(self._view.parts[part]) for part in pending})
 
 
 def _texts(view: FleetView) -> dict[str, str]:
-    return {part: part_text(state) for part, state in view.parts.items()}
+    return {part: json_text(state) for part, state in view.parts.items()}
 
 
 def serve_fleet(

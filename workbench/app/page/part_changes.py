@@ -1,4 +1,7 @@
-"""What changed of a part of a board since it was last sent, so that a drop does not send again what the page has.
+"""What one visitor's window is sent, as plain values: the parameters of the page around the board, and of each part of a board what changed
+since the last time, so that a drop does not send again what the page has.
+
+It knows no Panel and no Bokeh: a board and its visit run in a process of their own.
 
 A change of a value is `[new]`; of a dictionary with the same keys, or a list as long, it is a dictionary of the changes of its entries, by
 key or place. `model_parts.js` makes them. Every state that is sent has a number (`edition`), and a change names that which it is of: a page
@@ -6,11 +9,41 @@ that missed one asks for the whole.
 """
 
 import weakref
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
-from workbench.widgets.shared_states import SharedList, json_value
-from workbench.widgets.shared_states import json_text as _text
+from workbench.widgets.shared_states import SharedList, json_text, json_value
+
+Target = Literal["bridge", "board"]
+Show = Callable[[Target, Mapping[str, Any]], None]
+"""Shows parameters of the bridge, or of the board, whose parts are texts (`json_text`): a first board comes whole, with `"new": True`, and
+`{"closed": True}` removes it."""
+
+
+class VisitorWindow:
+    """One visitor's window. It remembers the bridge's parameters, and sends them again to a page that connects later."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self.bridge: dict[str, Any] = {"shown": 0, "saves": 0, "unsaved": False, "notice": {}, "text": "", "answers": "", "failure": {}}
+
+    def tell(self, **parameters: Any) -> None:
+        """Send parameters of `visitor_screen.Bridge`; JSON only."""
+        self.bridge.update(parameters)
+        self._show("bridge", parameters)
+
+    def count(self, name: Literal["shown", "saves"]) -> None:
+        """Increment a counter: the page acts on each change of it."""
+        self.tell(**{name: self.bridge[name] + 1})
+
+    def tell_again(self) -> None:
+        """Send all present parameters to a newly connected page."""
+        self._show("bridge", dict(self.bridge))
+
+    def show_board(self, **parameters: Any) -> None:
+        """Send parameters of `visitor_screen.BoardComponent`; JSON only."""
+        self._show("board", parameters)
+
 
 WHOLE = "told"
 """The entry of a state that counts how often a page asked for it again (`Answers.revision`): it then gets all of it."""
@@ -51,7 +84,7 @@ def with_change(before: Any, change: Any) -> Any:
 def changed_text(text: str, change: Mapping[str, Any]) -> str:
     """The text of a part with a change (`SentParts.next`) made; as it was, if the change is of another edition."""
     before = json_value(text)
-    return _text(with_change(before, change["by"])) if before.get("edition") == change["of"] else text
+    return json_text(with_change(before, change["by"])) if before.get("edition") == change["of"] else text
 
 
 def _find_others(before: list[Any], after: list[Any]) -> Any:
@@ -89,20 +122,20 @@ class SentParts:
         after = _entries(state)
         if before.keys() != after.keys() or before.get(WHOLE) != after.get(WHOLE):
             return {part: self._keep(part, edition + 1, after)}
-        changes = [f"{_text(key)}:{change}" for key, each in after.items() if (change := _change_text(before[key], each)) is not None]
+        changes = [f"{json_text(key)}:{change}" for key, each in after.items() if (change := _change_text(before[key], each)) is not None]
         if not changes:
             return {}
         whole = self._keep(part, edition + 1, after)
-        changed = f'{{"part":{_text(part)},"of":{edition},"by":{{{",".join(changes)},"edition":[{edition + 1}]}}}}'
+        changed = f'{{"part":{json_text(part)},"of":{edition},"by":{{{",".join(changes)},"edition":[{edition + 1}]}}}}'
         return {"changes": changed} if len(changed) < len(whole) else {part: whole}
 
     def _keep(self, part: str, edition: int, entries: _Entries) -> str:
         self._sent[part] = edition, entries
-        return f'{{{"".join(f"{_text(key)}:{each.text}," for key, each in entries.items())}"edition":{edition}}}'
+        return f'{{{"".join(f"{json_text(key)}:{each.text}," for key, each in entries.items())}"edition":{edition}}}'
 
 
 def _entries(state: Mapping[str, Any]) -> _Entries:
-    return {key: _SentEntry(_text(value), value if isinstance(value, SharedList) else None) for key, value in state.items()}
+    return {key: _SentEntry(json_text(value), value if isinstance(value, SharedList) else None) for key, value in state.items()}
 
 
 def _change_text(before: _SentEntry, after: _SentEntry) -> str | None:
@@ -119,4 +152,4 @@ def _change_text(before: _SentEntry, after: _SentEntry) -> str | None:
 
 def _find_text(before: _SentEntry, after: _SentEntry) -> str | None:
     change = find_changes(json_value(before.text), json_value(after.text))
-    return None if change is None else _text(change)
+    return None if change is None else json_text(change)

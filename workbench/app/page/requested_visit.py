@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.app.page.document_visit import LabVisit
+from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import FileVisit, Settling, Visit, VisitContext
-from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.page.watched_plan_file import PlanFile, file_under
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link

@@ -14,11 +14,12 @@ import panel as pn
 
 from workbench.app.page.guarded_server import HealthHandler, guarded_server, serve_in_thread
 from workbench.app.page.page_template import HEALTH, TITLE, template_of
+from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.request_policy import Hosts, allowed_hosts
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.shutdown import serve_until_signal
 from workbench.app.page.visit import WATCHED, Settling
-from workbench.app.page.visitor_screen import Screen, VisitorWindow, on_document
+from workbench.app.page.visitor_screen import Screen, on_document
 from workbench.app.processes.board_process_pool import Boards
 from workbench.app.processes.child_table import States
 from workbench.app.runners.job_queue import JobQueue

@@ -6,9 +6,8 @@ from dataclasses import replace
 from time import time
 from typing import Any, NamedTuple
 
-from workbench.app.page.part_changes import SentParts
+from workbench.app.page.part_changes import SentParts, VisitorWindow
 from workbench.app.page.served_board_history import BoardHistory
-from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.page.watched_plan_file import PlanFile
 from workbench.core.public_error_text import describe_error, strip_folders
 from workbench.errors import WorkbenchError

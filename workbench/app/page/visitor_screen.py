@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import panel as pn
 import param
@@ -21,51 +21,10 @@ from panel.io.document import unlocked
 from panel.io.state import set_curdoc
 from tornado.ioloop import IOLoop
 
-from workbench.app.page.part_changes import changed_text
+from workbench.app.page.part_changes import Target, changed_text
 from workbench.app.page.private_members import is_drawn, mark_connected, models_of
 from workbench.widgets.front_end import module_text
 from workbench.widgets.shared_states import at_once
-
-# The state that one visitor's window is sent, as plain values: the board's parts, and the parameters of the page around
-# it.
-#
-# It knows no Panel and no Bokeh, so that a board and its visit can run in a process of their own.
-
-Target = Literal["bridge", "board"]
-Show = Callable[[Target, Mapping[str, Any]], None]
-"""Shows parameters of the bridge, or of the board, whose parts are texts (`part_text`): a first board comes whole, with `"new": True`, and
-`{"closed": True}` removes it."""
-
-
-class VisitorWindow:
-    """One visitor's window. It remembers the bridge's parameters, and sends them again to a page that connects later."""
-
-    def __init__(self, show: Show) -> None:
-        self._show = show
-        self.bridge: dict[str, Any] = {"shown": 0, "saves": 0, "unsaved": False, "notice": {}, "text": "", "answers": "", "failure": {}}
-
-    def tell(self, **parameters: Any) -> None:
-        """Send parameters of `app.page.browser_bridge.Bridge`; JSON only."""
-        self.bridge.update(parameters)
-        self._show("bridge", parameters)
-
-    def count(self, name: Literal["shown", "saves"]) -> None:
-        """Increment a counter: the page acts on each change of it."""
-        self.tell(**{name: self.bridge[name] + 1})
-
-    def tell_again(self) -> None:
-        """Send all present parameters to a newly connected page."""
-        self._show("bridge", dict(self.bridge))
-
-    def show_board(self, **parameters: Any) -> None:
-        """Send parameters of `app.page.board_component.BoardComponent`; JSON only."""
-        self._show("board", parameters)
-
-
-def part_text(state: Any) -> str:
-    """A part of a board as `app.page.board_component.BoardComponent` takes it."""
-    return json.dumps(state, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
 
 # What the page's own components have in common: each is a JavaScript module, whose text stands as it is sent.
 
@@ -99,7 +58,7 @@ class ModuleComponent(AnyWidgetComponent):  # type: ignore[misc]
 class BoardComponent(ModuleComponent):
     """One visitor's view of a board, in that visitor's document.
 
-    Its parts are JSON texts (`window_channel.part_text`), which the module reads: Bokeh would visit each value of a dictionary, on the
+    Its parts are JSON texts (`json_text`), which the module reads: Bokeh would visit each value of a dictionary, on the
     event loop that all visitors share, and that takes as long as many an edit.
     """
 

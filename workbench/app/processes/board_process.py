@@ -19,10 +19,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from workbench.analysis.analyze import analyze
+from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.served_board_history import BoardHistory
 from workbench.app.page.visit import WATCHED, Settling, Visit
-from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.processes.job_queue_proxy import RemoteSlots
 from workbench.app.processes.message_loop import MessageLoop
 from workbench.app.processes.process_connection import Message

@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.app.page.visitor_screen import Screen, Show, Target
+from workbench.app.page.part_changes import Show, Target
+from workbench.app.page.visitor_screen import Screen
 from workbench.app.processes.job_queue_proxy import QueuePlaces
 from workbench.app.processes.process_connection import Message, ProcessConnection
 from workbench.app.processes.warm_partitioner_proxy import Questions

@@ -29,7 +29,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from workbench.app.page.visitor_screen import VisitorWindow
+from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.processes.job_queue_proxy import RemoteSlots
 from workbench.app.processes.message_loop import MessageLoop
 from workbench.app.processes.process_connection import Message

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.visit import Visit, VisitContext
-from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan

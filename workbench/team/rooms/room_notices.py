@@ -9,10 +9,11 @@ from typing import Any
 import param
 from bokeh.document import Document
 
-from workbench.app.page.visitor_screen import ModuleComponent, Screen, part_text, set_on_models
+from workbench.app.page.visitor_screen import ModuleComponent, Screen, set_on_models
 from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
 from workbench.team.access import Principal, ProjectRole
+from workbench.widgets.shared_states import json_text
 
 # The page of one person in a room: the board as on any page, and above it a bar of the people, what they did last, and
 # where they are.
@@ -48,11 +49,11 @@ class RoomScreen(Screen):
         self.call(lambda: self._show_room(room))
 
     def _show_room(self, room: Mapping[str, Any]) -> None:
-        set_on_models(self._bar, {"room": part_text(room)})
+        set_on_models(self._bar, {"room": json_text(room)})
         others = [each for each in room["people"] if each["visitor"] != room["you"] and not each["away"]]
         if self.board:
             colleagues = [{"name": each["display"], **{name: each[name] for name in ("colour", "selected", "hand")}} for each in others]
-            set_on_models(self.board, {"colleagues": part_text(colleagues)})
+            set_on_models(self.board, {"colleagues": json_text(colleagues)})
 
 
 _BRIDGE = {"shown": int, "saves": int, "unsaved": bool, "text": str, "title": str, "notice": dict, "failure": dict}

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
 from workbench.units import format_seconds
-from workbench.visualize.charts.chart import Chart, KeyEntry, plain_properties
-from workbench.visualize.charts.empty_figure import seconds_unit
+from workbench.visualize.charts.chart import Chart, KeyEntry, plain_properties, seconds_unit
 from workbench.visualize.charts.packed_spans import (
     EDGES,
     NUMBER,

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from workbench.search.search_figures import Figures, figures_text
-from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.empty_figure import AxisUnit, bytes_unit, seconds_unit
+from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, seconds_unit
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 from workbench.visualize.found_plans import MOST_OTHERS, FoundPlan, FrontSigns, figure_value, found_hover, front_scale
 from workbench.visualize.front_axes import NAMES, FrontChart, Up, colour_devices

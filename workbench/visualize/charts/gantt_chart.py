@@ -7,8 +7,7 @@ from typing import Any
 from workbench.reports.measurement import TaskTime
 from workbench.reports.simulated_pipeline import TASK_NAMES, Moment, SimulatedPipeline
 from workbench.units import format_bytes
-from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.empty_figure import seconds_unit
+from workbench.visualize.charts.chart import Chart, KeyEntry, seconds_unit
 from workbench.visualize.charts.packed_spans import (
     NUMBER,
     Lane,

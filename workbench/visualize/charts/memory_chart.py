@@ -7,8 +7,7 @@ from typing import Any
 from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.empty_figure import AxisUnit, bytes_unit, seconds_unit
+from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, seconds_unit
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 from workbench.visualize.draw.stacked_area import Column, reduce_columns
 from workbench.visualize.memory_over_step import PHASE_PREFIXES, MemoryTier, memory_tiers, shown_capacity

@@ -9,8 +9,7 @@ from workbench.hardware.hardware import Chip
 from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
 from workbench.units import format_count, format_seconds
-from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.empty_figure import AxisUnit, count_unit
+from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, count_unit
 from workbench.visualize.draw.palette import STEP, TEXT
 from workbench.visualize.roofline import BOUND_COLOURS, LEAST_INTENSITY, WHY, hover_text, kernel_radius, roof_ceilings, sum_seconds
 

@@ -7,8 +7,7 @@ from workbench.core.mesh import Mesh
 from workbench.reports.device_trace import Trace
 from workbench.reports.kernel import COMPUTE
 from workbench.reports.report import Report
-from workbench.visualize.charts.chart import Chart, KeyEntry
-from workbench.visualize.charts.empty_figure import seconds_unit
+from workbench.visualize.charts.chart import Chart, KeyEntry, seconds_unit
 from workbench.visualize.charts.packed_spans import BLOCKS, Lane, Span, SpanStyle, lane_properties, pack_spans, still_blocks
 from workbench.visualize.draw.palette import STEP
 from workbench.visualize.draw.timeline_spans import DrawnSpan
