@@ -1,4 +1,4 @@
-"""`--events FILE`: what a run, a compilation or a search reports, as events in a file that others follow (`reports.event_file`).
+"""`--events FILE`: what a run, a compilation or a search reports, as events in a file that others follow (`reports.run_events`).
 
     with event_log(options) as log:
         measurement = run_plan(plan, on_progress=log.hear)

@@ -27,7 +27,7 @@ micro-batches."""
 class PipelineSpec:
     """`stages` groups of devices along mesh axis `axis`, each with `chunks` virtual stages of the network; `micro_batches` a step.
 
-    - `schedule`: a name of `pipeline.schedules.ALL_SCHEDULES`.
+    - `schedule`: a name of `core.schedules.ALL_SCHEDULES`.
     - `boundaries`: blocks of the network that begin a virtual stage in any case; the other boundaries are placed by balance.
     - `remat`: which micro-batches recompute their forward pass in the backward pass: all of them, all but the last, or none; or
       `first_N`, all of them on the first N stages, which hold the most micro-batches under 1F1B, and none on the others (AdaPipe, ASPLOS

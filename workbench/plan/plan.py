@@ -34,7 +34,7 @@ class Plan:
     - The layout is legal for the program on the mesh (`layout_legality.verify_layout`); the constructor raises `LayoutError` otherwise.
     - The pipeline's axis is of the mesh, with as many devices as stages, and splits nothing else; its micro-batches divide the batch of a
       training step; the constructor raises `PipelineError`. Whether the program has blocks at all, enough of them, and those that
-      `boundaries` name, is checked when an edit asks for them (`pipeline.choose_boundaries.apply_edit`) where they are known, else by the
+      `boundaries` name, is checked when an edit asks for them (`pipeline.balance.apply_edit`) where they are known, else by the
       report's notes.
     """
 

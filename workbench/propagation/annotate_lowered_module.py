@@ -66,7 +66,7 @@ def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
 
     An operation is named `wb<number>` and a call `wc<number>` (`calls.number_operations_and_calls`); XLA puts the names of calls
     before those of what they call. The numbers of such a name add up to the operation's place in the program as traced
-    (`structure.Op.position`).
+    (`program_structure.Op.position`).
     `compiles`: as a compiler is given it that goes on to kernels and memory: the state's memory is the results', and each operation has
     its scope and its lines, too (`wb<number>/jit(step)/mlp/dot_general`).
     Of the program, `lowered`, `carried` and the tensors are read, and nothing is called. Raises `PartitionError` with Shardy's words.

@@ -102,7 +102,7 @@ class Propagation:
         }
 
     def number(self, path: str, kind: str, shape: tuple[int, ...], sharding: Sharding) -> int | None:
-        """The number of a `placement.Value`, a `step_graph.GraphNode` or an argument (kind `input`), the first of alike ones; `None` if the
+        """The number of a `placement.Value`, a `kernel.GraphNode` or an argument (kind `input`), the first of alike ones; `None` if the
         partitioner never gives it a sharding."""
         return self._numbers.get((path, kind, shape, sharding))
 

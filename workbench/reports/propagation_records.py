@@ -35,7 +35,7 @@ class ShardedValue:
     """One value of the program and its final sharding.
 
     - `role`: `argument`, `result` or `value`;
-    - `path`, `kind`, `shape`, `dims`, `source`: as in `placement.Value`; an argument's kind is `input`, as in `step_graph.GraphNode`;
+    - `path`, `kind`, `shape`, `dims`, `source`: as in `placement.Value`; an argument's kind is `input`, as in `kernel.GraphNode`;
     - `sharding`: from propagation; `computed`: the one its operation computes it in; where they differ, it is resharded afterwards.
     """
 

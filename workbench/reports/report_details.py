@@ -42,7 +42,7 @@ AnyReport = TypeVar("AnyReport", bound=HasDiagnostics)
 
 
 class Details(Generic[AnyReport]):
-    """The parts of a report that are made on first use, so that a report is quick to get. None here; `analysis.report_details` has a
+    """The parts of a report that are made on first use, so that a report is quick to get. None here; `analysis.analyze` has a
     plan's.
 
     What takes the report is of all of it: the edits that are suggested are tried against it.

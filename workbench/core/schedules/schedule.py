@@ -99,7 +99,7 @@ class Schedule:
     - `device_of(stage, shape)`: the device that holds a virtual stage.
     - `whole_rounds`: with chunks, the micro-batches go in rounds of one for each device, so m is a multiple of p.
     - `splits_backward`: the gradients of inputs and of weights are tasks of their own.
-    - `spmd`: all devices can run it in lockstep, as one program (the shifting buffer of `pipeline.spmd_pipeline_plan`).
+    - `spmd`: all devices can run it in lockstep, as one program (the shifting buffer of `pipeline.staged_program`).
     - `idle(shape, cost)`: the closed form of the seconds each device idles where all virtual stages cost `cost` and transfers nothing;
       `None` where there is none.
     - `in_flight(device, shape)`: how many pairs of micro-batch and chunk a device holds anything of at its worst moment.

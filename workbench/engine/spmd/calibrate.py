@@ -119,7 +119,7 @@ def _reduce(x: Any) -> Any:
 
 
 def _communication(mesh: Mesh, sizes: _Sizes) -> tuple[float, float]:
-    """Bandwidth and latency of a link, from all-reduces over all devices: `t = 2 a steps + 2 V share / B`, as in `cost.communication`.
+    """Bandwidth and latency of a link, from all-reduces over all devices: `t = 2 a steps + 2 V share / B`, as in `cost.collective_times`.
 
     The latency is that between computations, where a device has to be woken and the last one to arrive is waited for.
     """

@@ -2,7 +2,7 @@
 
 **Invariants**
 
-- What is read is an event of `reports.event_file`, whole and of its kind's fields: a torn line, or anything else that a program wrote into
+- What is read is an event of `reports.run_events`, whole and of its kind's fields: a torn line, or anything else that a program wrote into
   its own file, is left out.
 - Only a plain file is read, no link and no pipe, and of it at most `MOST_BYTES`: the folder of a job is written by code of users.
 

@@ -1,7 +1,7 @@
 """Runs of a room's board as jobs of the team: the server submits them, and passes on what happens to them.
 
 Sent to the server: `{"run": {...}, "name", "steps", "job": n, "visitor": v}` with the plan's description, and `{"cancel": n}`. Received:
-`{"job": n, "state", "ahead", "events": [...]}`, the events of `reports.event_file`; `problem` says why a job was not submitted.
+`{"job": n, "state", "ahead", "events": [...]}`, the events of `reports.run_events`; `problem` says why a job was not submitted.
 """
 
 import threading

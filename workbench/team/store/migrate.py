@@ -1,9 +1,13 @@
-"""The tables of a store, brought to the version of this program.
+"""The tables of a store, brought to the version of this program, and its rows as JSON lines: the same from SQLite and PostgreSQL, so that a
+backup, or a move between them, can be held against its origin.
 
 **Invariants**
 
 - A change is carried out whole or not at all, and by one process of several that start at once.
-- A store of a newer program is left alone.
+- A store whose version is not known, as of a newer program, is left alone.
+- Rows are in the order of their primary key, an object of its columns each, with sorted names; two stores with the same rows have the same
+  digest, table by table.
+- Tables, and rows that name others of their own table, are written after those that they name.
 
 The first migration is frozen; each change of `tables.py` after it takes a further one, drafted by `python tools/make_migration.py`.
 """
@@ -81,7 +85,7 @@ def _verify_known(connection: Connection) -> None:
     if present is not None and present not in known_versions():
         ways_out = ["install the newest sharding-workbench", "restore a backup that this version made"]
         made = f"The tables are of version `{present[:40]}`, which this program does not know"
-        raise MigrationError(f"{made}: a newer one made them.", ways_out)
+        raise MigrationError(f"{made}: a newer one made them, or one from before the first release.", ways_out)
     tables = set(inspect(connection).get_table_names())
     if present is None and tables & set(Base.metadata.tables):
         raise MigrationError("The database has tables of these names already, and no version of them.", ["give an empty database"])
@@ -109,15 +113,7 @@ def _scripts() -> ScriptDirectory:
     return ScriptDirectory.from_config(_config())
 
 
-# The rows of a store as JSON lines: the same from SQLite and PostgreSQL, so that a backup or a move between them can be
-# held against its origin.
-#
-# **Invariants**
-#
-# - Rows are in the order of their primary key, an object of its columns each, with sorted names; two stores with the same rows have the
-#   same
-#   digest, table by table.
-# - Tables, and rows that name others of their own table, are written after those that they name.
+# The rows of a store as JSON lines.
 
 VERSION_TABLE = "alembic_version"
 _AT_ONCE = 500

@@ -208,7 +208,7 @@ class StoredRoom(Base):
 
 class LogEntry(Base):
     """One thing that happened in a room, in the one order that all saw it in: `seq` counts from 1 without a gap. `kind` says what `body`
-    holds (`team.rooms.log_records`). `digest` is of the plan that was present afterwards."""
+    holds (`team.planning.room_log`). `digest` is of the plan that was present afterwards."""
 
     __tablename__ = "log"
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"), primary_key=True)

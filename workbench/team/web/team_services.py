@@ -214,9 +214,9 @@ class TeamServices:
     jobs: JobService | None = None
     programs: Programs | None = None
     sign_in: Any = None
-    """The ways to sign in: `team.accounts.ways.SignInWays`."""
+    """The ways to sign in: `team.accounts.hub.SignInWays`."""
     sandbox: Any = None
-    """What isolates programs here: `team.sandbox.levels.SandboxAbility`; `None` where none of the team's own runs."""
+    """What isolates programs here: `team.sandbox.limits.SandboxAbility`; `None` where none of the team's own runs."""
     owners_approve: str = "shared"
     """Of which projects the owners approve programs: "shared" ones, "all", "none" (administrators approve all others)."""
     origins: tuple[str, ...] = ()

@@ -82,7 +82,7 @@ def mean_gradient(gradient_sum: Any, dtype: Any, total: Any, micro_batches: int,
     return (gradient_sum / (micro_batches if is_average else total)).astype(dtype)
 
 
-# The leaves of a batch as each micro-batch has them (`core.micro_batches` says how they are divided).
+# The leaves of a batch as each micro-batch has them (`core.pipeline_spec` says how they are divided).
 
 
 def micro_batch_spec(spec: jax.ShapeDtypeStruct, split: Split, micro_batches: int) -> jax.ShapeDtypeStruct:

@@ -1,4 +1,4 @@
-/** The parts of a fleet's board as Python publishes them: `forecast_state.py`, `fleet_timeline.py`, `fleet_run_panel.py`. */
+/** The parts of a fleet's board as Python publishes them: `forecast_state.py`, `fleet_run_panel.py`. */
 
 import type { ChartState } from "./chart.d.ts";
 import type { Answer, Refusal, Toned, Work } from "./states.d.ts";
