@@ -137,6 +137,7 @@ def test_time_that_a_loop_takes_apart_is_not_the_batch():
     program = training(loss, {"in": (24, 32), "rec": (32, 32)}, S((10, 16, 24), "float32"))
     assert scanned_dims(program) == {"d10"}
     assert program.arguments[-1].dims == ("d10", "batch", "d24")
+    assert program.proposed.reason("batch") == "first dimension of the inputs that no weight has and no loop takes apart"
 
 
 def test_a_gated_recurrent_state_is_no_residual_stream():

@@ -23,6 +23,8 @@ _NAMES = {
 _FEWER_HEADS = "kv_heads"
 _WITH_FEWER = 2  # sizes of heads: those of queries, and of keys and values
 _UNKNOWN = "no role that its use would show"
+_LEADS = "leading dimension of the inputs"
+_FIRST = "first dimension of the inputs that no weight has and no loop takes apart"
 
 
 def propose_names(program: Program, known: ProposedNames | None = None) -> Program:
@@ -65,7 +67,7 @@ def _name_batch(program: Program, batch: str | None, unnamed: set[str]) -> tuple
     leading = {dim for dim in leads if program.dims[dim] == program.dims[batch]}
     name = "batch" if batch in unnamed else batch
     found = dict.fromkeys(({batch} | leading) & unnamed, name)
-    return found, dict.fromkeys(found, "leading dimension of the inputs")
+    return found, {dim: _LEADS if dim in leads else _FIRST for dim in found}
 
 
 def _inputs(program: Program) -> list[Tensor]:

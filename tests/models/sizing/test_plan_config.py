@@ -1,6 +1,7 @@
 """A model on a cluster: whether it fits, its layouts and their figures, which are the planner's, and how they are run."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from tests.support.model_configs import PUBLISHED
 from workbench.cli.main import main
 from workbench.errors import DocumentError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout
+from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout, step_flops
 from workbench.models.sizing.cluster_answer import GOALS, answer_record
 from workbench.models.sizing.cluster_question import parse_amount, read_cluster, read_question
 from workbench.models.sizing.launcher_options import launcher_options
@@ -19,6 +20,7 @@ from workbench.models.sizing.nearest_program import Workload, list_approximation
 from workbench.models.sizing.plan_config import plan_config
 from workbench.models.sizing.plan_layout import ESTIMATED, PLANNED, LayoutPlanner
 from workbench.models.sizing.read_config import read_architecture
+from workbench.propagation import structure_of
 
 SMALL = {
     "model_type": "llama",
@@ -227,6 +229,19 @@ def test_a_batch_that_no_layout_can_share_ends_in_an_answer():
     assert answer.layouts == {} or all(7 % layout.choice.replicas == 0 for layout in answer.layouts.values())
 
 
+@pytest.mark.parametrize("name", ["DeepSeek V2 Lite", "T5 base"])
+def test_the_model_flops_of_a_step_are_those_of_the_program(name):
+    """But for products with one-hot tables, which are directly in a stack. A decoder attends to all that its encoder read."""
+    architecture = replace(read_architecture(PUBLISHED[name][1]), layers=2, dense_layers=0)
+    architecture = replace(architecture, encoder_layers=2) if architecture.encoder_layers else architecture
+    workload = Workload(512, 4)
+    program = nearest_program(architecture, workload)
+    structure = structure_of(program)
+    works = zip(program.operations, structure.ops, strict=True)
+    flops = sum(op.work.flops * structure.regions[op.region].runs_per_step for each, op in works if "coder/dot_general" not in each.path)
+    assert step_flops(architecture, workload) == pytest.approx(flops, rel=0.02)
+
+
 PIPELINED = ParallelLayout(2, 1, 4, 8, "zero_1", micro_batch=1, micro_batches=256)
 SHARDED = ParallelLayout(64, 1, 1, 1, "zero_3", "full", micro_batch=2, micro_batches=4)
 EXPERTS = ParallelLayout(2, 8, 2, 2, "zero_1", micro_batch=1, micro_batches=32)
@@ -266,6 +281,9 @@ def test_what_a_launcher_cannot_do_is_said():
     assert options(PIPELINED, "deepspeed").unsupported[0].startswith("8 stages are said in the model")
     assert json.loads(options(SHARDED, "deepspeed").text)["zero_optimization"] == {"stage": 3}
     assert "data_parallel_shard_degree = 64" in options(SHARDED, "torchtitan").text
+    experts_alone = options(ParallelLayout(1, 8, 1, 1, micro_batch=1, micro_batches=64), "torchtitan").text
+    assert "data_parallel_shard_degree = 8" in experts_alone  # which `expert_parallel_degree` has to divide
+    assert 'fsdp_reshard_after_forward = "never"' in experts_alone
     with pytest.raises(SearchError, match="no launcher `alpa`"):
         options(SHARDED, "alpa")
 

@@ -210,9 +210,7 @@ class Outliner:
         if choice.model == 1:
             return 0.0
         one, tokens = self.architecture, choice.micro_batch * self.workload.seq
-        values = 4 + (
-            12 * one.top_k if one.experts else 4
-        )  # what experts make of a token is summed for each of them, places left empty too
+        values = 4 + (12 * one.top_k if one.experts else 4)  # what experts make is summed for each of them, places left empty too
         sent = values * HALF * tokens * one.d_model * (choice.model - 1) / choice.model
         return (one.layers + one.encoder_layers) / choice.stages * sent / self._bandwidth(choice.model)
 
@@ -249,11 +247,9 @@ def step_flops(architecture: Architecture, workload: Workload) -> float:
     half of them under a causal mask."""
     one = architecture
     times, tokens = (2, workload.batch) if workload.is_inference else (6, workload.batch * workload.seq)
+    width = one.heads * (one.d_head + one.d_rotary + (one.d_value or one.d_head))
     pairs = workload.seq if workload.is_inference else workload.seq / 2
-    attention = 2 * (one.layers + one.encoder_layers) * one.heads * (one.d_head + one.d_rotary) * pairs
-    if one.encoder_layers:  # a token passes one of the stacks
-        return (
-            times * (tokens * one.active + tokens * attention / 2) / 2
-            + times * (one.source or workload.seq) * workload.batch * one.active / 2
-        )
-    return times * tokens * (one.active + attention)
+    source = (one.source or workload.seq) if one.encoder_layers else 0  # every token of the one stack attends to all of these
+    encoder = one.encoder_layers * (one.attention_parameters + one.dense_parameters)
+    written = tokens * (one.active - encoder + one.layers * width * (pairs + source))
+    return times * (written + source * workload.batch * (encoder + one.encoder_layers * width * source))

@@ -76,7 +76,7 @@ def _megatron(choice: ParallelLayout, workload: Workload, _: Hardware) -> Launch
 
 
 def _torchtitan(choice: ParallelLayout, workload: Workload, _: Hardware) -> LauncherOptions:
-    is_sharded = choice.zero != ""
+    is_sharded = choice.zero != "" or choice.expert > 1  # its experts are shared by devices that shard the other weights, too
     parallelism = {
         "data_parallel_replicate_degree": 1 if is_sharded else choice.replicas,
         "data_parallel_shard_degree": choice.replicas if is_sharded else 1,
@@ -89,7 +89,7 @@ def _torchtitan(choice: ParallelLayout, workload: Workload, _: Hardware) -> Laun
     if choice.stages > 1:
         lines[3] = f"local_batch_size = {choice.micro_batch * choice.micro_batches}"
         lines += ['pipeline_parallel_schedule = "1F1B"', f"pipeline_parallel_microbatch_size = {choice.micro_batch}"]
-    lines += ['fsdp_reshard_after_forward = "never"'] if choice.zero == ZERO_1 else []
+    lines += ['fsdp_reshard_after_forward = "never"'] if is_sharded and choice.zero != ZERO_3 else []
     lines += ["[activation_checkpoint]", f'mode = "{"full" if choice.recomputes else "selective"}"']
     notes = _note(choice.zero == ZERO_1, "it has no ZeRO 1: FSDP without resharding after the forward pass is ZeRO 2, and holds no more")
     return LauncherOptions("torchtitan", "\n".join(lines), notes)

@@ -99,6 +99,7 @@ def is_serial(op: ir.Operation) -> bool:
 
 
 def _read_dims(text: str, name: str) -> tuple[int, ...]:
+    """The numbers of an attribute's field, `name = [0, 2]`."""
     inside = text.partition(f"{name} = [")[2].partition("]")[0]
     return tuple(int(word) for word in inside.split(",") if word.strip())
 
@@ -227,7 +228,7 @@ def read_dot_dims(op: ir.Operation) -> DotDims | None:
 def _read_dot(op: ir.Operation) -> DotDims:
     """A dot's dimensions: its result has the batch first, then the rows, then the columns."""
     text = str(op.attributes["dot_dimension_numbers"])
-    batch, summed = ([_read_dot_dims(text, f"{side}_{name}_dimensions") for side in ("lhs", "rhs")] for name in ("batching", "contracting"))
+    batch, summed = ([_read_dims(text, f"{side}_{name}_dimensions") for side in ("lhs", "rhs")] for name in ("batching", "contracting"))
     free_dims = [
         [dim for dim in range(ir.RankedTensorType(value.type).rank) if dim not in batch[side] and dim not in summed[side]]
         for side, value in enumerate(op.operands)
@@ -239,11 +240,6 @@ def _read_dot(op: ir.Operation) -> DotDims:
         tuple(DotDim(dim, -1, first + position) for position, dim in enumerate(free_dims[0])),
         tuple(DotDim(-1, dim, first + len(free_dims[0]) + position) for position, dim in enumerate(free_dims[1])),
     )
-
-
-def _read_dot_dims(text: str, name: str) -> list[int]:
-    inside = text.partition(f"{name} = [")[2].partition("]")[0]
-    return [int(word) for word in inside.split(",") if word.strip()]
 
 
 def _read_convolution_dims(op: ir.Operation) -> DotDims | None:

@@ -181,8 +181,6 @@ def _weigh_loss(call: Callable[..., list[Any]], *, has_weight: bool) -> Callable
 
 
 def _is_float(aval: Any) -> bool:
-    import jax.numpy as jnp
-
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 
