@@ -115,6 +115,11 @@ def axes_text(axes: Sequence[str]) -> str:
     return "+".join(axes) or "-"
 
 
+def sizes_text(sizes: tuple[int, ...]) -> str:
+    """The sizes of a dimension: one, or the range of several."""
+    return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)}…{max(sizes)}"
+
+
 def tail_text(path: str, length: int = 48) -> str:
     """A path with its front cut off if it is long: its end distinguishes it from others."""
     return path if len(path) <= length else "…" + path[1 - length :]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernel_table import Kernels
-from workbench.cost.on_chip_memory import accesses
+from workbench.cost.on_chip_memory import accesses, loop_ends
 from workbench.propagation.structure.program_structure import Structure, TracedValue, unchanged_slots
 from workbench.propagation.structure.stored_values import VIEWING, find_stacked
 
@@ -99,7 +99,7 @@ def lifetimes_of(
         gathering,
         recomputes,
         accesses(structure, kernels),
-        dict(_loop_ends(structure, extents)),
+        dict(loop_ends(structure, extents)),
         tuple(_find_casts(structure, extents)) if recomputes else (),
         tuple(_find_transposed_copies(program, structure, extents)) if copies_transposed else (),
         find_stacked(structure),
@@ -181,13 +181,6 @@ def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> se
                 last_use[op.operands[slot]] = max(op.position, last_use.get(result, -1))
                 found.add(result)
     return found
-
-
-def _loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
-    for number, region in enumerate(structure.regions):
-        if region.parent >= 0:
-            op = structure.ops[region.parent]
-            yield (op.region, op.position), extents[number][1]
 
 
 def _find_casts(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[Cast]:

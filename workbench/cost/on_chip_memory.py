@@ -123,7 +123,7 @@ def on_chip(structure: Structure, kernels: Kernels, times: KernelTimes, extents:
         ends,
         waits,
         tuple(depths),
-        dict(_loop_ends(structure, extents)),
+        dict(loop_ends(structure, extents)),
     )
 
 
@@ -136,7 +136,8 @@ def _loop_depths(structure: Structure) -> list[int]:
     return depths
 
 
-def _loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+def loop_ends(structure: Structure, extents: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+    """Where each loop stands, by its region and position, and the last of its kernels."""
     for number, region in enumerate(structure.regions):
         if region.parent >= 0:
             op = structure.ops[region.parent]

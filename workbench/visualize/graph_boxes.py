@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from workbench.core.sharding import Sharding
-from workbench.core.text_tables import axes_text
+from workbench.core.text_tables import axes_text, tail_text
 from workbench.reports.kernel import GraphNode, GraphSend
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode
@@ -99,8 +100,7 @@ def heading(collapsed: Collapsed, number: int) -> str:
     return f"{'+ ' if box.can_open else ''}{shorten_text(box.label)}{' ' if times else ''}{times}"
 
 
-def shorten_text(text: str, most: int = _LONG) -> str:
-    return text if len(text) <= most else "…" + text[1 - most :]
+shorten_text = partial(tail_text, length=_LONG)
 
 
 def second_line(collapsed: Collapsed, number: int) -> str:

@@ -12,7 +12,7 @@ from workbench.core.mesh import Mesh
 from workbench.core.path_patterns import template
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.core.text_tables import table_text
+from workbench.core.text_tables import table_text, tail_text
 from workbench.reports.propagation import Propagation
 from workbench.reports.propagation_records import AxisPropagation, ShardedValue
 from workbench.reports.report import Report
@@ -34,7 +34,6 @@ from workbench.visualize.graph_boxes import (
     heading,
     place_rows,
     scope_name,
-    shorten_text,
 )
 
 ARRIVED = "→ "
@@ -213,7 +212,7 @@ def _row(
     if len(axes) > 1:
         yield Rectangle(x, y + HEIGHT / 2, strip, HEIGHT / 2, fill=axis_colour(axes[1], mesh))
     left = x + STRIP * 2 + PAD - 5
-    yield Label(left, y + 14, shorten_text(name, int((DIMS_AT - left - 4) / text_width("m"))), bold=True)
+    yield Label(left, y + 14, tail_text(name, int((DIMS_AT - left - 4) / text_width("m"))), bold=True)
     room = int((WIDTH - DIMS_AT - 6) / text_width("m"))
     while dims and sum(len(label) + 1 for label, _ in dims) - 1 > room:
         dims.remove(next((each for each in dims if not each[1]), dims[0]))  # one that is not split first

@@ -52,6 +52,10 @@ class OperationFactors(NamedTuple):
     whole: frozenset[str]
     permuted: frozenset[str]
 
+    def name_and_line(self, program: Program) -> tuple[str, str]:
+        """As a report names it: its path and the user's line; what main returns has no line."""
+        return (program.operations[self.op].path, program.operations[self.op].source) if self.op >= 0 else (self.kind, "")
+
     def value_at(self, slot: Slot) -> int:
         return self.values[self.operands + slot.position if slot.is_result else slot.position]
 

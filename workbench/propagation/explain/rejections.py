@@ -129,7 +129,7 @@ class Rejections:
             obstacle = self._find_obstacle(operation, axes, (position, giver), (dim, factor), same, theirs)
             origin = replay.origin_of(at)
             rival_origin = self._rival_origin(replay, obstacle.rival) if obstacle.rival else None
-            over, line = self._name_and_line(operation)
+            over, line = operation.name_and_line(self._plan.program)
             yield RejectedAxis(
                 AxisOnDim(value, dim, wanted_axis), at, origin, over, operation.kind, line, obstacle.reason, obstacle.rival, rival_origin
             )
@@ -228,10 +228,6 @@ class Rejections:
     def _dims_of(self, value: int) -> tuple[tuple[str, ...], ...]:
         final_sharding = self._recorded.final_shardings.get(value)
         return final_sharding.dims if final_sharding else ((),) * 32
-
-    def _name_and_line(self, operation: OperationFactors) -> tuple[str, str]:
-        operations = self._plan.program.operations
-        return (operations[operation.op].path, operations[operation.op].source) if operation.op >= 0 else (operation.kind, "")
 
     @cached_property
     def _live(self) -> frozenset[int]:

@@ -224,9 +224,5 @@ class _AxisPropagations:
     ) -> AxisPropagation:
         value, dim, giver = source
         direction = ACROSS if giver.is_result == slot.is_result else FORWARD if slot.is_result else BACKWARD
-        over, line = self._name_and_line(operation)
+        over, line = operation.name_and_line(self._plan.program)
         return AxisPropagation(0, axis_on_dim.axis, value, dim, axis_on_dim.value, axis_on_dim.dim, over, operation.kind, line, direction)
-
-    def _name_and_line(self, operation: OperationFactors) -> tuple[str, str]:
-        operations = self._plan.program.operations
-        return (operations[operation.op].path, operations[operation.op].source) if operation.op >= 0 else (operation.kind, "")

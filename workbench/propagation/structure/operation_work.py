@@ -56,8 +56,8 @@ def work_of(op: ir.Operation) -> OperationWork:
     if op.name == "stablehlo.dot_general":
         text = str(op.attributes["dot_dimension_numbers"])
         contracted = _read_dims(text, "lhs_contracting_dimensions")
-        left = _shape(op.operands[0])
-        flops = 2 * math.prod(_shape(op.results[0])) * math.prod(left[i] for i in contracted)
+        left = shape_of(op.operands[0])
+        flops = 2 * math.prod(shape_of(op.results[0])) * math.prod(left[i] for i in contracted)
         return OperationWork(flops, contracted, contracted_right=_read_dims(text, "rhs_contracting_dimensions"))
     if op.name == "stablehlo.convolution":
         return _convolution_work(op)
@@ -82,7 +82,7 @@ def selects(op: ir.Operation) -> bool:
         return False
     text = str(op.attributes["scatter_dimension_numbers"])
     rows, vector = _read_dims(text, "scatter_indices_batching_dims"), text.partition("index_vector_dim = ")[2].partition(">")[0]
-    places = (size for dim, size in enumerate(_shape(op.operands[1])) if dim not in rows and dim != int(vector or 0))
+    places = (size for dim, size in enumerate(shape_of(op.operands[1])) if dim not in rows and dim != int(vector or 0))
     return bool(rows) and not _read_dims(text, "update_window_dims") and math.prod(places) == 1
 
 
@@ -106,12 +106,12 @@ def _read_dims(text: str, name: str) -> tuple[int, ...]:
 
 def _convolution_work(op: ir.Operation) -> OperationWork:
     """Every output element sums over the kernel but its output features; zeros that `lhs_dilation` inserts are not multiplied."""
-    kernel = _shape(op.operands[1])
+    kernel = shape_of(op.operands[1])
     features = dimension_numbers(op)[1].index("o")
     summed = tuple(i for i in range(len(kernel)) if i != features)
     dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
     window = [kernel[i] for i in summed]
-    flops = 2 * math.prod(_shape(op.results[0])) * math.prod(window) // dilation
+    flops = 2 * math.prod(shape_of(op.results[0])) * math.prod(window) // dilation
     passes = _count_passes(op, kernel, window)
     return OperationWork(flops, summed, contracted_of=1, passes=passes, zeros=dilation, convolution=_read_convolution(op))
 
@@ -122,7 +122,7 @@ def _read_convolution(op: ir.Operation) -> Convolution:
     moves = [ir.DenseI64ArrayAttr(op.attributes[name]) for name in _MOVES if name in op.attributes]
     return Convolution(
         math.prod(ir.IntegerAttr(op.attributes[name]).value for name in ("feature_group_count", "batch_group_count")),
-        tuple(_shape(op.operands[1])[right.index(word)] for word in places),
+        tuple(shape_of(op.operands[1])[right.index(word)] for word in places),
         result.index("f"),
         tuple(result.index(word) for word in places),
         all(step == 1 for steps in moves for step in steps),
@@ -139,7 +139,7 @@ def _find_misplaced(op: ir.Operation) -> tuple[int, int] | None:
     """
     image, kernel, result = dimension_numbers(op)
     has_groups = ir.IntegerAttr(op.attributes["feature_group_count"]).value > 1
-    if not has_groups or _shape(op.operands[1])[kernel.index("i")] != 1:
+    if not has_groups or shape_of(op.operands[1])[kernel.index("i")] != 1:
         return None
     features = image.index("f")
     return None if result.index("f") == image.index(result[features]) else (features, kernel.index("o"))
@@ -148,7 +148,7 @@ def _find_misplaced(op: ir.Operation) -> tuple[int, int] | None:
 def _count_passes(op: ir.Operation, kernel: Sequence[int], window: Sequence[int]) -> int:
     _, right, result = dimension_numbers(op)
     taps = math.prod(size for size, dim in zip(kernel, right, strict=True) if dim not in ("i", "o"))
-    places = math.prod(size for size, dim in zip(_shape(op.results[0]), result, strict=True) if dim not in ("b", "f"))
+    places = math.prod(size for size, dim in zip(shape_of(op.results[0]), result, strict=True) if dim not in ("b", "f"))
     return math.prod(window) // max(window) if taps <= places and min(window) else 1
 
 
@@ -160,9 +160,9 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
     """
     match op.name.removeprefix("stablehlo."):
         case "slice" | "pad" | "dynamic_slice" | "concatenate":
-            return _unequal_dims(_shape(op.operands[0]), _shape(op.results[0]))
+            return _unequal_dims(shape_of(op.operands[0]), shape_of(op.results[0]))
         case "dynamic_update_slice":
-            whole, part = _shape(op.operands[0]), _shape(op.operands[1])
+            whole, part = shape_of(op.operands[0]), shape_of(op.operands[1])
             return tuple(i for i in _unequal_dims(whole, part) if part[i] > 1)  # one element is put where it belongs, without a word
         case "reverse":
             return tuple(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
@@ -170,12 +170,12 @@ def shifted_dims(op: ir.Operation) -> tuple[int, ...]:
             return tuple(i for i, size in enumerate(ir.DenseI64ArrayAttr(op.attributes["window_dimensions"])) if size > 1)
         case "convolution":
             _, kernel, result = dimension_numbers(op)
-            sizes = _shape(op.operands[1])
+            sizes = shape_of(op.operands[1])
             return tuple(i for i, word in enumerate(result) if word.isdigit() and sizes[kernel.index(word)] > 1)
         case "fft":
-            return tuple(range(len(_shape(op.results[0]))))  # XLA replicates an FFT, its batch too
+            return tuple(range(len(shape_of(op.results[0]))))  # XLA replicates an FFT, its batch too
         case "custom_call" if "mhlo.topk" in str(op.attributes["call_target_name"]):
-            return tuple(range(len(_shape(op.results[0]))))  # and a top-k
+            return tuple(range(len(shape_of(op.results[0]))))  # and a top-k
     return ()
 
 
@@ -190,7 +190,8 @@ def dimension_numbers(op: ir.Operation) -> tuple[list[str], ...]:
     return tuple([word.strip() for word in part.strip("[]").split(",")] for part in parts)
 
 
-def _shape(value: ir.Value) -> tuple[int, ...]:
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    """The sizes of a tensor."""
     return tuple(ir.RankedTensorType(value.type).shape)
 
 

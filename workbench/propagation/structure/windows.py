@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.propagation.module.mlir_context import producer
-from workbench.propagation.structure.operation_work import dimension_numbers
+from workbench.propagation.structure.operation_work import dimension_numbers, shape_of
 
 
 class DimWindow(NamedTuple):
@@ -64,7 +64,7 @@ def windows_of(op: ir.Operation) -> OperandAccess | None:
         case "stablehlo.reshape":
             return (
                 OperandAccess(dropped=dropped)
-                if (dropped := tuple(i for i, size in enumerate(_shape(op.operands[0])) if size == 1))
+                if (dropped := tuple(i for i, size in enumerate(shape_of(op.operands[0])) if size == 1))
                 else None
             )
         case _:
@@ -74,7 +74,7 @@ def windows_of(op: ir.Operation) -> OperandAccess | None:
 
 def _slice_windows(op: ir.Operation) -> tuple[DimWindow, ...]:
     columns = (_read_numbers(op, name, 0, 0) for name in ("start_indices", "limit_indices", "strides"))
-    rows = zip(_shape(op.operands[0]), *columns, strict=True)
+    rows = zip(shape_of(op.operands[0]), *columns, strict=True)
     return tuple(DimWindow(stride=stride, low=-start, high=limit - size) for size, start, limit, stride in rows)
 
 
@@ -82,7 +82,7 @@ def _convolution_windows(op: ir.Operation) -> OperandAccess:
     """Trivial windows along batch and features."""
     image, kernel, _ = dimension_numbers(op)
     alike = {word: "i" if word == "f" else word for word in image if word != "b"}
-    sizes = _shape(op.operands[1])
+    sizes = shape_of(op.operands[1])
     at = tuple(kernel.index(alike[word]) if word in alike else None for word in image)
     spatial = [kernel.index(str(number)) for number in range(len(image) - 2)]
     windows = _read_windows(op, tuple(sizes[dim] for dim in spatial), "rhs_dilation", "lhs_dilation")
@@ -108,10 +108,6 @@ def _read_paddings(op: ir.Operation, rank: int) -> tuple[tuple[int, int], ...]:
     if len(flat) == 1:  # printed once where all are equal
         flat *= 2 * rank
     return tuple(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _shape(value: ir.Value) -> tuple[int, ...]:
-    return tuple(ir.RankedTensorType(value.type).shape)
 
 
 def _scalar_text(value: ir.Value) -> str:

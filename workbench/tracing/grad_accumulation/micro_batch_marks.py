@@ -107,11 +107,12 @@ def micro_batch_leaves(leaf: Any, split: Split, micro_batches: int) -> list[Any]
 def _fold_key(key: Any, number: int) -> Any:
     """The keys of this micro-batch, in the form they came in."""
     if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return _fold_each(key, number)
-    return np.asarray(jax.random.key_data(_fold_each(jax.random.wrap_key_data(jax.numpy.asarray(key)), number)))
+        return fold_each(key, number)
+    return np.asarray(jax.random.key_data(fold_each(jax.random.wrap_key_data(jax.numpy.asarray(key)), number)))
 
 
-def _fold_each(keys: Any, number: int) -> Any:
+def fold_each(keys: Any, number: Any) -> Any:
+    """The keys of the micro-batch with this number."""
     fold = jax.random.fold_in
     for _ in keys.shape:
         fold = jax.vmap(fold, in_axes=(0, None))

@@ -4,7 +4,7 @@ Layers are what `layer_marks.layer` marks; where a function marks nothing, its o
 where it has none, the bodies of its outermost scans. Equations are moved, never evaluated again: named scopes and source lines stay.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
 from workbench.propagation.module.source_location import marked_kernel, without_marks
 from workbench.tracing.jaxpr.choose_layers import SomeLayers, choose_layers
-from workbench.tracing.jaxpr.equations import CALLS, variables
+from workbench.tracing.jaxpr.equations import CALLS, jaxprs_in, substituted, variables
 from workbench.tracing.jaxpr.mark_kept_dots import KEPT_RESULT, mark_kept_dots
 from workbench.tracing.layer_marks import keep_everything, policy_of
 
@@ -106,13 +106,13 @@ def _collect_scopes(jaxpr: Any, found: RematScopes, prefix: str) -> None:
         found.scans += eqn.primitive is primitives.scan_p
         if eqn.primitive is primitives.name_p and eqn.params["name"] != KEPT_RESULT:
             found.names[eqn.params["name"]] = None
-        for inner in _list_jaxprs(eqn):
+        for inner in jaxprs_in(eqn):
             _collect_scopes(inner, found, path)
 
 
 def _has_marks(jaxpr: Any) -> bool:
     return any(
-        (_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything) or any(map(_has_marks, _list_jaxprs(eqn))) for eqn in jaxpr.eqns
+        (_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything) or any(map(_has_marks, jaxprs_in(eqn))) for eqn in jaxpr.eqns
     )
 
 
@@ -124,13 +124,6 @@ def _is_layer(eqn: Any, *, marked: bool) -> bool:
     if not _is_checkpoint(eqn):
         return False
     return eqn.params["policy"] is keep_everything if marked else marked_kernel(str(eqn.source_info.name_stack)) is None
-
-
-def _list_jaxprs(eqn: Any) -> Iterator[Any]:
-    for value in eqn.params.values():
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, jex_core.ClosedJaxpr | jex_core.Jaxpr):
-                yield each.jaxpr if isinstance(each, jex_core.ClosedJaxpr) else each
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +150,8 @@ class _RematRewriter:
         """
         found: list[Any] = []
 
-        def read(atom: Any) -> Any:
-            return atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom)
-
         for each in jaxpr.eqns:
-            eqn = each.replace(invars=[read(atom) for atom in each.invars])
+            eqn = each.replace(invars=substituted(each.invars, known))
             if stack is not None:
                 eqn = eqn.replace(source_info=eqn.source_info.replace(name_stack=stack + eqn.source_info.name_stack))
             if self._is_dissolved(eqn):
@@ -179,7 +169,7 @@ class _RematRewriter:
                 known.update(zip(eqn.outvars, outvars, strict=True))
                 eqn = eqn.replace(outvars=outvars)
             found.append(self._rewrite_equation(eqn, in_loop=in_loop))
-        return found, [read(atom) for atom in jaxpr.outvars]
+        return found, substituted(jaxpr.outvars, known)
 
     def _is_dissolved(self, eqn: Any) -> bool:
         """Whether a layer is merged into what is around it: a mark without a policy, or any layer whose values are all kept."""

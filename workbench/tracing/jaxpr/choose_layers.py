@@ -18,7 +18,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.errors import RematError
-from workbench.tracing.jaxpr.equations import scan_widths
+from workbench.tracing.jaxpr.equations import jaxprs_in, scan_widths, substituted
 from workbench.units import divisors
 
 Block = tuple[list[Any], list[Any]]
@@ -62,7 +62,7 @@ def count_layers(jaxpr: Any) -> int:
         if _some_layers(eqn):
             count += 1
         elif eqn.primitive.name not in ("scan", "while"):
-            inner = [count_layers(each) for each in _jaxprs_in(eqn)]
+            inner = [count_layers(each) for each in jaxprs_in(eqn)]
             count += max(inner, default=0) if eqn.primitive.name == "cond" else sum(inner)
     return count
 
@@ -74,9 +74,9 @@ def copy_equations(jaxpr: Any, arguments: Sequence[Any], stack: Any) -> Block:
     for eqn in jaxpr.eqns:
         outvars = [jex_core.Var(var.aval) for var in eqn.outvars]
         source = eqn.source_info.replace(name_stack=stack + eqn.source_info.name_stack)
-        eqns.append(eqn.replace(invars=_read(eqn.invars, known), outvars=outvars, source_info=source))
+        eqns.append(eqn.replace(invars=substituted(eqn.invars, known), outvars=outvars, source_info=source))
         known.update(zip(eqn.outvars, outvars, strict=True))
-    return eqns, _read(jaxpr.outvars, known)
+    return eqns, substituted(jaxpr.outvars, known)
 
 
 @dataclass(slots=True)
@@ -92,11 +92,11 @@ class _Chooser:
         found: list[Any] = []
         known: dict[Any, Any] = {}
         for each in jaxpr.eqns:
-            eqn = each.replace(invars=_read(each.invars, known))
+            eqn = each.replace(invars=substituted(each.invars, known))
             eqns, results = self._choose_equation(eqn)
             found += eqns
             known.update((var, result) for var, result in zip(eqn.outvars, results, strict=True) if var is not result)
-        return jaxpr.replace(eqns=found, outvars=_read(jaxpr.outvars, known))
+        return jaxpr.replace(eqns=found, outvars=substituted(jaxpr.outvars, known))
 
     def _choose_equation(self, eqn: Any) -> Block:
         if some := _some_layers(eqn):
@@ -198,7 +198,7 @@ def _repeat_body(scan: Any, count: int, width: tuple[int, int]) -> Any:
         carry, rows[index] = results[:carried], results[carried:]
     outvars = list(carry)
     for column in zip(*(rows[index] for index in range(count)), strict=True):
-        made, (stack,) = _splice(_stack, column, scan, empty)
+        made, (stack,) = _splice(stack_rows, column, scan, empty)
         eqns += made
         outvars.append(stack)
     return jex_core.ClosedJaxpr(jaxpr.replace(invars=invars, eqns=eqns, outvars=outvars), closed.consts)
@@ -216,7 +216,7 @@ def _split(stack: Any) -> list[Any]:
     return [jax.lax.squeeze(each, (0,)) for each in jax.lax.split(stack, [1] * stack.shape[0])]
 
 
-def _stack(*rows: Any) -> Any:
+def stack_rows(*rows: Any) -> Any:
     return jax.lax.concatenate([jax.lax.expand_dims(row, (0,)) for row in rows], 0)
 
 
@@ -239,20 +239,9 @@ def _list_some_layers(jaxpr: Any) -> Iterator[SomeLayers]:
         if some := _some_layers(eqn):
             yield some
         else:
-            for inner in _jaxprs_in(eqn):
+            for inner in jaxprs_in(eqn):
                 yield from _list_some_layers(inner)
 
 
 def _has_layers(eqn: Any) -> bool:
-    return any(next(_list_some_layers(inner), None) is not None for inner in _jaxprs_in(eqn))
-
-
-def _jaxprs_in(eqn: Any) -> Iterator[Any]:
-    for value in eqn.params.values():
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, jex_core.ClosedJaxpr | jex_core.Jaxpr):
-                yield each.jaxpr if isinstance(each, jex_core.ClosedJaxpr) else each
-
-
-def _read(atoms: Sequence[Any], known: dict[Any, Any]) -> list[Any]:
-    return [atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom) for atom in atoms]
+    return any(next(_list_some_layers(inner), None) is not None for inner in jaxprs_in(eqn))

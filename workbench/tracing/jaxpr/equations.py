@@ -193,7 +193,7 @@ class Inlining:
             self.constants[known[var]] = value
         for eqn in jaxpr.eqns:
             scope = eqn.source_info.name_stack if stack is None else stack + eqn.source_info.name_stack
-            invars = [_substitute(known, atom) for atom in eqn.invars]
+            invars = substituted(eqn.invars, known)
             if eqn.primitive.name in CALLS and (inner := _called_jaxpr(eqn)) is not None:
                 results = self.block(inner, invars, scope)
                 known.update(zip(eqn.outvars, results, strict=True))
@@ -201,11 +201,12 @@ class Inlining:
             fresh = [jex_core.Var(var.aval) for var in eqn.outvars]
             known.update(zip(eqn.outvars, fresh, strict=True))
             self.eqns.append(eqn.replace(invars=invars, outvars=fresh, source_info=eqn.source_info.replace(name_stack=scope)))
-        return [_substitute(known, atom) for atom in jaxpr.outvars]
+        return substituted(jaxpr.outvars, known)
 
 
-def _substitute(known: dict[Any, Any], atom: Any) -> Any:
-    return atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom)
+def substituted(atoms: Iterable[Any], known: Mapping[Any, Any]) -> list[Any]:
+    """Atoms with those that are `known` as others replaced."""
+    return [atom if isinstance(atom, jex_core.Literal) else known.get(atom, atom) for atom in atoms]
 
 
 def _called_jaxpr(eqn: Any) -> Any:

@@ -16,7 +16,7 @@ from jax.extend.core import primitives
 
 from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.micro_batch_marks import AVERAGE, WEIGHT
-from workbench.tracing.jaxpr.choose_layers import choose_layers, count_layers, group_layers
+from workbench.tracing.jaxpr.choose_layers import choose_layers, count_layers, group_layers, stack_rows
 from workbench.tracing.jaxpr.equations import Inlining, scan_widths, select_needed, variables
 
 _OPAQUE = ("scan", "while", "cond", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
@@ -181,7 +181,7 @@ class _ScanUnroller:
         for var, rows in zip(scan.outvars[width:], stacked, strict=True):
             if var in read:
                 ordered = rows[::-1] if reverse else rows
-                self.known[var] = self._splice_function(_stack, ordered, scan)
+                self.known[var] = self._splice_function(stack_rows, ordered, scan)
 
 
 @lru_cache(1 << 12)
@@ -201,10 +201,6 @@ def _index_function(layer: int) -> Callable[[Any], Any]:
 
 def _concatenate(*slices: Any) -> Any:
     return jax.lax.concatenate(slices, 0)
-
-
-def _stack(*rows: Any) -> Any:
-    return jax.lax.concatenate([jax.lax.expand_dims(row, (0,)) for row in rows], 0)
 
 
 def _make_slice_var(stacked: Any) -> Any:

@@ -7,7 +7,7 @@ where it is a hand-written kernel or has a derivative of its own, and sums and e
 sent again. Counting is done once, on the jaxpr, so that the policy itself has no state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.propagation.module.source_location import marked_kernel
-from workbench.tracing.jaxpr.equations import CALLS, variables
+from workbench.tracing.jaxpr.equations import CALLS, jaxprs_in, substituted, variables
 
 KEPT_RESULT = "kept result"
 """The name of what is kept; with its space it is none that a remat text can use."""
@@ -64,12 +64,12 @@ class _Marker:
         renamed: dict[Any, Any] = {}
         eqns: list[Any] = []
         for each in jaxpr.eqns:
-            eqn = self._mark_inside(each.replace(invars=_read(each.invars, renamed)))
+            eqn = self._mark_inside(each.replace(invars=substituted(each.invars, renamed)))
             eqns.append(eqn)
             for var in self._kept_results(eqn, leaving):
                 renamed[var] = jex_core.Var(var.aval)
                 eqns.append(_name(eqn, var, renamed[var]))
-        return jaxpr.replace(eqns=eqns, outvars=_read(jaxpr.outvars, renamed))
+        return jaxpr.replace(eqns=eqns, outvars=substituted(jaxpr.outvars, renamed))
 
     def _kept_results(self, eqn: Any, leaving: set[Any]) -> list[Any]:
         if _kernel_of(eqn):
@@ -90,10 +90,6 @@ class _Marker:
         if isinstance(value, jex_core.Jaxpr):
             return self.mark(value)
         return tuple(map(self._mark_param, value)) if isinstance(value, tuple) else value
-
-
-def _read(atoms: Sequence[Any], renamed: dict[Any, Any]) -> list[Any]:
-    return [atom if isinstance(atom, jex_core.Literal) else renamed.get(atom, atom) for atom in atoms]
 
 
 def _name(eqn: Any, var: Any, named: Any) -> Any:
@@ -135,6 +131,4 @@ def _multiplies(eqn: Any) -> bool:
 
 
 def _inner_equations(eqn: Any) -> list[Any]:
-    values = [each for value in eqn.params.values() for each in (value if isinstance(value, tuple) else (value,))]
-    closed = [each.jaxpr if isinstance(each, jex_core.ClosedJaxpr) else each for each in values]
-    return [inner for each in closed if isinstance(each, jex_core.Jaxpr) for inner in each.eqns]
+    return [inner for each in jaxprs_in(eqn) for inner in each.eqns]

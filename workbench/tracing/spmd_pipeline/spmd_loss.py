@@ -19,6 +19,7 @@ from workbench.core.pipeline_spec import PipelineSpec, Split, plan_input_splits
 from workbench.core.program import Program
 from workbench.core.remat import ALL_LAYERS
 from workbench.errors import PipelineError
+from workbench.tracing.grad_accumulation.micro_batch_marks import fold_each
 from workbench.tracing.spmd_pipeline.homogeneous_layers import HomogeneousLayers, homogeneous_layers
 from workbench.tracing.spmd_pipeline.shifting_buffer import shifting_buffer
 from workbench.tracing.stage_partition.trace_network import network_of
@@ -172,15 +173,8 @@ def _split_leaf(leaf: Any, split: Split, count: int) -> Any:
         return jnp.broadcast_to(leaf, (count, *leaf.shape))
     numbers = jnp.arange(count)
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.vmap(lambda number: _fold_key(leaf, number))(numbers)
-    return jax.vmap(lambda number: jax.random.key_data(_fold_key(jax.random.wrap_key_data(leaf), number)))(numbers)
-
-
-def _fold_key(key: Any, number: Any) -> Any:
-    fold = jax.random.fold_in
-    for _ in key.shape:
-        fold = jax.vmap(fold, in_axes=(0, None))
-    return fold(key, number)
+        return jax.vmap(lambda number: fold_each(leaf, number))(numbers)
+    return jax.vmap(lambda number: jax.random.key_data(fold_each(jax.random.wrap_key_data(leaf), number)))(numbers)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))

@@ -79,6 +79,11 @@ class Chart:
         }
 
 
+def columns_of(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Rows as the columns of a data source."""
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
 def plain_properties(properties: Mapping[str, Mapping[str, Any]]) -> Any:
     """As JSON, where a number that is a key is a text."""
     return json.loads(json.dumps(properties))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from workbench.search.search_figures import Figures, figures_text
-from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, seconds_unit
+from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, columns_of, seconds_unit
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
 from workbench.visualize.found_plans import MOST_OTHERS, FoundPlan, FrontSigns, figure_value, found_hover, front_scale
 from workbench.visualize.front_axes import NAMES, FrontChart, Up, colour_devices
@@ -29,8 +29,8 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns
         (scale.across.is_log, scale.up.is_log),
         {
             "marks": _marks(found, scale, units, colours),
-            "chosen": _columns([_place(each.figures, scale, units) for each in found if each.key == signs.chosen], ("x", "y")),
-            "stairs": _columns(list(_stairs(front, scale, units, colours)), ("xs", "ys", "color")),
+            "chosen": columns_of([_place(each.figures, scale, units) for each in found if each.key == signs.chosen], ("x", "y")),
+            "stairs": columns_of(list(_stairs(front, scale, units, colours)), ("xs", "ys", "color")),
             **_signs(scale, units, signs),
         },
         {"x": _range(scale.across, units[0]), "y": _range(scale.up, units[1])},
@@ -94,7 +94,7 @@ def _marks(
         )
         for each in shown
     ]
-    return _columns(rows, ("x", "y", "size", "color", "alpha", "title", "opens"))
+    return columns_of(rows, ("x", "y", "size", "color", "alpha", "title", "opens"))
 
 
 def _stairs(
@@ -140,11 +140,7 @@ def _signs(scale: FrontChart, units: tuple[AxisUnit, AxisUnit], signs: FrontSign
         outside = " (outside)" * (scale.side(signs.now) != (0, 0))
         words.append((x, y, f"present plan{outside}", TEXT, "right" if is_right else "left", -10 if is_right else 10))
     return {
-        "limits": _columns(lines, ("xs", "ys", "color")),
-        "words": _columns(words, ("x", "y", "text", "color", "align", "dx")),
-        "present": _columns(present, ("x", "y", "title")),
+        "limits": columns_of(lines, ("xs", "ys", "color")),
+        "words": columns_of(words, ("x", "y", "text", "color", "align", "dx")),
+        "present": columns_of(present, ("x", "y", "title")),
     }
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}

@@ -9,7 +9,7 @@ from workbench.hardware.hardware import Chip
 from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
 from workbench.units import format_count, format_seconds
-from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, count_unit
+from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, columns_of, count_unit
 from workbench.visualize.draw.palette import STEP, TEXT
 from workbench.visualize.roofline import BOUND_COLOURS, LEAST_INTENSITY, WHY, hover_text, kernel_radius, roof_ceilings, sum_seconds
 
@@ -40,7 +40,7 @@ def roofline_chart(report: Report) -> Chart | None:
     return Chart(
         empty_roofline,
         (),
-        {"marks": _marks(kernels, whole, unit), "roofs": _columns(lines, ("xs", "ys", "color", "dash")), "words": _words(words)},
+        {"marks": _marks(kernels, whole, unit), "roofs": columns_of(lines, ("xs", "ys", "color", "dash")), "words": _words(words)},
         {"x": across, "y": (up[0] / unit.size, up[1] / unit.size)},
         {"y axis": {"axis_label": unit.name}},
         key=_key(report.kernel_costs, whole),
@@ -140,11 +140,7 @@ def _apart(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _words(words: Sequence[Word]) -> dict[str, list[Any]]:
-    return _columns(words, _WORD)
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, list[Any]]:
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return columns_of(words, _WORD)
 
 
 def _key(kernels: Sequence[Kernel], whole: float) -> tuple[KeyEntry, ...]:

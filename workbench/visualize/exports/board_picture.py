@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workbench.core.text_tables import count_text, table_text
+from workbench.core.text_tables import count_text, sizes_text, table_text
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_count, format_seconds
@@ -42,7 +42,7 @@ def _figures(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _zones(plan: Plan) -> Iterator[_Zone]:
-    whole = tuple(f"{dim} {_sizes(sizes)}" for dim, sizes in plan.program.dims.items() if not plan.layout.rule(dim))
+    whole = tuple(f"{dim} {sizes_text(sizes)}" for dim, sizes in plan.program.dims.items() if not plan.layout.rule(dim))
     yield _Zone("unsharded", NEUTRAL, whole)
     for axis, size in plan.mesh.axes:
         here = [dim for dim in plan.program.dims if axis in plan.layout.rule(dim)]
@@ -55,11 +55,7 @@ def _split_chip(plan: Plan, dim: str) -> str:
     for axis in plan.layout.rule(dim):
         parts *= plan.mesh[axis]
     sizes = plan.program.dims[dim]
-    return f"{dim} {_sizes(sizes)} → {_sizes(tuple(-(-size // parts) for size in sizes))}"
-
-
-def _sizes(sizes: tuple[int, ...]) -> str:
-    return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)}…{max(sizes)}"
+    return f"{dim} {sizes_text(sizes)} → {sizes_text(tuple(-(-size // parts) for size in sizes))}"
 
 
 def _heading(report: Report) -> str:

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, Protocol
 
 from workbench.core.program import Program
-from workbench.core.text_tables import count_text
+from workbench.core.text_tables import count_text, sizes_text
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
@@ -176,12 +176,12 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
     sizes = plan.program.dims[dim]
     parts = prod(plan.mesh[axis] for axis in axes)
     carried = sum(dim in tensor.dims for tensor in plan.program.arguments)
-    shown = _sizes(sizes)
+    shown = sizes_text(sizes)
     return {
         "key": f"{dim}@{source}",
         "dim": dim,
         "source": source,
-        "size": shown if parts == 1 else f"{shown} → {_sizes(tuple(-(-size // parts) for size in sizes))}",
+        "size": shown if parts == 1 else f"{shown} → {sizes_text(tuple(-(-size // parts) for size in sizes))}",
         "order": f"{axes.index(source) + 1}" if len(axes) > 1 else "",
         "carried": str(carried),
         "title": f"{dim}: {', '.join(map(str, sizes))} · in {count_text(carried, 'tensor')}"
@@ -216,7 +216,3 @@ def _badge(tab: str, report: Report, comparison_state: ComparisonState | None) -
         "notes": len(report.notes),
     }
     return str(counts[tab]) if counts.get(tab) else ""
-
-
-def _sizes(sizes: tuple[int, ...]) -> str:
-    return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)}…{max(sizes)}"

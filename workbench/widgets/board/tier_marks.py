@@ -35,6 +35,11 @@ def mark_of(tier: str) -> dict[str, str]:
     return {"key": tier, "label": tier.capitalize(), "title": SAYS[tier]} if tier else {}
 
 
+def fact(label: str, text: str, note: str, tone: str = "", tier: str = "") -> dict[str, Any]:
+    """A figure of a run or of a compilation, as the front end shows it."""
+    return {"label": label, "text": text, "note": note, "tone": tone, "mark": mark_of(tier)}
+
+
 def settling_record(settling_state: SettlingState | None, report: Report) -> dict[str, Any]:
     """The line under the figures; without a `settling_state` where no partitioner is asked."""
     return {

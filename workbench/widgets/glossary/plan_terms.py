@@ -136,7 +136,6 @@ INFERENCE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 # Terms of the tiers of a figure, as fields of `glossary.Term`: name, definition, further reading, the labels it
 # explains.
 
-SHARDY = "https://openxla.org/shardy/"
 GSPMD = "https://arxiv.org/abs/2105.04663"
 AOT = "https://docs.jax.dev/en/latest/aot.html"
 PROFILING = "https://docs.jax.dev/en/latest/profiling.html"
@@ -154,7 +153,7 @@ _COMPILED = (
     "a second or two, before code is generated; the compiler's own kernel times come with the code."
 )
 TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
-    ("Planned", _PLANNED, SHARDY, ("planned",)),
+    ("Planned", _PLANNED, _SHARDY, ("planned",)),
     ("Partitioned", _PARTITIONED, GSPMD, ("partitioned",)),
     ("Compiled", _COMPILED, AOT, ("compiled", "compiled payload")),
     ("Measured", "Taken from a run of the plan on the attached devices.", PROFILING, ("measured", "step, measured")),

@@ -1,5 +1,6 @@
 """The Compile panel as JSON."""
 
+from functools import partial
 from typing import Any
 
 from workbench.analysis.tier_comparison import Comparison
@@ -7,7 +8,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.tier_marks import mark_of
+from workbench.widgets.board.tier_marks import fact
 from workbench.widgets.run.job_progress import CompileProgress, log_state, stage_text
 
 INVITATION = (
@@ -86,5 +87,4 @@ def _collectives(comparison: Comparison) -> dict[str, Any]:
     )
 
 
-def _fact(label: str, text: str, note: str, tone: str = "", tier: str = "compiled") -> dict[str, Any]:
-    return {"label": label, "text": text, "note": note, "tone": tone, "mark": mark_of(tier)}
+_fact = partial(fact, tier="compiled")

@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement, wrong_shards_table
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.board.tier_marks import mark_of
+from workbench.widgets.board.tier_marks import fact
 from workbench.widgets.run.job_progress import log_state, stage_text
 from workbench.widgets.run.run_progress import RunProgress, same_step
 from workbench.widgets.tabs.table_blocks import Paint, table_block
@@ -69,7 +69,7 @@ def _curves(live: RunProgress) -> list[dict[str, Any]]:
 def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]:
     low, high = (format_seconds(each) for each in measured.spread_seconds)
     facts = [
-        _fact(
+        fact(
             "measured step",
             format_seconds(measured.median_seconds),
             f"median of {len(measured.step_seconds)}; {low} to {high}",
@@ -79,19 +79,17 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
     if measured.predicted_seconds:
         ratio = measured.median_seconds / measured.predicted_seconds
         note = f"measured is {ratio:.2f}× of it; by the devices as calibrated after the run"
-        facts.append(_fact("predicted step", format_seconds(measured.predicted_seconds), note))
+        facts.append(fact("predicted step", format_seconds(measured.predicted_seconds), note))
     agreeing = sum(check.agrees for check in measured.shards)
     tone = "good" if measured.shards_agree else "bad"
-    facts.append(
-        _fact("shard shapes", f"{agreeing} of {len(measured.shards)}", "agree with the arrays that existed", tone, tier="measured")
-    )
+    facts.append(fact("shard shapes", f"{agreeing} of {len(measured.shards)}", "agree with the arrays that existed", tone, tier="measured"))
     if losses := [each for each in measured.losses if isfinite(each)]:
-        facts.append(_fact("loss", f"{losses[0]:.4g} → {losses[-1]:.4g}", f"over {len(measured.losses)} steps", tier="measured"))
+        facts.append(fact("loss", f"{losses[0]:.4g} → {losses[-1]:.4g}", f"over {len(measured.losses)} steps", tier="measured"))
     if len(losses) < len(measured.losses):
-        facts.append(_fact("not a number", f"{len(measured.losses) - len(losses)} losses", "of the run are infinite or undefined", "bad"))
+        facts.append(fact("not a number", f"{len(measured.losses) - len(losses)} losses", "of the run are infinite or undefined", "bad"))
     if measured.max_error is not None:
         facts.append(
-            _fact(
+            fact(
                 "against unsharded",
                 f"{measured.max_error:.1e}" if isfinite(measured.max_error) else "no number",
                 measured.wrong_text or "largest relative difference",
@@ -99,14 +97,10 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
             )
         )
     if report:
-        facts.append(_fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(report.peak)}"))
+        facts.append(fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(report.peak)}"))
     processes = f", {measured.processes} processes" if measured.processes > 1 else ""
     took = f"compiled in {format_seconds(measured.compile_seconds)}{processes}"
-    return [*facts, _fact("ran on", f"{measured.devices} × {measured.device_kind}", took)]
-
-
-def _fact(label: str, text: str, note: str, tone: str = "", tier: str = "") -> dict[str, Any]:
-    return {"label": label, "text": text, "note": note, "tone": tone, "mark": mark_of(tier)}
+    return [*facts, fact("ran on", f"{measured.devices} × {measured.device_kind}", took)]
 
 
 def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> list[dict[str, Any]]:
