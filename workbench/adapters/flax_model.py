@@ -74,8 +74,7 @@ def from_flax(
     )
 
 
-# Modules of Flax Linen: functions of variables in collections. `params` is what is trained; any other collection is
-# state.
+# Modules of Flax Linen: functions of variables in collections. `params` is what is trained; any other collection is state.
 
 KEY = "key"
 _STREAM = 0x7FFFFFFE
@@ -207,8 +206,7 @@ def _stated_dims(variables: Any) -> dict[str, str]:
     return partition_dims(stated) | {path: words for path, words in logical.items() if words}
 
 
-# Models of Transformers in Flax: objects around a Linen module, called with their parameters, `model(ids, params=...,
-# train=True)`.
+# Models of Transformers in Flax: objects around a Linen module, called with their parameters, `model(ids, params=..., train=True)`.
 
 
 class _PretrainedCall:

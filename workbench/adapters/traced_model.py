@@ -1,4 +1,5 @@
-"""A model taken apart into pytrees of parameters and state, and the program of a loss that is given the model whole again."""
+"""A model taken apart into pytrees of parameters and state, and the program of a loss that is given the model whole again; which of its
+state a loss leaves alone, what a framework's layers call their dimensions, and what to install for an adapter."""
 
 import importlib
 import inspect
@@ -241,8 +242,7 @@ def _patterns(prefix: str, dims: Mapping[str, Any]) -> Iterator[str]:
             yield pattern
 
 
-# Which of a model's state a loss neither reads nor changes: it need not be carried, and a program without state has
-# more layouts.
+# Which of a model's state a loss neither reads nor changes: it need not be carried, and a program without state has more layouts.
 
 
 def idle_leaves(call: Callable[..., tuple[Any, Any]], params: Any, state: Any, batch: Any) -> list[bool]:

@@ -77,11 +77,9 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
     return with_compiled(report, answer.scheduled) if answer is not None and answer.scheduled is not None else report
 
 
-# The report of a pipeline of `engine:spmd`: of the one program that all devices run, the shifting buffer, planned as
-# any program is.
+# The report of a pipeline of `engine:spmd`: of the one program that all devices run, the shifting buffer, planned as any program is.
 #
-# What a person edits stays that of the program as traced: its intermediate values, how shardings propagate to them,
-# what it states of them.
+# What a person edits stays that of the program as traced: its intermediate values, how shardings propagate to them, what it states of them.
 
 
 def one_program_report(plan: Plan, ran: Report, analyze_traced: Callable[[], Report]) -> Report:

@@ -182,8 +182,7 @@ def _count_text(indices: Sequence[int]) -> str:
     return f"{len(indices)} {'place' if len(indices) == 1 else 'places'}"
 
 
-# Windowed operations that XLA computes wrongly under a plan: gradients of per-sample and depthwise kernels and of max
-# pooling.
+# Windowed operations that XLA computes wrongly under a plan: gradients of per-sample and depthwise kernels and of max pooling.
 
 
 def diagnose_feature_groups(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:

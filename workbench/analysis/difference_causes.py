@@ -189,8 +189,7 @@ def _make_difference(scope: str, predicted: int, compiled: int) -> MemoryDiffere
     return MemoryDifference(scope, predicted, compiled, cause)
 
 
-# What a predicted time rests on that a compiler does not tell: the causes of a difference between it and a measured
-# step.
+# What a predicted time rests on that a compiler does not tell: the causes of a difference between it and a measured step.
 
 HOST = Cause("bound by the host", "the device waits for the host to call the next kernel: another host, or fewer calls, change it")
 RING = Cause("ring over nodes", "collectives between nodes take what NCCL's rings and trees need over this network, as far as it is known")

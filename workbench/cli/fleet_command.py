@@ -1,4 +1,4 @@
-"""`workbench fleet`: train many models at once, or simulate that from units timed here."""
+"""`workbench fleet`: train many models at once, with those that a file adds meanwhile, or simulate that from units timed here."""
 
 import argparse
 import json
@@ -234,8 +234,7 @@ class ShortForecast:
         return f", {format_seconds(rest.makespan)} in all as now expected"
 
 
-# Follow a fleet file that changes while its models train: a model that is added to it joins the run, one that is
-# removed stops.
+# Follow a fleet file that changes while its models train: a model that is added to it joins the run, one that is removed stops.
 
 EVERY = 0.5  # seconds
 

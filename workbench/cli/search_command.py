@@ -1,4 +1,4 @@
-"""`workbench search`: the front of a plan's alternatives as it fills, the best of them, and why."""
+"""`workbench search`: the front of a plan's alternatives as it fills, the best of them, and why; Ctrl-C stops it with what was found."""
 
 import argparse
 import json

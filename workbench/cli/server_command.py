@@ -1,4 +1,5 @@
-"""`workbench login`, `push`, `pull`, `submit` and `jobs`: a team's server from the command line."""
+"""A team's server from the command line: `workbench login`, `push`, `pull`, `submit` and `jobs`, and for a class `assignments`, `hand-out`,
+`hand-in` and `send-plan`."""
 
 import argparse
 import getpass

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and how a command is added."""
+"""Arguments that several commands share, how a command is added, and who may reach the page that one serves."""
 
 import argparse
 import ipaddress

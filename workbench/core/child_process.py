@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, however that ends: also by SIGKILL.
+"""Child processes that end with their parent, however that ends, also by SIGKILL; and how far a process lets others go first.
 
 A child of Linux says so itself, with `end_with_parent`, as the first thing that it does. Elsewhere the end of its connection ends it.
 """

@@ -1,4 +1,5 @@
-"""Read untrusted texts with limits: on length, depth, number of values, and their types.
+"""Read untrusted texts with limits on length, depth, number of values and their types, and open files that somebody else may have put
+there.
 
 What is within these limits is parsed and checked in well under a second; each is far above what a person or a program writes.
 """
@@ -134,8 +135,7 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return known
 
 
-# Open files that somebody else may have put there: regular files alone. A pipe would make its reader wait, and a device
-# has no end.
+# Open files that somebody else may have put there: regular files alone. A pipe would make its reader wait, and a device has no end.
 
 _FLAGS = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY")  # those that this system has
 

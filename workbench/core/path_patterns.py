@@ -94,12 +94,11 @@ def unfold_pattern(pattern: str, paths: Collection[str]) -> str:
     return next((each for each in candidates if any(matches(each, path) for path in paths)), "")
 
 
-# Selectors: which intermediate values of a program a pattern of the layout names, by named scope or by the user's
-# source line.
+# Selectors: which intermediate values of a program a pattern of the layout names, by named scope or by the user's source line.
 #
-# `mlp/dot_general` names values by their path (`path_patterns.matches`); `gpt.py:42` those that line 42 makes in the
-# forward pass (their counterparts in the backward pass follow by propagation), and `gpt.py:42/dot_general` those of
-# them whose path ends so. In a group or a barrier, `@` marks a selector; without it the name is an argument's.
+# `mlp/dot_general` names values by their path (`path_patterns.matches`); `gpt.py:42` those that line 42 makes in the forward pass (their
+# counterparts in the backward pass follow by propagation), and `gpt.py:42/dot_general` those of them whose path ends so. In a group or a
+# barrier, `@` marks a selector; without it the name is an argument's.
 
 _LINE = re.compile(r"(?P<line>[^/\s]+:\d+)(?:/(?P<path>.+))?")
 

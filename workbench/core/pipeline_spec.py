@@ -1,4 +1,5 @@
-"""How a step is pipelined: into how many stages and micro-batches, by which schedule, with what recomputed, by which engine."""
+"""How a step is pipelined: into how many stages and micro-batches, by which schedule, with what recomputed, by which engine; and how a
+batch is split into micro-batches."""
 
 import re
 from collections import Counter
@@ -260,11 +261,10 @@ def _verify_boundaries(spec: PipelineSpec) -> None:
         )
 
 
-# Splitting a batch into micro-batches: which dimension of each leaf is divided, and which leaves every micro-batch gets
-# whole.
+# Splitting a batch into micro-batches: which dimension of each leaf is divided, and which leaves every micro-batch gets whole.
 #
-# The batch dimension of every leaf is divided, in order: of b examples, micro-batch i of m has examples i b/m to (i +
-# 1) b/m. A random key without a batch dimension is folded with i; anything else is given to each micro-batch whole.
+# The batch dimension of every leaf is divided, in order: of b examples, micro-batch i of m has examples i b/m to (i + 1) b/m. A random key
+# without a batch dimension is folded with i; anything else is given to each micro-batch whole.
 
 BATCH = "batch"
 _KEYS = ("key", "keys", "rng", "rngs", "seed", "dropout")

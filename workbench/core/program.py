@@ -1,4 +1,5 @@
-"""A traced program: named tensors, the operations between them, and the StableHLO that Shardy partitions. No device is used."""
+"""A traced program: named tensors, the operations between them, and the StableHLO that Shardy partitions; whether it is a step of
+inference. No device is used."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

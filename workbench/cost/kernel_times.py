@@ -251,19 +251,18 @@ def _dot_seconds(
     return busy / (chip.peak(dtype) * reached)
 
 
-# The share of a chip's peak that an attention kernel reaches, by the size of its heads, the length of its sequences,
-# and their number.
+# The share of a chip's peak that an attention kernel reaches, by the size of its heads, the length of its sequences, and their number.
 #
-# FlashAttention-2 (Dao 2023, arXiv:2307.08691, section 3.2) gives each unit a block of queries, which passes over
-# blocks of keys; its backward pass the other way round. Of what the chip reaches with long sequences it loses
+# FlashAttention-2 (Dao 2023, arXiv:2307.08691, section 3.2) gives each unit a block of queries, which passes over blocks of keys; its
+# backward pass the other way round. Of what the chip reaches with long sequences it loses
 #
 # - the softmax: every score is scaled, exponentiated and summed, as long as `SOFTMAX_DEPTH` multiply-adds: the smaller
-# a head, the more; - the ends of a pass: a block is loaded and its result written, as long as `PASS_ENDS` blocks of
-# keys; - the diagonal: a causal mask hides half of each block on it, which is computed; - units without a block, where
-# heads times blocks of queries are fewer than units.
+# a head, the more; - the ends of a pass: a block is loaded and its result written, as long as `PASS_ENDS` blocks of keys; - the diagonal: a
+# causal mask hides half of each block on it, which is computed; - units without a block, where heads times blocks of queries are fewer than
+# units.
 #
-# With fewer queries than a tensor core multiplies at once, as in decoding, blocks of keys are shared among the units
-# (Flash-Decoding, Dao et al. 2023), and rows that are not there are multiplied.
+# With fewer queries than a tensor core multiplies at once, as in decoding, blocks of keys are shared among the units (Flash-Decoding, Dao
+# et al. 2023), and rows that are not there are multiplied.
 
 SOFTMAX_DEPTH = tuned("softmax_depth")
 """Multiply-adds that the softmax of a score takes as long as."""

@@ -260,8 +260,7 @@ class MemoryOverStep:
                 yield from self._live_at(inner, int(self._live_bytes(inner).sum(axis=0).argmax()))
 
 
-# Residuals of a training program, kept between its forward and its backward pass: the cost of one more micro-batch in
-# flight.
+# Residuals of a training program, kept between its forward and its backward pass: the cost of one more micro-batch in flight.
 
 
 def count_residual_bytes(plan: Plan) -> int:

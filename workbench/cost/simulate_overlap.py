@@ -224,13 +224,11 @@ def _ready_inside_reader(structure: Structure, kernels: Kernels, region: Timelin
     return latest
 
 
-# Collectives of a loop's iteration that need not wait for it, nor it for them: a runtime that prefetches has them
-# beside other iterations.
+# Collectives of a loop's iteration that need not wait for it, nor it for them: a runtime that prefetches has them beside other iterations.
 #
-# So are weights gathered before their layer is reached (FSDP's forward and backward prefetch), and gradients summed
-# while the layers before compute theirs (DDP's and FSDP's reduction; Li et al. 2020, PyTorch Distributed, section
-# 3.2.3; Zhao et al. 2023, PyTorch FSDP, section 3.3.2). Over the iterations of a loop such a collective costs what the
-# links need beyond the kernels.
+# So are weights gathered before their layer is reached (FSDP's forward and backward prefetch), and gradients summed while the layers before
+# compute theirs (DDP's and FSDP's reduction; Li et al. 2020, PyTorch Distributed, section 3.2.3; Zhao et al. 2023, PyTorch FSDP, section
+# 3.3.2). Over the iterations of a loop such a collective costs what the links need beyond the kernels.
 
 _MOST = 64  # operations between an argument and what is gathered of it
 _LONGEST = 64  # operations among which the last ones of a hand-written kernel are looked for

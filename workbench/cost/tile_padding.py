@@ -7,11 +7,10 @@ from math import ceil, prod
 
 from workbench.core.tensor import itemsize
 
-# Rounding the sizes of a dot up to the tiles of a matrix unit: multiply-adds for which it is busy, of which some are
-# done for nothing.
+# Rounding the sizes of a dot up to the tiles of a matrix unit: multiply-adds for which it is busy, of which some are done for nothing.
 #
-# A matrix unit works in tiles: a dot of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128. Which
-# tile a chip has says `hardware.toml` (`matmul_tile`).
+# A matrix unit works in tiles: a dot of 6 rows by 64 columns keeps a 128 x 128 array as busy as one of 8 by 128. Which tile a chip has says
+# `hardware.toml` (`matmul_tile`).
 
 _BLOCK = 3  # sides of a tile that is no systolic array
 _NARROW = (64, 32)  # sides of blocks

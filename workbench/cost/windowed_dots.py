@@ -155,15 +155,14 @@ class _Planner:
         return None
 
 
-# The effect of collectives on kernels: one with a collective in its middle becomes two, and a collective matmul's dot
-# becomes many.
+# The effect of collectives on kernels: one with a collective in its middle becomes two, and a collective matmul's dot becomes many.
 #
-# A windowed einsum (see `windowed_dots`) decomposes a gather or a reduce-scatter of n shards. Shards go around the ring
-# both ways, and each of n / 2 steps multiplies two, in a kernel of its own:
+# A windowed einsum (see `windowed_dots`) decomposes a gather or a reduce-scatter of n shards. Shards go around the ring both ways, and each
+# of n / 2 steps multiplies two, in a kernel of its own:
 #
 # - gathered along a contracted dimension, every step adds to the whole result, which it reads, rounds and writes again
-# beside its dot; - gathered along another one, every step's columns are written into the result by two more kernels,
-# zeros to begin with; - scattered, every step's dot is added to what was received, by another kernel.
+# beside its dot; - gathered along another one, every step's columns are written into the result by two more kernels, zeros to begin with; -
+# scattered, every step's dot is added to what was received, by another kernel.
 #
 # What would have been the dot's epilogue is a kernel of its own in the first two.
 

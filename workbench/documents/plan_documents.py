@@ -248,11 +248,10 @@ def _pretty_json(value: object, indent: str = "") -> str:
     return f"{opening}\n{inner}" + f",\n{inner}".join(entries) + f"\n{indent}{closing}"
 
 
-# A program that no document can name, traced from functions of a running process: the history of its board names it by
-# its fingerprint.
+# A program that no document can name, traced from functions of a running process: the history of its board names it by its fingerprint.
 #
-# Such a document is of use only to a process that has that program already: it is read with the program that is served
-# again, and refused if that has changed.
+# Such a document is of use only to a process that has that program already: it is read with the program that is served again, and refused
+# if that has changed.
 
 _MARK = "#"
 

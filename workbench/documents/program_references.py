@@ -142,11 +142,10 @@ def _exception_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0][:200].rstrip('.')}" if text else type(error).__name__
 
 
-# Which programs a document may name: models of the zoo, those that the user allows, and those built in this process
-# already.
+# Which programs a document may name: models of the zoo, those that the user allows, and those built in this process already.
 #
-# A document may come from anyone, and importing a module runs it. So the name of a program is checked before anything
-# is imported. A model of the zoo that takes long to trace is allowed in the same way, by its name.
+# A document may come from anyone, and importing a module runs it. So the name of a program is checked before anything is imported. A model
+# of the zoo that takes long to trace is allowed in the same way, by its name.
 
 ALLOW_VARIABLE = "WORKBENCH_ALLOW"
 """The environment variable that allows modules where there is no command line: for a Jupyter server, say."""

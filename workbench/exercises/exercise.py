@@ -1,4 +1,4 @@
-"""An exercise: questions that check their own answers, read from `exercise.json`.
+"""An exercise: questions that check their own answers, and the documents of exercises and of answers, read as untrusted text.
 
 one = Exercise.load("lessons/one_product/exercise.json")
 one.check(plan)                      # Right.

@@ -1,4 +1,4 @@
-"""Grading: the verdict on each answer of a submission, its score, and records of it for people, programs and Gradescope."""
+"""Grading: what a student hands in, the verdict on each answer, its score, and records of it for people, programs and Gradescope."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
-"""A question whose answer is a number with its unit, to be found before the workbench shows it."""
+"""A question whose answer is a number with its unit, to be found before the workbench shows it; the usual mistakes are recognised by how
+far it is off."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -96,8 +97,7 @@ class NumberQuestion:
     __repr__ = _repr_markdown_  # that of a dataclass would show the answer
 
 
-# The usual mistakes in a number, recognised by how far it is off: bits for bytes, one way for both, all devices for
-# one.
+# The usual mistakes in a number, recognised by how far it is off: bits for bytes, one way for both, all devices for one.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""The figures of a plan that a goal can bound and a question can ask for, each by its name in an exercise."""
+"""The figures of a plan that a goal can bound and a question can ask for, each by its name in an exercise; and quantities as a person
+answers them, `16 KiB`, `23 us`, `12 %`."""
 
 import re
 from collections.abc import Callable

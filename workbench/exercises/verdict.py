@@ -65,8 +65,7 @@ def refusal(reasons: Iterable[str], points: float = 1.0, hints: tuple[str, ...] 
     return Verdict(tuple(Check("It answers the question.", each, points / len(found)) for each in found), hints)
 
 
-# Questions and verdicts as Markdown, for a notebook cell, and in a board's words, too: of their parts, whatever holds
-# these.
+# Questions and verdicts as Markdown, for a notebook cell, and in a board's words, too: of their parts, whatever holds these.
 
 CHANGE_WORDS = {"axis_assignment": "axes on links", "remat": "rematerialisation", "devices": "number of devices"}
 """What may change, where its name in an exercise is not the word that people use."""

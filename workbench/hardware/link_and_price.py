@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from workbench.errors import HardwareError
 from workbench.units import parse_price, parse_rate, parse_time, price_text, rate_text, time_text
 
-# The speed of a link as a person changes it, `node=200 Gb/s` or `node=200 Gb/s 5 us`, and where it stands in the name
-# of hardware.
+# The speed of a link as a person changes it, `node=200 Gb/s` or `node=200 Gb/s 5 us`, and where it stands in the name of hardware.
 #
 # The name of hardware is what a person writes: `32 nodes of 8 H100`, then options after commas (`hardware_options`).
 

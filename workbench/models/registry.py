@@ -1,4 +1,4 @@
-"""The zoo's members, and programs by name: what a plan document refers to."""
+"""The zoo's members, and programs by name, which a plan document refers to; and the zoo as text, its models and their arguments."""
 
 import inspect
 import json

@@ -236,9 +236,8 @@ def _make_shards(layers: Sequence[Layer], starts: Sequence[int], sizes: Sequence
     return tuple(Shard(layers[begin].name, layers[end - 1].name, size) for (begin, end), size in found)
 
 
-# Seconds of a model's units on hardware that need not be attached, from the cost model of the planner: the blocks of
-# its network, each estimated as a program of its own on one device, and transfers at the bandwidth between a device and
-# its host.
+# Seconds of a model's units on hardware that need not be attached, from the cost model of the planner: the blocks of its network, each
+# estimated as a program of its own on one device, and transfers at the bandwidth between a device and its host.
 
 _ONE_DEVICE = Mesh("device:1")
 

@@ -12,8 +12,7 @@ from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 
-# Commands to a fleet while it trains: frozen values, which `engine.start_fleet`'s handle sends and the training
-# answers.
+# Commands to a fleet while it trains: frozen values, which `engine.start_fleet`'s handle sends and the training answers.
 #
 # Each is answered by `CommandDone` or `CommandRefused` (`training_events`).
 

@@ -162,14 +162,12 @@ def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:
     return tuple(places.count(piece) for piece in range(pieces))
 
 
-# Where a pipeline's boundaries are by balance, sending counted: the few partitions that may be best, and the one whose
-# step is shortest.
+# Where a pipeline's boundaries are by balance, sending counted: the few partitions that may be best, and the one whose step is shortest.
 #
-# How much of what a boundary sends is hidden depends on the schedule and on its micro-batches: GPipe fills a link while
-# its devices compute, one-forward-one-backward waits for each micro-batch there and back. So blocks are balanced in
-# three ways: alone, as if sending took no time; with what is sent at a stage's two ends, as if a device did nothing
-# meanwhile; and by the longer of the two, as if all of it went on beside. Where these are different partitions, the
-# step is simulated with each.
+# How much of what a boundary sends is hidden depends on the schedule and on its micro-batches: GPipe fills a link while its devices
+# compute, one-forward-one-backward waits for each micro-batch there and back. So blocks are balanced in three ways: alone, as if sending
+# took no time; with what is sent at a stage's two ends, as if a device did nothing meanwhile; and by the longer of the two, as if all of it
+# went on beside. Where these are different partitions, the step is simulated with each.
 
 Starts = tuple[int, ...]
 

@@ -1,4 +1,5 @@
-"""The report of each stage of a pipelined plan: what one of its devices holds, sends and computes in a step, and how long that takes.
+"""The report of each stage of a pipelined plan: what one of its devices holds, sends and computes in a step, and how long that takes; the
+graph of its kernels, and its step as events.
 
 All figures are sums over the stage's blocks as the pipeline was planned, so that they agree with its step, its peaks and its traffic.
 """
@@ -150,8 +151,7 @@ class StageDetails(Details[Report]):
         return self.of_plan.resolving_edits(report, conflict)
 
 
-# The graph of one stage: the kernels of its blocks' tasks for one micro-batch, with the costs of all their executions
-# in a step.
+# The graph of one stage: the kernels of its blocks' tasks for one micro-batch, with the costs of all their executions in a step.
 
 
 def stage_graph(work: StageWork) -> Graph:
@@ -201,8 +201,7 @@ def _moved(send: GraphSend, place: dict[int, int], block: StageBlock) -> GraphSe
     return replace(send, maker=place.get(send.maker, -1), reader=place.get(send.reader, -1), path=block.path_of(send.path))
 
 
-# The step of one stage as events: each task with the kernels and collectives of its blocks, what it sends to other
-# stages, the update.
+# The step of one stage as events: each task with the kernels and collectives of its blocks, what it sends to other stages, the update.
 
 
 def stage_timeline(work: StageWork) -> Timeline | None:

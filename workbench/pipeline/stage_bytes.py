@@ -1,4 +1,5 @@
-"""Bytes of a virtual stage while its tasks run, from its blocks alone.
+"""Bytes of a virtual stage, from its blocks alone: while its tasks run, what a micro-batch leaves between them, what the parameters take,
+and what blocks hand on.
 
 A task is one program for the compiler, whose temporaries are in the device's memory only where the chip has no room for all of them. Where
 it recomputes, the forward pass keeps no more for the backward pass than those two need as one program: much of what is kept between two
@@ -141,8 +142,7 @@ class KeptByBlock(NamedTuple):
         return list(pairwise((0, *self.starts, len(self.costs))))
 
 
-# Bytes of each parameter slice on one device of a stage: the slice, the sum of its gradients, and the optimiser's state
-# for it.
+# Bytes of each parameter slice on one device of a stage: the slice, the sum of its gradients, and the optimiser's state for it.
 
 
 class SliceBytes(NamedTuple):

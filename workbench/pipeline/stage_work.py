@@ -1,4 +1,5 @@
-"""What the devices of one stage run in a step: the task of each block, estimated as a program of its own, and how often it runs."""
+"""What the devices of one stage run in a step, task by task, and its figures: what they send, compute, wait for and hold of the program's
+arguments."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -194,8 +195,7 @@ def stage_step_time(work: StageWork, whole: StepTime) -> StepTime:
     return replace(whole, **parts, idle=idle, mfu=whole.mfu * share, hfu=whole.hfu * share)
 
 
-# What a stage holds of the program: its slices of parameters, their gradients and the optimiser's state, and what
-# micro-batches keep.
+# What a stage holds of the program: its slices of parameters, their gradients and the optimiser's state, and what micro-batches keep.
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,13 +84,12 @@ def _list_leaf_axes(plan: Plan) -> list[tuple[str, ...]]:
     return [dict(zip(names, places, strict=True))[name] or () for names, places in dims if name in names]
 
 
-# A pipelined plan as one SPMD program: the shifting buffer is sharded over the mesh axis of the stages, the other mesh
-# axes are the layout's; Shardy puts them together.
+# A pipelined plan as one SPMD program: the shifting buffer is sharded over the mesh axis of the stages, the other mesh axes are the
+# layout's; Shardy puts them together.
 #
-# What runs is a plan like any other, so it is planned, compiled and run like any other: with the same arguments, the
-# loss of the step pipelined, and the layers' stacked weights sharded over the stages. Recomputation is of all
-# micro-batches or of none: a program that does the same in every iteration cannot leave out the last one
-# (`remat:except_last` is `always` here).
+# What runs is a plan like any other, so it is planned, compiled and run like any other: with the same arguments, the loss of the step
+# pipelined, and the layers' stacked weights sharded over the stages. Recomputation is of all micro-batches or of none: a program that does
+# the same in every iteration cannot leave out the last one (`remat:except_last` is `always` here).
 
 
 def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:

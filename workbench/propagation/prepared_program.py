@@ -1,4 +1,5 @@
-"""A lowered module and the user's names, made into a `Program`; and a program's parsed module, ready for edits, in the cache."""
+"""A lowered module and the user's names, made into a `Program`; a program's parsed module, ready for edits, in the cache; the function's
+own annotations and the user's files, read off it."""
 
 import hashlib
 import re

@@ -1,4 +1,5 @@
-"""The collectives that a back end makes of one sum over devices: one or several, or none where sums are added first."""
+"""Sums over devices: which collectives a back end makes of one, which of them are put off because results are only added up, and which
+values may stay partial sums."""
 
 import math
 from collections.abc import Iterator
@@ -162,12 +163,10 @@ def _only_user(op: ir.Operation) -> ir.Operation | None:
     return uses[0].owner.operation if len(uses) == 1 else None
 
 
-# Whether a value may stay a partial sum (Shardy's `unreduced`): only where its operation sums over a dimension sharded
-# over that axis.
+# Whether a value may stay a partial sum (Shardy's `unreduced`): only where its operation sums over a dimension sharded over that axis.
 #
-# Anywhere else each device has the whole value, and the reduction that follows would count it once per device: Shardy
-# accepts such a plan, and XLA runs it to wrong numbers (measured). So Shardy's result is checked, and such a plan
-# refused with an explanation.
+# Anywhere else each device has the whole value, and the reduction that follows would count it once per device: Shardy accepts such a plan,
+# and XLA runs it to wrong numbers (measured). So Shardy's result is checked, and such a plan refused with an explanation.
 
 _ADDITIVE = frozenset(
     f"stablehlo.{name}"

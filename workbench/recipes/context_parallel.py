@@ -1,4 +1,5 @@
-"""Context parallelism: each device has its part of every sequence, throughout; its queries look at all keys and values.
+"""Context parallelism: each device has its part of every sequence, throughout; its queries look at all keys and values, which are gathered,
+or go around (ring attention).
 
     mesh context:n    x, q [batch, seq/n, ...]     k, v [batch, seq/n, ...]  -> all-gather ->  [batch, seq, ...]
                       scores [batch, heads, seq/n, seq]     mixed [batch, seq/n, heads, d_head]
@@ -47,19 +48,17 @@ class ContextParallel(Recipe):
         return RecipeDraft(drop_redundant_edits(plan, (*edits, *constrain(plan, find_token_mixes(plan.program), lies))), axes=(axis,))
 
 
-# Ring attention: each device has its part of every sequence, throughout, and keys and values go around (Liu et al.
-# 2023, arXiv:2310.01889).
+# Ring attention: each device has its part of every sequence, throughout, and keys and values go around (Liu et al. 2023, arXiv:2310.01889).
 #
 #     mesh context:n    x, q, k, v [batch, seq/n, ...]     a step of n: attend to the block that is here, pass it on meanwhile
 #
-# The program does that by itself (`models.layers.ring_attention`; a decoder with `ring=n`); the recipe splits its
-# sequences over an axis of as many devices. Nothing is constrained: the result of attention has the blocks of its
-# queries.
+# The program does that by itself (`models.layers.ring_attention`; a decoder with `ring=n`); the recipe splits its sequences over an axis of
+# as many devices. Nothing is constrained: the result of attention has the blocks of its queries.
 #
 # **Communication**, a layer: n - 1 collective permutes of a block of keys and values forward, as many backward, and n
-# of their gradients: V (3 n - 2) / n bytes leave each device, V those of keys and values of all tokens of a device's
-# examples. It runs beside the attention to the block before: hidden if that takes longer, as it does with long
-# sequences (attention grows with the square of a block, what is sent with the block).
+# of their gradients: V (3 n - 2) / n bytes leave each device, V those of keys and values of all tokens of a device's examples. It runs
+# beside the attention to the block before: hidden if that takes longer, as it does with long sequences (attention grows with the square of
+# a block, what is sent with the block).
 
 
 _SCOPE, _BLOCKS = "/pass_on/", 1  # the named scope in which a block of keys and values is passed on, and its dimension of blocks

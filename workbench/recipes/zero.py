@@ -102,14 +102,14 @@ def verify_gradients(plan: Plan, title: str) -> None:
 #     mesh data:n          weights [...]    gradients             moments [.../n]      new weights
 #     device i of n        all              reduce-scattered      share i              all-gathered
 #
-# Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.1; Xu et al. 2020 (arXiv:2004.13336), "automatic cross-replica
-# sharding of weight update": in GSPMD it is only this annotation (Xu et al. 2021, arXiv:2105.04663, section 3.2).
+# Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.1; Xu et al. 2020 (arXiv:2004.13336), "automatic cross-replica sharding of weight
+# update": in GSPMD it is only this annotation (Xu et al. 2021, arXiv:2105.04663, section 3.2).
 #
 # Each tensor is split along its largest dimension that n divides.
 #
 # **Communication**, a step: V (n-1)/n bytes of gradients by reduce-scatter and as many of weights by all-gather leave
-# each device: the 2 V (n-1)/n of an all-reduce. Moments take 1/n of the memory. (XLA:CPU forms no reduce-scatter: it
-# all-reduces and slices.)
+# each device: the 2 V (n-1)/n of an all-reduce. Moments take 1/n of the memory. (XLA:CPU forms no reduce-scatter: it all-reduces and
+# slices.)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,8 @@ class Zero1(Recipe):
 #
 # Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.2.
 #
-# Stage 1 leaves it to propagation where a gradient becomes sharded; here every gradient of a weight is constrained
-# where it is made, in the loop over layers too, and whatever reads it on its way to the optimiser (a norm to clip by, a
-# sum over micro-batches) reads shards.
+# Stage 1 leaves it to propagation where a gradient becomes sharded; here every gradient of a weight is constrained where it is made, in the
+# loop over layers too, and whatever reads it on its way to the optimiser (a norm to clip by, a sum over micro-batches) reads shards.
 #
 # **Communication**, a step: as stage 1, 2 V (n-1)/n bytes leave each device. Gradients take 1/n of the memory.
 
@@ -175,12 +174,11 @@ class Zero2(Recipe):
 #
 # Rajbhandari et al. 2020 (arXiv:1910.02054), section 5.3; FSDP (Zhao et al. 2023, arXiv:2304.11277); `fsdp` in MaxText.
 #
-# Each tensor is split along its largest dimension that n divides, a stack of scanned layers never along the layers:
-# that would gather all of them for each.
+# Each tensor is split along its largest dimension that n divides, a stack of scanned layers never along the layers: that would gather all
+# of them for each.
 #
 # **Communication**, a step: an all-gather of each weight forward and one backward, a reduce-scatter of its gradient: 3
-# V (n-1)/n bytes leave each device, half as many again as data parallelism. Everything that is kept takes 1/n of the
-# memory.
+# V (n-1)/n bytes leave each device, half as many again as data parallelism. Everything that is kept takes 1/n of the memory.
 
 
 @dataclass(frozen=True, slots=True)

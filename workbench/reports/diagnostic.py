@@ -1,4 +1,4 @@
-"""Diagnostics: what needs attention in a plan."""
+"""Diagnostics: what needs attention in a plan, and why devices compute more than the program needs."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

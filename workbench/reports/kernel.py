@@ -1,4 +1,5 @@
-"""One kernel of a step and what it costs on one device, by the roofline (Williams, Waterman, Patterson 2009)."""
+"""The kernels of a step: what each costs on one device, by the roofline (Williams, Waterman, Patterson 2009), the graph of them with the
+collectives in between, and their times as events."""
 
 from dataclasses import dataclass
 
@@ -66,8 +67,7 @@ class Kernel:
         return "memory" if self.memory > self.arithmetic else "products" if self.flops else "elementwise"
 
 
-# A step as a graph: its kernels, which reads the results of which, and the collectives in between. Made when it is
-# first needed.
+# A step as a graph: its kernels, which reads the results of which, and the collectives in between. Made when it is first needed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,7 @@ class Graph:
     sends: tuple[GraphSend, ...] = ()
 
 
-# One step of one device as events on its streams: one of computation, one for each mesh axis whose links carry a
-# collective.
+# One step of one device as events on its streams: one of computation, one for each mesh axis whose links carry a collective.
 
 COMPUTE = "compute"
 

@@ -1,4 +1,5 @@
-"""Events of a run, a compilation or a calibration: frozen values that a listener matches by class.
+"""Events of a run, a compilation or a calibration: frozen values that a listener matches by class; and the file of a job's events, JSON
+lines that are only added to.
 
     def listen(event: RunEvent) -> None:
         match event:
@@ -127,9 +128,9 @@ RUN_ENDINGS = (RunDone, CompileDone, CalibrationDone, Failed, Cancelled)
 #     {"seq": 1, "time": 1764250000.1, "kind": "started", "process": 0, ...}
 #     {"seq": 2, "time": 1764250003.9, "kind": "progress", "stage": "running", "step": 1, "of": 20, "loss": 2.3, "seconds": 0.01, ...}
 #
-# A line is written by one call of the system, its newline last: a line without one is not there yet. What was torn by a
-# crash is ended by the next writer with a newline, and is no JSON then; a reader leaves it out. It needs no more than
-# Python's own library: whoever follows a job need not be able to run one.
+# A line is written by one call of the system, its newline last: a line without one is not there yet. What was torn by a crash is ended by
+# the next writer with a newline, and is no JSON then; a reader leaves it out. It needs no more than Python's own library: whoever follows a
+# job need not be able to run one.
 
 ENDING_EVENTS = ("done", "failed", "cancelled")
 """The kinds of which one comes last, once."""

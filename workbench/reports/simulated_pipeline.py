@@ -1,4 +1,4 @@
-"""The result of simulating a pipeline: the tasks with their times, and the figures that follow from them."""
+"""The result of simulating a pipeline: the tasks with their times, the figures that follow from them, and a Gantt chart in text."""
 
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence

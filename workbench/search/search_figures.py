@@ -1,4 +1,5 @@
-"""The figures of a plan that a search compares: the planner's own, as the board shows them."""
+"""The figures of a plan that a search compares, the planner's own, as the board shows them; and which plans no other beats in all of
+them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace

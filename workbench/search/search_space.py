@@ -1,4 +1,5 @@
-"""The space of a search: which candidates there are, in words and in number. Nothing here plans."""
+"""The space of a search: which candidates there are, in words and in number, and in which ways the axes of a mesh lie on the hardware's
+links. Nothing here plans."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

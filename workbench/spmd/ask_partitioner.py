@@ -80,9 +80,8 @@ def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:
 
 # Reduce-scatters: sums of which each device keeps only its part, which XLA:TPU and XLA:GPU form and XLA:CPU does not.
 #
-# XLA's partitioner all-reduces, and each device slices its part out (`reduce_scatter_creator.cc` joins the two). What
-# is summed over more axes than it is split along is scattered along those first, so that the sum along the rest is of
-# the part only.
+# XLA's partitioner all-reduces, and each device slices its part out (`reduce_scatter_creator.cc` joins the two). What is summed over more
+# axes than it is split along is scattered along those first, so that the sum along the rest is of the part only.
 
 _PASS_THROUGH = ("bitcast", "copy", "reshape", "transpose")
 

@@ -192,8 +192,7 @@ def _read_computation(fields: hlo_pb2.Computation, computations: Mapping[int, st
     return {names[number]: found[names[number]] for number in order} if order else found
 
 
-# How often a loop of an HLO module runs: as XLA proved, or by its counter: where that starts, its step, the limit it is
-# compared with.
+# How often a loop of an HLO module runs: as XLA proved, or by its counter: where that starts, its step, the limit it is compared with.
 
 
 def loop_body(loop: HloInstruction) -> str:

@@ -1,4 +1,5 @@
-"""Layers and named values: marks in a program, so that a plan can choose what the backward pass keeps (`core.remat`).
+"""Marks in a program: layers and named values, so that a plan can choose what the backward pass keeps (`core.remat`), and what is one
+hand-written kernel on the target.
 
     @wb.layer
     def block(weights, x):

@@ -1,4 +1,5 @@
-"""What a model carries from step to step besides its parameters: running statistics, random keys, counters; no gradient is taken of it."""
+"""What a model carries from step to step besides its parameters: running statistics, random keys, counters; no gradient is taken of it. And
+casts of floating-point arrays at a function's edges."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -59,8 +60,7 @@ def _kind_of(result: Any) -> str:
     return f"{result.dtype}{list(result.shape)}" if hasattr(result, "shape") else f"a {type(result).__name__}"
 
 
-# Precision applied at a function's edges: floating-point arrays are cast where they go in, and back where they come
-# out.
+# Precision applied at a function's edges: floating-point arrays are cast where they go in, and back where they come out.
 
 
 def cast(tree: Any, dtype: str | None) -> Any:

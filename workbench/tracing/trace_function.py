@@ -1,4 +1,5 @@
-"""Trace any JAX function into a `Program`. Nothing is allocated and no device is used."""
+"""Trace any JAX function into a `Program`. Nothing is allocated and no device is used. The error for what a user's function raises
+meanwhile, with the user's own line."""
 
 import inspect
 import math

@@ -18,8 +18,7 @@ from workbench.visualize.draw.drawing_marks import Label, Mark, Rectangle, fit_d
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, axis_colour
 from workbench.visualize.draw.picture import Picture
 
-# The physical device at each position of a mesh: its number, its host or slice, its coordinates. Numbers and names
-# only.
+# The physical device at each position of a mesh: its number, its host or slice, its coordinates. Numbers and names only.
 
 
 class DeviceLocation(NamedTuple):

@@ -265,8 +265,8 @@ def outline_drawing(text: str) -> Drawing:
     return fit_drawing(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))
 
 
-# The graph that a view shows: of a plan with a pipeline the graphs of all stages, each in a frame of its own, and what
-# they send each other.
+# The graph that a view shows: of a plan with a pipeline the graphs of all stages, each in a frame of its own, and what they send each
+# other.
 
 _GRAD = "grad/"
 

@@ -1,4 +1,4 @@
-"""The texts in the boxes of a graph, and the sizes of the boxes. Texts and numbers only."""
+"""The boxes of a graph: their texts and sizes, and the rows of a propagation graph, one for each box. Texts and numbers only."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -125,8 +125,8 @@ def send_text(send: GraphSend) -> str:
     return f"{send.kind} {axes_text(send.axes)} {format_bytes(send.sent)}"
 
 
-# Layout of the rows of a propagation graph: one for each box of a collapsed graph, in program order, in frames for the
-# open scopes; and the lanes beside them in which arrows run. Numbers only.
+# Layout of the rows of a propagation graph: one for each box of a collapsed graph, in program order, in frames for the open scopes; and the
+# lanes beside them in which arrows run. Numbers only.
 #
 # A column is as wide for sixty boxes as for six: it fits beside a table, and on a narrow screen.
 

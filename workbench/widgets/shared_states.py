@@ -1,4 +1,5 @@
-"""What several boards of one session show alike: it is made once, and so is its text.
+"""What several boards of one session show alike: it is made once, and so is its text. And how work reaches the event loop of a board's
+host.
 
 **Invariants**
 

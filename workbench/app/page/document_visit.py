@@ -109,8 +109,7 @@ class LabVisit(Visit):
         return self._name
 
 
-# The exercise beside a document of JupyterLab: `exercise.json` in the same folder, and `exercise.answers.json` with
-# what was answered.
+# The exercise beside a document of JupyterLab: `exercise.json` in the same folder, and `exercise.answers.json` with what was answered.
 #
 # The page of JupyterLab reads both files and writes the second one; nothing in either is run.
 

@@ -47,8 +47,8 @@ from workbench.app.processes.child_table import States, health_report
 
 # A server in a thread of its own, which is stopped from another. Nobody is left waiting: every connection is closed.
 #
-# Panel's own thread cancels what reads the connections and leaves them open. A browser then sends its next request on
-# one of them, and waits for an answer that nobody gives.
+# Panel's own thread cancels what reads the connections and leaves them open. A browser then sends its next request on one of them, and
+# waits for an answer that nobody gives.
 
 
 class ServerThread(threading.Thread):

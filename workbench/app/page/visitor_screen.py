@@ -51,8 +51,7 @@ class ModuleComponent(AnyWidgetComponent):  # type: ignore[misc]
         return {**super()._get_properties(doc), "bundle": hashlib.sha256(self._esm.encode()).hexdigest()}
 
 
-# A board as a Panel component: the same module as in the notebook, in a served page. It only shows the state it is
-# sent.
+# A board as a Panel component: the same module as in the notebook, in a served page. It only shows the state it is sent.
 
 
 class BoardComponent(ModuleComponent):

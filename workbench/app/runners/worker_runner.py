@@ -1,4 +1,5 @@
-"""Run, compile and search in worker processes of the engine, which is imported on the first request."""
+"""Run, compile and search, train and time fleets, and ask XLA's partitioner in worker processes of the engine, which is imported on the
+first request."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass

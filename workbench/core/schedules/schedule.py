@@ -8,11 +8,10 @@ from typing import NamedTuple
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.errors import PipelineError
 
-# A task: one stage working on one micro-batch. Schedules yield tasks; the simulator, the engine and the diagram read
-# them.
+# A task: one stage working on one micro-batch. Schedules yield tasks; the simulator, the engine and the diagram read them.
 #
-# Letters, in all of this package: p devices, v chunks (stages a device holds), p v stages, m micro-batches; a schedule
-# says which device a stage is on (`Schedule.device_of`), one of each p consecutive stages for each.
+# Letters, in all of this package: p devices, v chunks (stages a device holds), p v stages, m micro-batches; a schedule says which device a
+# stage is on (`Schedule.device_of`), one of each p consecutive stages for each.
 
 
 class Kind(StrEnum):
@@ -142,12 +141,10 @@ class Schedule:
             )
 
 
-# The order in which one process dispatches the tasks of all devices: they take turns, each with its next task if its
-# inputs were sent.
+# The order in which one process dispatches the tasks of all devices: they take turns, each with its next task if its inputs were sent.
 #
-# Devices run behind the dispatch, but memory follows it: the memory of a transfer is allocated on the receiving device
-# when the transfer is dispatched. So a device that is ahead of its neighbour in this order holds its inputs early,
-# however soon it could work on them.
+# Devices run behind the dispatch, but memory follows it: the memory of a transfer is allocated on the receiving device when the transfer is
+# dispatched. So a device that is ahead of its neighbour in this order holds its inputs early, however soon it could work on them.
 
 
 def dispatch_order(orders: Orders, receives: Sequence[Sequence[tuple[int, int]]]) -> dict[Task, int]:

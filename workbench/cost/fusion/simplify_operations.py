@@ -55,9 +55,8 @@ def _strength_reduce_dot(structure: Structure, op: Op) -> Op:
     return replace(op, kind=_REDUCE, operands=op.operands if left >= right else op.operands[::-1])
 
 
-# Values that are stored in two bytes although the program computes them in four: those that only dots of default
-# precision read, which round them to bfloat16 themselves. XLA:TPU rounds them where they are made
-# (`float_type_correction_info` in its modules).
+# Values that are stored in two bytes although the program computes them in four: those that only dots of default precision read, which
+# round them to bfloat16 themselves. XLA:TPU rounds them where they are made (`float_type_correction_info` in its modules).
 
 
 NARROW, _WIDE = "bfloat16", "float32"

@@ -1,4 +1,4 @@
-"""All export formats of a plan."""
+"""All export formats of a plan, and two of them: logical axis rules, and a `PartitionSpec` for every argument."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -14,11 +14,10 @@ from workbench.documents.export.jax_script import (
 )
 from workbench.plan.plan import Plan
 
-# Export a plan as logical axis rules, by which Flax, MaxText and similar libraries say how a named dimension is
-# sharded.
+# Export a plan as logical axis rules, by which Flax, MaxText and similar libraries say how a named dimension is sharded.
 #
-# Such rules cannot express an override of one tensor or a constraint of one value: those are written as comments, so
-# that nothing is lost silently.
+# Such rules cannot express an override of one tensor or a constraint of one value: those are written as comments, so that nothing is lost
+# silently.
 
 
 def export_axis_rules(plan: Plan) -> str:
@@ -76,8 +75,7 @@ def _left_out_lines(plan: Plan) -> list[str]:
     ]
 
 
-# Export a plan as a `PartitionSpec` for every argument: a module that needs only JAX, and gives a pytree for a tree of
-# its paths.
+# Export a plan as a `PartitionSpec` for every argument: a module that needs only JAX, and gives a pytree for a tree of its paths.
 
 _LOOKUP = '''
 def partition_specs(tree, root):

@@ -96,8 +96,7 @@ def _listens(place: tuple[str, int]) -> bool:
     return True
 
 
-# A process of this package on whichever machine of a cluster has room: the actor that starts it there, and passes on
-# its bytes.
+# A process of this package on whichever machine of a cluster has room: the actor that starts it there, and passes on its bytes.
 
 MOST_BYTES = 1 << 20  # that are passed on at a time
 MOST_WORDS = 1 << 16  # bytes of standard error, the last ones

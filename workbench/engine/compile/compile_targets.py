@@ -195,8 +195,8 @@ def _version(package: str) -> str:
 
 # Descriptions of NVIDIA devices with which XLA:GPU compiles without a GPU: its `GpuTargetConfigProto`, as text.
 #
-# Sizes of a multiprocessor are from the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability";
-# counts, clocks and caches from NVIDIA's architecture white papers (A100, H100, Blackwell).
+# Sizes of a multiprocessor are from the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; counts, clocks and
+# caches from NVIDIA's architecture white papers (A100, H100, Blackwell).
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ def compile_and_read_memory(
     return executable, read_packed_memory(program) if program else None
 
 
-# Read the warnings of XLA's partitioner. It writes them to this process's standard error, which the parent of a worker
-# keeps in a file.
+# Read the warnings of XLA's partitioner. It writes them to this process's standard error, which the parent of a worker keeps in a file.
 
 
 def stderr_offset() -> int:

@@ -102,9 +102,9 @@ def pinned_sharding(device: jax.Device) -> Any:
 
 # The host store of a model's arrays while no device needs them (Hydra's spilling).
 #
-# On the host they are in pinned memory where a device can copy from it directly (GPU, TPU: copies then overlap with
-# compute, at the full speed of the link), else they are NumPy arrays; with `disk` they are files, read when they are
-# needed. With a folder, what changed survives the process (`checkpoint`).
+# On the host they are in pinned memory where a device can copy from it directly (GPU, TPU: copies then overlap with compute, at the full
+# speed of the link), else they are NumPy arrays; with `disk` they are files, read when they are needed. With a folder, what changed
+# survives the process (`checkpoint`).
 
 
 class HostStore:

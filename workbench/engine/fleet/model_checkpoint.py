@@ -28,8 +28,7 @@ from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, Damage, read
 from workbench.engine.fleet.shard_units import Key
 from workbench.errors import FleetError
 
-# The small JSON file of a checkpoint: where the arrays are, how far the model has trained, and a checksum of the record
-# itself.
+# The small JSON file of a checkpoint: where the arrays are, how far the model has trained, and a checksum of the record itself.
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # of Linux: identifies one boot of the machine
 _FILE = re.compile(r"\d+\.arrays")  # a record names no file outside of its folder

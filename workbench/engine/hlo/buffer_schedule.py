@@ -96,9 +96,8 @@ def subtree_at(tree: Tree, path: Iterable[int]) -> Tree:
 
 # Which values of a scheduled program share a buffer.
 #
-# The schedule is the order of the instructions, loop bodies in their loop's place. Values that the compiler must or may
-# alias are joined: a loop's state from operand to result, a branch's result, what is updated in place, a donated
-# argument and its result.
+# The schedule is the order of the instructions, loop bodies in their loop's place. Values that the compiler must or may alias are joined: a
+# loop's state from operand to result, a branch's result, what is updated in place, a donated argument and its result.
 
 _IDENTITY_OPCODES = ("bitcast", "optimization-barrier", "add-dependency", "domain")
 

@@ -136,9 +136,9 @@ def _find_operand(module: HloModule, visit: InstructionVisit, index: int) -> Hlo
 
 # Find the operation that reads the value a collective produces.
 #
-# From JAX 0.11 on XLA's partitioner names a collective that reshards a value after the operation that *made* the value,
-# and marks it `is_spmd_generated`; before, after the operation that required the new sharding. The reader is the cause
-# of the collective: a gather, a window, a dot.
+# From JAX 0.11 on XLA's partitioner names a collective that reshards a value after the operation that *made* the value, and marks it
+# `is_spmd_generated`; before, after the operation that required the new sharding. The reader is the cause of the collective: a gather, a
+# window, a dot.
 
 _GENERATED = "is_spmd_generated"
 _FORWARDING_OPCODES = (  # these forward a value, whatever they are named after

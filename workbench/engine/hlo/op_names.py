@@ -35,9 +35,8 @@ def is_indexing(path: str) -> bool:
 
 # The user's source line that each instruction of a compiled program comes from.
 #
-# A module keeps call stacks in four tables, numbered from 1; an instruction names its innermost frame, a frame its
-# location and the frame that called it. Where a compiler keeps no tables, file and line are in the instruction's
-# metadata.
+# A module keeps call stacks in four tables, numbered from 1; an instruction names its innermost frame, a frame its location and the frame
+# that called it. Where a compiler keeps no tables, file and line are in the instruction's metadata.
 
 
 class SourceLines:

@@ -84,8 +84,8 @@ def _estimate_temporaries(memory: CompiledMemory) -> int:
 
 # The memory of a compiled step over its schedule: bytes of live temporaries, and which they are at the peak.
 #
-# It is exact as to which buffers are alive; a real allocation adds fragmentation. Memory that is allocated for a result
-# holds temporaries until the result is made: one after the other, as XLA reuses an allocation (`buffer_assignment.cc`).
+# It is exact as to which buffers are alive; a real allocation adds fragmentation. Memory that is allocated for a result holds temporaries
+# until the result is made: one after the other, as XLA reuses an allocation (`buffer_assignment.cc`).
 
 LARGEST = 20  # buffers named at the peak
 

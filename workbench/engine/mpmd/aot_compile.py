@@ -75,8 +75,8 @@ def _stage_record(
     )
 
 
-# Peak memory per device of a pipelined plan, from the compiled tasks: the buffer slots that are alive there as the
-# instructions run, and the temporaries of the current task (XLA's own figures).
+# Peak memory per device of a pipelined plan, from the compiled tasks: the buffer slots that are alive there as the instructions run, and
+# the temporaries of the current task (XLA's own figures).
 
 _INITIAL = ("piece", "state", "total", "batch")
 

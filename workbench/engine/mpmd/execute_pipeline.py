@@ -176,13 +176,12 @@ def _device_peak(step: MpmdStep) -> int | None:
     return max((each["peak_bytes_in_use"] for each in stats if each and "peak_bytes_in_use" in each), default=None)
 
 
-# Measure when each task of a pipelined step began and ended, from the host: the step runs as usual, and a thread per
-# device waits for one task after the other. Where devices and these threads share cores, a thread may wake milliseconds
-# late, so the median of several steps counts.
+# Measure when each task of a pipelined step began and ended, from the host: the step runs as usual, and a thread per device waits for one
+# task after the other. Where devices and these threads share cores, a thread may wake milliseconds late, so the median of several steps
+# counts.
 #
-# A task ends when its token is ready. It began when its device had ended the task before, and everything it reads was
-# ready: that is what the device itself would report, except for the time a transfer takes and the few microseconds in
-# which a thread wakes.
+# A task ends when its token is ready. It began when its device had ended the task before, and everything it reads was ready: that is what
+# the device itself would report, except for the time a transfer takes and the few microseconds in which a thread wakes.
 
 
 @dataclass(slots=True)

@@ -19,9 +19,9 @@ from workbench.engine.mpmd.compiled_stages import Stages, param_slice_sharding
 
 # A step as a list of instructions over buffer slots, made once, so that at run time Python only runs a loop.
 #
-# A slot holds one array. An instruction calls a compiled function (or a transfer) with the arrays of some slots and
-# stores its results in others; slots that are not read again are emptied, which frees their memory. Nothing blocks:
-# devices run behind the loop as far as their queues reach.
+# A slot holds one array. An instruction calls a compiled function (or a transfer) with the arrays of some slots and stores its results in
+# others; slots that are not read again are emptied, which frees their memory. Nothing blocks: devices run behind the loop as far as their
+# queues reach.
 
 Name = Hashable
 

@@ -247,9 +247,8 @@ def _split_values(values: Sequence[Any], widths: tuple[int, int], borrowed_grads
 
 # The plan's constraints in the tasks of a stage, as the planner states them there: what is planned is compiled.
 #
-# A pattern that names a value of a loop over layers (`layers/mlp/add`) stands for that value of every layer of the
-# stage. Constraints keep their rounds, which JAX cannot express; a value that enters the stage propagates in the round
-# in which the plan has it (`place_results`).
+# A pattern that names a value of a loop over layers (`layers/mlp/add`) stands for that value of every layer of the stage. Constraints keep
+# their rounds, which JAX cannot express; a value that enters the stage propagates in the round in which the plan has it (`place_results`).
 
 Shardings = Mapping[tuple[str, int], NamedSharding]
 

@@ -34,9 +34,8 @@ from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 from workbench.search.worker_questions import Answer, InProcess, Question
 
-# Updates of one search, a few a second: of every state where they come slowly, of the last one where they come fast,
-# and where none comes for a while of the same one with the time that has passed, for a round of a large program takes
-# seconds.
+# Updates of one search, a few a second: of every state where they come slowly, of the last one where they come fast, and where none comes
+# for a while of the same one with the time that has passed, for a round of a large program takes seconds.
 
 EVERY = 0.5  # seconds between two updates
 

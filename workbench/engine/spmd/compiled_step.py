@@ -1,4 +1,5 @@
-"""A plan made ready to run: its step compiled for the attached devices, its state created sharded, its inputs fed per shard."""
+"""A plan made ready to run: its step compiled for the attached devices, its state created sharded, its inputs fed per shard; a pipelined
+one as one program for all devices."""
 
 import functools
 import time

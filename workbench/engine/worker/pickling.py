@@ -88,11 +88,11 @@ def _global_of(module: str, name: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-# Classes that are pickled by value, such as those of a notebook or a script: their registration with JAX is in JAX's
-# registry and not in the class, so it would be lost. It is sent with the class and repeated on arrival.
+# Classes that are pickled by value, such as those of a notebook or a script: their registration with JAX is in JAX's registry and not in
+# the class, so it would be lost. It is sent with the class and repeated on arrival.
 #
-# Equinox registers a class from its metaclass as soon as it is made, and cloudpickle creates it empty, to fill it
-# later: so its fields are there from the beginning.
+# Equinox registers a class from its metaclass as soon as it is made, and cloudpickle creates it empty, to fill it later: so its fields are
+# there from the beginning.
 
 Reduced = tuple[Any, ...]
 

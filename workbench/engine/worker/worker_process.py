@@ -1,4 +1,5 @@
-"""A worker process before it has a job: the process, the pipe on which it reports events, the file of its standard error.
+"""A worker process before it has a job: its process group, its environment, the pipe on which it reports events, the file of its standard
+error.
 
 Starting Python and importing JAX takes a second or more, so one may be started in advance (`Standby`). It does one job, with the user's
 modules as they are then, and ends: no state of one job leaks into the next.
@@ -141,8 +142,7 @@ def file_for_last_words() -> IO[bytes]:
         ) from None
 
 
-# A process that leads its own process group: what it forks (a data loader's workers, say) ends with it, and blocks
-# nobody.
+# A process that leads its own process group: what it forks (a data loader's workers, say) ends with it, and blocks nobody.
 
 _CHUNK = 1 << 16  # bytes
 
@@ -228,8 +228,7 @@ class ProcessGroup:
         os.close(self._ending)
 
 
-# The environment of a worker process: this one's, with as many virtual CPU devices as its job needs where there is no
-# accelerator.
+# The environment of a worker process: this one's, with as many virtual CPU devices as its job needs where there is no accelerator.
 
 MAX_VIRTUAL_DEVICES = 64
 """The most virtual CPU devices of a worker: each costs threads, and a copy of whatever is replicated."""

@@ -212,10 +212,9 @@ def _dims(config: MixtureInferenceConfig, *, scan: bool) -> dict[str, str]:
 
 # The attention of a mixture of experts in inference, to what is cached.
 #
-# A latent attention caches `latent` [context, batch, d_latent]: of each token the normalised latent of its keys and
-# values, and the turned position of its key, both for all heads. In decoding no key or value is made of it: the
-# projection up is absorbed into the query and into what is mixed (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.2),
-# so that all heads read one row of a token.
+# A latent attention caches `latent` [context, batch, d_latent]: of each token the normalised latent of its keys and values, and the turned
+# position of its key, both for all heads. In decoding no key or value is made of it: the projection up is absorbed into the query and into
+# what is mixed (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.2), so that all heads read one row of a token.
 #
 #     scores   q . (W_key c) = (q W_key) . c             once for the new token, not for all that are cached
 #     mixed    sum_t share_t (W_value c_t) = W_value (sum_t share_t c_t)

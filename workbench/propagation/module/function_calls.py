@@ -105,11 +105,10 @@ def _operations_in(parent: ir.Operation) -> Iterator[ir.Operation]:
     return (each.operation for region in parent.regions for block in region.blocks for each in block.operations)
 
 
-# Functions of a lowered module that are a library's, such as `jnp.where`: their operations lie where the user called
-# them.
+# Functions of a lowered module that are a library's, such as `jnp.where`: their operations lie where the user called them.
 #
-# JAX keeps what it traced of a jitted function, with the call stack of whoever called it first: another line of the
-# program, or another program. The user's line is that of the call.
+# JAX keeps what it traced of a jitted function, with the call stack of whoever called it first: another line of the program, or another
+# program. The user's line is that of the call.
 
 _JITTED = "jit:"  # begins the location of a function that `jax.jit` made
 _NUMBER = re.compile(r"_\d+$")  # ends the name of a function that is not the first of its name

@@ -1,4 +1,4 @@
-"""Names for every dimension of a program, inferred from the few that the user gave.
+"""Names for every dimension of a program, inferred from the few that the user gave by Shardy's rules, which are read here, too.
 
 A name spreads, breadth first, over the dimensions that Shardy's rules call one factor of the same size; so the `d_ff` of the first
 matrix and of the second are one dimension. A name given by the user is never overwritten. The same place in repeated layers gets the
@@ -250,9 +250,8 @@ def _find_mirrored(tensor: Tensor, arguments: Sequence[Tensor], parameters: dict
 
 # Shardy's op sharding rules, read as which dimensions of which tensors are the same factor.
 #
-# `([i, k], [k, j])->([i, j])` says of a dot that its operands share `k`. Dimensions that are one factor alone, of the
-# same size, are the same dimension and so have the same name; a dimension made of several factors (`(ij)`, a reshape)
-# is one of its own.
+# `([i, k], [k, j])->([i, j])` says of a dot that its operands share `k`. Dimensions that are one factor alone, of the same size, are the
+# same dimension and so have the same name; a dimension made of several factors (`(ij)`, a reshape) is one of its own.
 
 _FACTOR = re.compile(r"[a-z](?:_\d+)?")
 

@@ -113,10 +113,9 @@ def scanned_dimensions(op: ir.Operation, trips: int) -> Iterator[tuple[ir.Value,
 
 # Loop invariants are captured by the loop instead of carried, as XLA does before it propagates shardings.
 #
-# A scan's constants and stacked inputs pass through the StableHLO loop unchanged. Carried, they would force one
-# sharding on every use in the loop through the carry's data-flow edge; captured, each use is free, which is what XLA's
-# partitioner sees. As in its Shardy round trip (`xla-sdy-open-while-free-vars-sharding`), an open sharding constraint
-# before the loop lets the inside differ from the outside.
+# A scan's constants and stacked inputs pass through the StableHLO loop unchanged. Carried, they would force one sharding on every use in
+# the loop through the carry's data-flow edge; captured, each use is free, which is what XLA's partitioner sees. As in its Shardy round trip
+# (`xla-sdy-open-while-free-vars-sharding`), an open sharding constraint before the loop lets the inside differ from the outside.
 
 _CONSTRAINING = re.compile(r'["=]|\{\}')  # an axis, axes kept out or summed over, a dimension kept whole
 

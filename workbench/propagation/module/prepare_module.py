@@ -30,8 +30,7 @@ def prepare(module: ir.Module) -> None:
         number_operations(main_function(module.operation), ID)
 
 
-# Pruning: operations that do not affect sharding are dropped, once a trace, so that every edit propagates over half the
-# operations.
+# Pruning: operations that do not affect sharding are dropped, once a trace, so that every edit propagates over half the operations.
 #
 # Three things can be dropped without changing any sharding or what is sent:
 #
@@ -155,11 +154,10 @@ def _erase_unused(block: ir.Block) -> None:
             op.erase()
 
 
-# Calls are replaced by the bodies they call, so that a program is one function with loops: what the planner propagates
-# over.
+# Calls are replaced by the bodies they call, so that a program is one function with loops: what the planner propagates over.
 #
-# Done once, so that no edit pays for it, and every operation has one place and one named scope. (MLIR's own `inline`
-# pass has no inliner for `func` in jaxlib and leaves the calls.)
+# Done once, so that no edit pays for it, and every operation has one place and one named scope. (MLIR's own `inline` pass has no inliner
+# for `func` in jaxlib and leaves the calls.)
 
 
 def inline_calls(module: ir.Operation) -> None:

@@ -124,9 +124,9 @@ def is_library(filename: str) -> bool:
 
 # Named scopes whose operations are one hand-written kernel on the target: how the scope's name says so.
 #
-# A flash attention, a fused softmax or a fused loss is written in plain JAX under such a scope. Values inside are never
-# stored: the kernel reads the scope's inputs and writes its outputs. `work` is the share of the dots inside that it
-# computes: a causal attention skips the half that its mask would hide.
+# A flash attention, a fused softmax or a fused loss is written in plain JAX under such a scope. Values inside are never stored: the kernel
+# reads the scope's inputs and writes its outputs. `work` is the share of the dots inside that it computes: a causal attention skips the
+# half that its mask would hide.
 
 _MARK = re.compile(r"(?P<name>[^/()@]+)@kernel(?:=(?P<work>[0-9.]+))?")
 

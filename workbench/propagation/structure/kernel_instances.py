@@ -21,8 +21,8 @@ from workbench.propagation.structure.stored_values import PASSING
 
 # What a hand-written kernel computes of nothing: the mask of an attention, made of positions it counts itself.
 #
-# Traced, such a value is an operation like others, and JAX moves it out of loops and hands it to all layers, forward
-# and backward. A kernel makes it anew, so that it is never stored, and it joins no two kernels to one.
+# Traced, such a value is an operation like others, and JAX moves it out of loops and hands it to all layers, forward and backward. A kernel
+# makes it anew, so that it is never stored, and it joins no two kernels to one.
 
 _LOOP = "stablehlo.while"
 _ENDS = frozenset({"stablehlo.return", "func.return"})

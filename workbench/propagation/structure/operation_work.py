@@ -1,4 +1,5 @@
-"""What one operation computes and moves, read off its attributes: multiply-adds, contracted dimensions, dimensions it shifts data along."""
+"""What one operation computes and moves, read off its attributes: multiply-adds, contracted dimensions, dimensions it shifts data along,
+and the dimensions of a dot or a convolution by kind."""
 
 import math
 from collections.abc import Sequence

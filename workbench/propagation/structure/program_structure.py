@@ -120,10 +120,9 @@ def unchanged_arguments(structure: Structure) -> frozenset[int]:
 
 # Rotations, `jnp.roll`: two slices of one value, put together again the other way around.
 #
-# XLA's partitioner knows them (`PartitionConcatenate`, `RotateRight`): what a device gets of a dimension that is split
-# comes from its neighbour, and neither slice is ever laid out, and padded, by itself. As planned, what is sent is
-# counted at the slices; that is all of it where each shard is one element, as in a ring of blocks or a pipeline's
-# shifting buffer.
+# XLA's partitioner knows them (`PartitionConcatenate`, `RotateRight`): what a device gets of a dimension that is split comes from its
+# neighbour, and neither slice is ever laid out, and padded, by itself. As planned, what is sent is counted at the slices; that is all of it
+# where each shard is one element, as in a ring of blocks or a pipeline's shifting buffer.
 
 
 _SLICE, _CONCATENATE = "stablehlo.slice", "stablehlo.concatenate"

@@ -172,8 +172,7 @@ def _measure_heights(structure: Structure) -> list[int]:
     return heights
 
 
-# Values in the host's memory: what a checkpoint policy offloads, the buffers a loop stacks it in, and arguments that
-# are only fetched.
+# Values in the host's memory: what a checkpoint policy offloads, the buffers a loop stacks it in, and arguments that are only fetched.
 
 PLACING = "annotate_device_placement"
 _FRONTEND, _PLACE = "mhlo.frontend_attributes", "_xla_buffer_placement"

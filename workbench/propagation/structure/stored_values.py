@@ -212,11 +212,9 @@ def uses_of(structure: Structure) -> list[int]:
     return uses
 
 
-# What a loop writes into a stack, an iteration at a time: what a `lax.scan` keeps for its backward pass, or returns, is
-# such a stack.
+# What a loop writes into a stack, an iteration at a time: what a `lax.scan` keeps for its backward pass, or returns, is such a stack.
 #
-# In the program the stack is a buffer of zeros that the loop is given, and the loop's result; neither says what it
-# holds.
+# In the program the stack is a buffer of zeros that the loop is given, and the loop's result; neither says what it holds.
 
 _SAME = ("stablehlo.reshape", "stablehlo.convert", "stablehlo.broadcast_in_dim", "stablehlo.transpose")
 

@@ -56,17 +56,15 @@ def least_bytes(plan: Plan, core: PlanCandidate) -> float:
     return total / (core.size(DATA) * core.size("stage"))
 
 
-# What no schedule can beat where it is known which blocks a stage has: the least seconds of a step and the least bytes
-# of a device.
+# What no schedule can beat where it is known which blocks a stage has: the least seconds of a step and the least bytes of a device.
 #
-# Letters as in `stage_bounds`: m micro-batches; stage k takes F_k, B_k, W_k seconds forward, backward and both of a
-# micro-batch, with what it recomputes; f is the first stage of a device. A device waits for the stages before, and they
-# for it:
+# Letters as in `stage_bounds`: m micro-batches; stage k takes F_k, B_k, W_k seconds forward, backward and both of a micro-batch, with what
+# it recomputes; f is the first stage of a device. A device waits for the stages before, and they for it:
 #
 #     step >= sum of F_k for k < f  +  m x sum of W_k of its stages  +  the greater of its update and the sum of B_k for k < f
 #
-# without the last where backward is two tasks. When its first backward task begins, a device holds what all its forward
-# passes so far have left: a schedule's order says how many of each chunk.
+# without the last where backward is two tasks. When its first backward task begins, a device holds what all its forward passes so far have
+# left: a schedule's order says how many of each chunk.
 
 _ROUNDING = 1 - 1e-9
 
@@ -106,12 +104,10 @@ def partition_figures(
     return LeastFigures(max(seconds) * _ROUNDING, max(bytes_) * _ROUNDING)
 
 
-# What no choice among several layouts, made for each stage, can beat: block by block, what the layout needs that needs
-# least.
+# What no choice among several layouts, made for each stage, can beat: block by block, what the layout needs that needs least.
 #
-# A plan that is composed of layouts, one a stage, has every block as one of them has it, or it is not taken
-# (`choose_stages`). Bounds of a pipeline rise with the costs of its blocks, so that those of the least costs are bounds
-# of every such plan.
+# A plan that is composed of layouts, one a stage, has every block as one of them has it, or it is not taken (`choose_stages`). Bounds of a
+# pipeline rise with the costs of its blocks, so that those of the least costs are bounds of every such plan.
 
 
 def least_totals(layouts: Sequence[BlockTotals]) -> BlockTotals:

@@ -17,9 +17,9 @@ from workbench.search.per_operation.reduce_problem import ReducedProblem
 
 # The edges of a problem in batches that one array operation updates: all of one level and one shape.
 #
-# The level of a decision is one more than the highest of its neighbours that come before it, so that decisions of one
-# level do not touch, and a sweep over the levels equals a sweep over the decisions one by one. Every decision's
-# strategies lie one after the other in one flat array, and so do the messages of every edge.
+# The level of a decision is one more than the highest of its neighbours that come before it, so that decisions of one level do not touch,
+# and a sweep over the levels equals a sweep over the decisions one by one. Every decision's strategies lie one after the other in one flat
+# array, and so do the messages of every edge.
 
 EdgesByLevel = defaultdict[int, defaultdict[tuple[int, ...], list[tuple[int, int]]]]  # then by shape
 MembersByLevel = defaultdict[int, defaultdict[int, list[Ints]]]  # then by number of strategies

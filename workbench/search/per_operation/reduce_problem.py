@@ -147,8 +147,7 @@ def _eliminate(graph: ChoiceGraph, node: int) -> Iterable[int] | None:
     return neighbours
 
 
-# What is left of a problem after reduction: decisions numbered from 0, one edge between two of them, memory at the
-# times that matter.
+# What is left of a problem after reduction: decisions numbered from 0, one edge between two of them, memory at the times that matter.
 
 _MOST_ROUNDS = 10
 

@@ -201,8 +201,7 @@ class _ChoiceSearch:
         return time.monotonic() - self.started > (self.seconds - (self.started - self.began)) * share
 
 
-# Which decisions to make anew: connected ones, or live ones when memory is short, with the strategies that the messages
-# favour.
+# Which decisions to make anew: connected ones, or live ones when memory is short, with the strategies that the messages favour.
 
 _WIDTHS = (3, 6, 12, 1_000)  # strategies per decision that a block may take
 _MOST_NODES = 1_500
@@ -267,8 +266,7 @@ class Neighbourhoods:
         return self.random.sample(live, min(len(live), self.random.randint(2, 20)))
 
 
-# Brings a choice under the memory limit: decisions take smaller strategies, those first that save most for what they
-# cost.
+# Brings a choice under the memory limit: decisions take smaller strategies, those first that save most for what they cost.
 
 _MOST_ROUNDS = 60  # after which a choice is given up
 

@@ -176,9 +176,8 @@ def _costs_less(plan: Plan, layouts: Sequence[StagedProgram]) -> bool:
 
 # One ordinary layout of which each stage of a pipeline sees another part.
 #
-# What the layouts of all stages state alike stays: a rule, an override or a constraint. For the rest each argument is
-# placed by path as the layout of its stage places it, and constraints on values by path where they lie in the stage's
-# blocks.
+# What the layouts of all stages state alike stays: a rule, an override or a constraint. For the rest each argument is placed by path as the
+# layout of its stage places it, and constraints on values by path where they lie in the stage's blocks.
 
 _BACKWARD = "grad/"
 

@@ -35,8 +35,8 @@ from workbench.tracing.stage_partition.partition_network import StageValue
 # Bytes of a micro-batch at work on every stage that there may be: the worst moments of `stage_bytes`, for blocks a to b
 # - 1, each a and b.
 #
-# Along a row a stage grows by a block at its end: what the blocks before keep, and what each needs at its worst moment,
-# stays as it is. So a row is a running maximum over what its blocks need.
+# Along a row a stage grows by a block at its end: what the blocks before keep, and what each needs at its worst moment, stays as it is. So
+# a row is a running maximum over what its blocks need.
 
 Table = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""The folder of journals: one file per board, readable by this user alone, each locked by the process that writes it."""
+"""The folder of journals: one file per board, readable by this user alone, each locked by the one process that writes it."""
 
 import json
 import os

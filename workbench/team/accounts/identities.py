@@ -1,4 +1,4 @@
-"""Identities: a person as somebody else vouches for them.
+"""Identities: a person as somebody else vouches for them; who of a company's directory may sign in, and what its groups are here.
 
 **Invariants**
 
@@ -20,8 +20,8 @@ from workbench.team.store.tables import Identity, Member, Project, User
 
 # Who of a company's directory may sign in, and what its groups are here.
 #
-# What stands in the rules is governed by them: a person's role in a project that they name follows their groups at each
-# sign-in, up and down. Other projects are left alone.
+# What stands in the rules is governed by them: a person's role in a project that they name follows their groups at each sign-in, up and
+# down. Other projects are left alone.
 
 
 @dataclass(frozen=True, slots=True)

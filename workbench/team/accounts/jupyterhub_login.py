@@ -1,4 +1,5 @@
-"""Signing in with JupyterHub, as a service of it: `HubOAuth` begins the sign-in and says who came back; the login is the server's own.
+"""Signing in with JupyterHub, as a service of it: `HubOAuth` begins the sign-in and says who came back; the login is the server's own. And
+all ways to sign in that a server offers, as one record.
 
 The hub's administrator adds to `jupyterhub_config.py`:
 

@@ -1,4 +1,5 @@
-"""Ends what is open for a login that has ended: websockets are not asked again for their cookie, so somebody must tell them.
+"""Ends what is open for a login that has ended: websockets are not asked again for their cookie, so somebody must tell them. And tokens,
+the keys to the REST API.
 
 What this process revokes it announces at once; what another process revokes (`workbench team user disable`) is found by asking the store
 twice a second about the logins for which something is open.
@@ -106,8 +107,7 @@ def _call(close: Close) -> None:
         _log.exception("Something that was open for a login that has ended did not close.")
 
 
-# Tokens: keys to the REST API that a person makes for a script. The store has their SHA-256 only; the secret is shown
-# once.
+# Tokens: keys to the REST API that a person makes for a script. The store has their SHA-256 only; the secret is shown once.
 
 PREFIX = "wbt_"
 """Begins each token, so that scanners of leaked secrets and people recognise one."""

@@ -1,4 +1,5 @@
-"""A sign-in under way: what must be the same when the browser comes back from the provider. It is in a signed cookie, for ten minutes.
+"""A sign-in under way: what must be the same when the browser comes back from the provider, in a cookie of ten minutes, signed with the
+server's secret key, which is made and kept here.
 
 **Invariants**
 

@@ -1,4 +1,5 @@
 """What people send and get, as types, and the JSON schemas that follow from them: they are checked, and printed in the OpenAPI document.
+How people and projects are named in answers, and long lists in parts.
 
 **Invariants**
 
@@ -267,8 +268,7 @@ def user_of_name(session: DatabaseSession, name: str) -> User:
     return found
 
 
-# Long lists in parts, the newest first. A cursor is the time and the id of the last item: what is added meanwhile moves
-# nothing.
+# Long lists in parts, the newest first. A cursor is the time and the id of the last item: what is added meanwhile moves nothing.
 
 _LATEST = 1e12
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,80}")

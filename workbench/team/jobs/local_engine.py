@@ -1,4 +1,5 @@
-"""The engine of this machine: a job is a supervisor and its processes, which outlive the server and are known again by number and start."""
+"""What runs jobs, as the dispatcher sees it, and the engine of this machine: a job is a supervisor and its processes, which outlive the
+server and are known again by number and start."""
 
 import os
 import signal
@@ -14,8 +15,8 @@ from workbench.team.jobs.job_spec import JobError, JobSpec
 
 # What runs jobs: an engine takes a spec and a folder, and gives back the id that the job has there.
 #
-# Everything else about a job is read from its folder (`job_folder`); an engine is asked whether it still knows the job.
-# It is asked by one thread at a time. Raises `JobError` wherever it does not do as asked.
+# Everything else about a job is read from its folder (`job_folder`); an engine is asked whether it still knows the job. It is asked by one
+# thread at a time. Raises `JobError` wherever it does not do as asked.
 
 
 class EngineUnavailableError(JobError):

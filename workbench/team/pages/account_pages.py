@@ -1,4 +1,5 @@
-"""My account: how I am shown, my password, where I am signed in, my tokens."""
+"""Pages about people: my account, its password, logins and tokens; for administrators people, limits, the audit and the server's state; and
+the rooms of a project with who is in each."""
 
 import asyncio
 from functools import partial

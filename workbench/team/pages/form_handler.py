@@ -203,9 +203,8 @@ def _number(text: str) -> float | str | None:
 
 # What a form sent, as the body that an action takes: the action's own schema says what each field is.
 #
-# An object is read from fields `key.name`, or from one field with lines `name=value`. A field that is left empty is
-# left out, unless it has to be there; a box that is not ticked is false where the form says that it has the box (a
-# hidden field `has` with its name).
+# An object is read from fields `key.name`, or from one field with lines `name=value`. A field that is left empty is left out, unless it has
+# to be there; a box that is not ticked is false where the form says that it has the box (a hidden field `has` with its name).
 
 Fields = Mapping[str, Sequence[str]]
 BOXES = "has"

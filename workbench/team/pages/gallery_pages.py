@@ -1,4 +1,5 @@
-"""The gallery of a project, one of its plans, plans beside each other, and what a link leads to that somebody shared."""
+"""The gallery of a project: its filters, one plan, plans beside each other, what a link leads to that somebody shared, and the models of
+the zoo that a new plan begins with."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -242,8 +243,8 @@ def _counted(pairs: Any) -> list[tuple[str, str]]:
     return [(value, f"{text} ({counts[value, text]})") for value, text in sorted(counts)]
 
 
-# The models of the zoo, for the form that begins with one: the server itself cannot import them. They are in
-# `zoo_models.json`, which the test of this module holds against the registry, and writes anew with `--update-golden`.
+# The models of the zoo, for the form that begins with one: the server itself cannot import them. They are in `zoo_models.json`, which the
+# test of this module holds against the registry, and writes anew with `--update-golden`.
 
 
 @dataclass(frozen=True, slots=True)

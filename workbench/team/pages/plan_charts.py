@@ -1,4 +1,5 @@
-"""Charts of plans that are compared, as SVG for the page: classes of its style sheet and no colours, so that they follow its theme.
+"""Charts of plans that are compared, as SVG for the page, with the scale of their axes: classes of its style sheet and no colours, so that
+they follow its theme.
 
 A point is named by its plan's letter. Whether it is on the front, behind it, or does not fit is a shape as well as a colour.
 """

@@ -23,8 +23,7 @@ from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.run.runner_protocol import RunHandle, Runner, SearchHandle
 from workbench.widgets.shared_states import Defer
 
-# A runner that starts only what a person's role allows: a runner of the project may spend devices, an editor may
-# compile and search.
+# A runner that starts only what a person's role allows: a runner of the project may spend devices, an editor may compile and search.
 
 StartJob = Callable[[Plan, int, RunListener], RunHandle]
 """Submits a run of so many steps as a job of the team."""

@@ -1,5 +1,5 @@
 """The processes that import JAX: forks of one for the zoo, or where there is a cluster processes on that, and one in a sandbox for each
-room about a program of a team's own.
+room about a program of a team's own; and the one that asks XLA's partitioner for all rooms.
 
 The server itself imports neither JAX nor anybody's code; it passes messages.
 """
@@ -200,8 +200,7 @@ def _read(kind: type[Part], record: Mapping[str, Any], problem: str) -> Part:
         raise WorkbenchError(problem, ["try once more"]) from None
 
 
-# The server's side of the process that asks XLA's partitioner for all rooms: each room is connected to it, and to each
-# that follows it.
+# The server's side of the process that asks XLA's partitioner for all rooms: each room is connected to it, and to each that follows it.
 
 _MODULE = "workbench.team.planning.partition_broker"
 

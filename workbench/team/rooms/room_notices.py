@@ -15,11 +15,10 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import Principal, ProjectRole
 from workbench.widgets.shared_states import json_text
 
-# The page of one person in a room: the board as on any page, and above it a bar of the people, what they did last, and
-# where they are.
+# The page of one person in a room: the board as on any page, and above it a bar of the people, what they did last, and where they are.
 #
-# Of a process in a sandbox, which runs somebody's code, only what a board shows is passed on. The pages hold the rest:
-# their content policy runs no script that such a process could write into a picture.
+# Of a process in a sandbox, which runs somebody's code, only what a board shows is passed on. The pages hold the rest: their content policy
+# runs no script that such a process could write into a picture.
 
 _STYLE = (Path(__file__).parent / "room_bar.css").read_text(encoding="utf-8")
 

@@ -37,8 +37,7 @@ from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredJob, StoredPlan, StoredRoom, TeamHardware, User
 from workbench.team.web.team_services import DescribedPlan, TeamServices
 
-# Runs that people begin on a room's board, as jobs of the team: where the project's hardware catalogue says, else on
-# this machine.
+# Runs that people begin on a room's board, as jobs of the team: where the project's hardware catalogue says, else on this machine.
 
 Tell = Callable[[Mapping[str, Any]], None]
 """Passes what happens to a job to the room's process."""

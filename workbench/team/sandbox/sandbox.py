@@ -1,4 +1,5 @@
-"""`Sandbox(ability)` starts commands: `sandbox.start(command)`, or `sandbox.run(command)`, which waits for the end."""
+"""`Sandbox(ability)` starts commands: `sandbox.start(command)`, or `sandbox.run(command)`, which waits for the end; with which arguments
+`bwrap` isolates them, and as which system user they run."""
 
 import json
 import os
@@ -255,12 +256,10 @@ def _linux_version() -> tuple[int, int]:
     return (0, 0)
 
 
-# The command line of `bwrap`: a root of its own with only the files that were named, and namespaces of its own for
-# everything.
+# The command line of `bwrap`: a root of its own with only the files that were named, and namespaces of its own for everything.
 #
-# What is mounted later lies over what was mounted before: the places that can be written come first, the files to read
-# after them, and in the end the root and /dev are made read-only. Every folder of files is mounted without devices and
-# without set-user-id programs.
+# What is mounted later lies over what was mounted before: the places that can be written come first, the files to read after them, and in
+# the end the root and /dev are made read-only. Every folder of files is mounted without devices and without set-user-id programs.
 
 NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki", "/etc/ca-certificates")
 """What finds and verifies a host: for the one command that may, the fetching of a repository."""

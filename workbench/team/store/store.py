@@ -1,4 +1,5 @@
-"""The database of a team: `Store.open(address)`, then `with store.read() as session` and `with store.write() as session`.
+"""The database of a team: `Store.open(address)`, then `with store.read() as session` and `with store.write() as session`; one server may
+have it at a time.
 
 SQLite by default, in write-ahead mode with one writer at a time; PostgreSQL by its address.
 """
@@ -158,11 +159,10 @@ def _begin_sqlite(connection: Any) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-# One server for each database: `with claim_store(store, "The server at http://...")` refuses a second one, for rooms
-# live in one process.
+# One server for each database: `with claim_store(store, "The server at http://...")` refuses a second one, for rooms live in one process.
 #
-# The lock ends with its process, however that ends. On SQLite it is the kernel's, on a file beside the database that
-# names its holder; on PostgreSQL an advisory lock, which also ends where its connection is lost.
+# The lock ends with its process, however that ends. On SQLite it is the kernel's, on a file beside the database that names its holder; on
+# PostgreSQL an advisory lock, which also ends where its connection is lost.
 
 SUFFIX = "-server"
 """Of the file that is locked, after the name of the database's."""

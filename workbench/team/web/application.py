@@ -1,4 +1,5 @@
-"""The Tornado application of the server's own pages, and what its log says of a request."""
+"""The Tornado application of the server's own pages, what its log says of a request, and how it says that it lives, is ready and how it
+is."""
 
 import asyncio
 import logging

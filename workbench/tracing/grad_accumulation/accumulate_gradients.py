@@ -116,8 +116,7 @@ def _make_call(task: TracedStageTask, counts: Sequence[int], width: int, *, add_
     return run
 
 
-# A training step by gradient accumulation: the whole loss on one micro-batch after the other, gradients summed, one
-# update.
+# A training step by gradient accumulation: the whole loss on one micro-batch after the other, gradients summed, one update.
 #
 # The reference that a pipeline must equal, for every number of stages.
 

@@ -1,4 +1,5 @@
-"""Marks in a loss that make micro-batches add up: its weight in the mean, its moving averages.
+"""What makes micro-batches add up: marks in a loss for its weight in the mean and its moving averages, the gradient of a step from the sum
+over micro-batches, and the leaves of a batch as each of them has them.
 
 A step of m micro-batches is the mean of their losses and of their gradients. Three cases need care:
 

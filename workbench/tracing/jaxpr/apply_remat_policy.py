@@ -229,8 +229,8 @@ def _as_layer(body: Any, scan: Any, remat: Remat) -> Any:
 
 # Recomputing named scopes: their equations are moved into a `jax.checkpoint` that keeps nothing.
 #
-# Equations of one scope, and of requested scopes that stand side by side (`attention/scores` and `attention/mix`), make
-# one part: what goes from one to the other is not kept either.
+# Equations of one scope, and of requested scopes that stand side by side (`attention/scores` and `attention/mix`), make one part: what goes
+# from one to the other is not kept either.
 
 
 def is_in_scope(scope: str, path: str) -> bool:

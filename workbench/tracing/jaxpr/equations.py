@@ -131,8 +131,7 @@ def path_of_equation(eqn: Any, scope: str) -> tuple[str, str]:
     return path, "/".join(word for word in (stack, f"jit({name})" if name else "") if word)
 
 
-# FLOP and bytes of one equation, from shapes alone: enough to weigh blocks against each other before any hardware is
-# chosen.
+# FLOP and bytes of one equation, from shapes alone: enough to weigh blocks against each other before any hardware is chosen.
 
 _MOVES = ("reshape", "squeeze", "broadcast_in_dim", "transpose", "convert_element_type", "copy", "slice", "concatenate", "iota", "name")
 """Primitives that compute nothing."""
@@ -214,8 +213,7 @@ def _called_jaxpr(eqn: Any) -> Any:
     return inner if isinstance(inner, jex_core.ClosedJaxpr) else None
 
 
-# What a traced function computes and its step does not: values that no result needs, and those the planner prunes as
-# irrelevant.
+# What a traced function computes and its step does not: values that no result needs, and those the planner prunes as irrelevant.
 
 _DEAD = "no result depends on it, so JAX leaves it out"
 _PRUNED = "it does not affect sharding, so the planner leaves it out"

@@ -186,8 +186,7 @@ def _share_gradient(value: Any, share: float) -> Any:  # noqa: ARG001 - it matte
 _share_gradient.defvjp(lambda value, _: (value, None), lambda share, _, arriving: (share * arriving,))
 
 
-# A training step pipelined as one SPMD program: traced for an abstract mesh, to be planned, or with its step for real
-# devices.
+# A training step pipelined as one SPMD program: traced for an abstract mesh, to be planned, or with its step for real devices.
 
 
 @cache_with_program(700)

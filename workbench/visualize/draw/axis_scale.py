@@ -1,4 +1,4 @@
-"""A scale of an axis, linear or logarithmic, with round ticks. Numbers only."""
+"""A scale of an axis, linear or logarithmic, and its round ticks: of numbers, of times and of bytes."""
 
 import math
 from collections.abc import Sequence

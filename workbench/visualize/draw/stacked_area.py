@@ -1,4 +1,5 @@
-"""Stacked series over the same positions: reduced to as few columns as can be seen, and the outline of each. Numbers only."""
+"""Two outlines, in numbers: series stacked over the same positions, reduced to as few columns as can be seen, and the staircase around what
+some points dominate."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

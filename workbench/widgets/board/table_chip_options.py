@@ -97,8 +97,8 @@ def _own_items(mesh: tuple[str, ...], thing: GestureTarget, place: int, judge: J
         yield item("Free it again" if by_itself else "By the rules again", ByRulesGesture(**here))
 
 
-# The menu of a whole value, short enough for a graph box or a source line: a row of choices for each dimension, and
-# items about all of them at once. The chips of the tables have a longer menu for each dimension.
+# The menu of a whole value, short enough for a graph box or a source line: a row of choices for each dimension, and items about all of them
+# at once. The chips of the tables have a longer menu for each dimension.
 
 
 def value_menu(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dict[str, Any]]:

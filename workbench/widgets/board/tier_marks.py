@@ -1,4 +1,4 @@
-"""The tier of a figure: the mark that each one carries, and the line on how settled the present ones are."""
+"""How the board shows a figure: the mark of its tier, the line on how settled the present ones are, and a key figure's record."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

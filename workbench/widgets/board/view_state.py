@@ -94,8 +94,7 @@ class Sight:
         self.trial = preview_boundary(gesture, self._session.plan, self._session.report)
 
 
-# Which gesture of which view was answered last. A host may lose a message: the page then asks again, and nothing is
-# done twice.
+# Which gesture of which view was answered last. A host may lose a message: the page then asks again, and nothing is done twice.
 
 
 class Answers:

@@ -1,4 +1,5 @@
-"""The form of the search and how far it is, as JSON: a line of progress, the gap with its bar, and what is to be said."""
+"""The search as JSON: the fields of its form, group by group, and how far it is, with a line of progress, the gap with its bar, and what is
+to be said."""
 
 from collections.abc import Sequence
 from typing import Any

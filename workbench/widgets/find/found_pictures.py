@@ -1,4 +1,4 @@
-"""The pictures of what a search found, and where the present plan stands in them."""
+"""The pictures of what a search found, with the present plan among them, and what the compilers say of the chosen one."""
 
 from typing import Any
 
@@ -94,8 +94,7 @@ def _sides(progress: FindProgress) -> tuple[Up, ...]:
     return ("memory", "dollars") if all(figures.dollars for _, figures in progress.front) else ("memory", "devices")
 
 
-# What the compilers say of the chosen plan: a button that asks them, how far they are, and their figures beside the
-# planned ones.
+# What the compilers say of the chosen plan: a button that asks them, how far they are, and their figures beside the planned ones.
 
 FAR = 0.1
 """A difference from which on it stands out, as a share of what was planned."""

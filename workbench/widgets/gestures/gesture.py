@@ -12,8 +12,8 @@ from workbench.reports.report import Report
 
 # How the fields of gestures are read: types with limits on their values. A text that the user typed is kept as it is.
 #
-# Each is `Annotated` with a function of the value, the field's name and the whole message; a missing field without a
-# default is passed as `None`.
+# Each is `Annotated` with a function of the value, the field's name and the whole message; a missing field without a default is passed as
+# `None`.
 
 Reader = Callable[[Any, str, Mapping[str, Any]], Any]
 MOST_PATH = 1000  # characters of a path that a gesture may name
@@ -159,8 +159,7 @@ class EditGesture(Gesture):
     """A gesture that asks for another plan: `EDITS` of the board has its edit."""
 
 
-# Tables by kind of gesture: a handler for each. The functions here only make the type checker match handlers with
-# gestures.
+# Tables by kind of gesture: a handler for each. The functions here only make the type checker match handlers with gestures.
 
 Kind = type[Gesture]
 Handler = Callable[[Any], object]

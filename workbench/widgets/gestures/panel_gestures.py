@@ -38,8 +38,7 @@ class AnswerGesture(_ExerciseGesture):
     answer: Text200 = ""
 
 
-# Gestures of the search for a plan: what is fixed and what may be chosen, as the user typed it; and what is asked of
-# the plans found.
+# Gestures of the search for a plan: what is fixed and what may be chosen, as the user typed it; and what is asked of the plans found.
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,7 @@ class TakeGesture(TensorGesture):
     menu: FlagUnlessFalse = True
 
 
-# Annotations by hand other than placements: open and closed dimensions, priorities, excluded axes, partial sums,
-# groups, barriers.
+# Annotations by hand other than placements: open and closed dimensions, priorities, excluded axes, partial sums, groups, barriers.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Terms of pipelines, as fields of `glossary.Term`: name, definition, further reading, the labels it explains."""
+"""Terms of pipelines and of many models at once, as fields of `glossary.Term`: name, definition, further reading, the labels it
+explains."""
 
 _ARXIV = "https://arxiv.org/abs/"
 _GPIPE, _MEGATRON = f"{_ARXIV}1811.06965", f"{_ARXIV}2104.04473"
@@ -97,8 +98,8 @@ PIPELINES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )
 
 
-# Terms of many models at once, as fields of `glossary.Term`: name, definition, further reading, the labels it explains,
-# and the heading of notebook 04 that shows it.
+# Terms of many models at once, as fields of `glossary.Term`: name, definition, further reading, the labels it explains, and the heading of
+# notebook 04 that shows it.
 
 _HYDRA = "https://arxiv.org/abs/2110.08633"
 _GRAHAM = "https://doi.org/10.1002/j.1538-7305.1966.tb01709.x"

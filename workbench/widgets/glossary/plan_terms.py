@@ -1,4 +1,5 @@
-"""Terms of annotations, as fields of `glossary.Term`: name, definition, further reading, the labels it explains, the heading."""
+"""Terms of plans, as fields of `glossary.Term` (name, definition, further reading, the labels it explains, the heading): of annotations, of
+the search, of inference and of the tiers of a figure."""
 
 _SHARDY = "https://openxla.org/shardy/"
 _SAYS, _SPREADS = f"{_SHARDY}sharding_representation", f"{_SHARDY}propagation"
@@ -133,8 +134,7 @@ INFERENCE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )
 
 
-# Terms of the tiers of a figure, as fields of `glossary.Term`: name, definition, further reading, the labels it
-# explains.
+# Terms of the tiers of a figure, as fields of `glossary.Term`: name, definition, further reading, the labels it explains.
 
 GSPMD = "https://arxiv.org/abs/2105.04663"
 AOT = "https://docs.jax.dev/en/latest/aot.html"
@@ -161,8 +161,8 @@ TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 """Name, definition, further reading, and the labels it explains; each tier is more accurate than the one before, and costs more."""
 
 
-# Terms of the search for a plan, as fields of `glossary.Term`: name, definition, further reading, the labels it
-# explains, and a heading of notebook 05.
+# Terms of the search for a plan, as fields of `glossary.Term`: name, definition, further reading, the labels it explains, and a heading of
+# notebook 05.
 
 FINDING: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     (

@@ -99,8 +99,7 @@ def _percent(value: float) -> str:
     return f"{value:.1%}"
 
 
-# The step of a pipeline over time: as simulated, under it as a run of the same plan measured it, and what differs in
-# words.
+# The step of a pipeline over time: as simulated, under it as a run of the same plan measured it, and what differs in words.
 
 MOST_TASKS = 100_000  # that are sent with each drop
 

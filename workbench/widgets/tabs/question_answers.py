@@ -1,4 +1,5 @@
-"""The composition of a figure: by operation with its named scope and line, the largest first."""
+"""The answers to "Why?": the composition of a figure by operation with its named scope and line, the largest first, and the terms of the
+glossary that it is about."""
 
 from collections.abc import Callable, Iterable
 from math import prod

@@ -1,4 +1,5 @@
-"""The building blocks of the tabs, as JSON: blocks with columns and rows of cells, or with a picture.
+"""The building blocks of the tabs, as JSON: blocks with columns and rows of cells, or with a picture; buttons that make an edit, and the
+composition of a number as a table.
 
 A cell is a text, or one of `{"text", "title", "tone"}`, `{"path", "count"}` (cut at its front if it is long), `{"dims": [...]}` (named
 dimensions coloured by the axes they are sharded over), `{"axes": [...]}` (mesh axes), `{"share": 0..1, "text"}` (a bar), `{"edits": [...]}`

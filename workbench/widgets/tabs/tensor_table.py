@@ -1,4 +1,5 @@
-"""The tensor board: every argument with its dimensions as chips, by role, repeated layers folded into one row."""
+"""The tensor board: every argument with its dimensions as chips, by role, repeated layers folded into one row; and the results of the
+step."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -227,8 +228,8 @@ def shape_text(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
 
-# The results of a step, as rows of the tensor board: one that becomes an argument of the next step has that argument's
-# sharding, and no row.
+# The results of a step, as rows of the tensor board: one that becomes an argument of the next step has that argument's sharding, and no
+# row.
 
 RESULT = "result"
 KEY = "results"

@@ -1,6 +1,5 @@
-"""The origin of an axis, in words: its statement, its propagation steps, which axis it displaced there and why, and which edit would
-reverse that.
-"""
+"""Why an axis is there, in words: its statement, its propagation steps, which axis it displaced there and why, and which edit would reverse
+that; and why devices compute more than the program needs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
