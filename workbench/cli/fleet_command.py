@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workbench.cli.plan_arguments import allowed_modules, hardware_of, use_hardware_file
-from workbench.documents import load_fleet
+from workbench.documents import fleet_record, load_fleet, simulation_record
 from workbench.engine import add_model_command
 from workbench.errors import FleetError, WorkbenchError
 from workbench.multimodel import ALL_POLICIES, FleetSchedule, ScheduledUnit, policy_named
@@ -39,7 +39,6 @@ from workbench.units import format_seconds, parse_bytes
 
 def run(options: argparse.Namespace) -> None:
     """Train in a worker process; Ctrl-C ends it, and with a folder the next run resumes there."""
-    from workbench.documents import fleet_record
     from workbench.engine import start_fleet
     from workbench.multimodel.fleet_text import measurement_text
 
@@ -61,7 +60,6 @@ def run(options: argparse.Namespace) -> None:
 
 def simulate(options: argparse.Namespace) -> None:
     """Simulate the policies of the command line, else the file's."""
-    from workbench.documents import simulation_record
     from workbench.multimodel.fleet_text import simulation_text
 
     if options.policy not in (None, "all"):
@@ -90,7 +88,6 @@ def _unit_times(fleet: Fleet) -> FleetTimes:
 def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
     """Serve the page of the file's fleet to those who may `reach` it. Raises `OSError` where it cannot listen."""
     from workbench.app.page.fleet_page import serve_fleet
-    from workbench.documents import load_fleet
     from workbench.tracing.jax_backends import force_cpu_backend
 
     if options.plan or options.model:
@@ -118,7 +115,6 @@ def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) 
 
 def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
     """The file's fleet with the changes of the command line; these are checked before any model is traced."""
-    from workbench.documents import load_fleet
     from workbench.tracing.jax_backends import force_cpu_backend
 
     force_cpu_backend()

@@ -10,18 +10,11 @@ from typing import Any
 from workbench.core.program import Program, Reference
 from workbench.core.text_tables import WIDTH, table_text
 from workbench.errors import DocumentError, unknown_name
-from workbench.models import amoebanet, conformer, deep_unet, einsum, gpt, gpt_config, mnist, t5, two_layer, unet
-from workbench.models import amoebanet_cells as amoebanet_config
-from workbench.models import conformer as conformer_config
-from workbench.models import deep_unet as deep_unet_config
-from workbench.models import t5 as t5_config
-from workbench.models import unet as unet_config
+from workbench.models import amoebanet, amoebanet_cells, conformer, deep_unet, einsum, gpt, gpt_config, mnist, t5, two_layer, unet
 from workbench.models.config_fields import ArgumentKind, argument_kinds, argument_words, choose_preset
-from workbench.models.decoder import decoder, decoder_config, decoder_inference, decoder_layouts
-from workbench.models.decoder import decoder_inference as decoder_inference_config
+from workbench.models.decoder import decoder, decoder_config, decoder_inference
+from workbench.models.decoder import layouts as decoder_layouts
 from workbench.models.mixture import mixture, mixture_config, mixture_inference
-from workbench.models.mixture import mixture as mixture_layouts
-from workbench.models.mixture import mixture_inference as mixture_inference_config
 from workbench.models.size_limits import (
     MOST,
     MOST_LETTERS,
@@ -90,7 +83,7 @@ ALL_MODELS = (
         "mixture",
         "a mixture-of-experts Transformer with latent attention; presets of DeepSeek-V2 and V3 and of GLaM",
         mixture.build,
-        mixture_layouts.LAYOUTS,
+        mixture.LAYOUTS,
         layers_beside_dense(mixture_config.PRESETS),
         quick=6,
         config=mixture_config.MixtureConfig,
@@ -101,90 +94,90 @@ ALL_MODELS = (
         "an encoder-decoder Transformer; presets of T5, the largest of 290 billion parameters",
         t5.build,
         t5.LAYOUTS,
-        unrolled_layers(t5_config.PRESETS),
+        unrolled_layers(t5.PRESETS),
         quick=6,
-        config=t5_config.T5Config,
-        presets=t5_config.PRESETS,
+        config=t5.T5Config,
+        presets=t5.PRESETS,
     ),
     Model(
         "conformer",
         "an encoder of speech that convolves and attends; preset of BigSSL",
         conformer.build,
         conformer.LAYOUTS,
-        unrolled_layers(conformer_config.PRESETS),
+        unrolled_layers(conformer.PRESETS),
         quick=6,
-        config=conformer_config.ConformerConfig,
-        presets=conformer_config.PRESETS,
+        config=conformer.ConformerConfig,
+        presets=conformer.PRESETS,
     ),
     Model(
         "unet",
         "a 3-D U-Net for volumes too large for a device; presets of Cicek, Mesh-TensorFlow and MLPerf",
         unet.build,
         unet.LAYOUTS,
-        levels(unet_config.PRESETS),
+        levels(unet.PRESETS),
         quick=8,
-        config=unet_config.UNetConfig,
-        presets=unet_config.PRESETS,
+        config=unet.UNetConfig,
+        presets=unet.PRESETS,
     ),
     Model(
         "amoebanet",
         "a convolutional network of unequal cells, each reading the two before; presets of GPipe",
         amoebanet.build,
         amoebanet.LAYOUTS,
-        cells(amoebanet_config.PRESETS),
+        cells(amoebanet_cells.PRESETS),
         quick=3,
-        config=amoebanet_config.AmoebaNetConfig,
-        presets=amoebanet_config.PRESETS,
+        config=amoebanet_cells.AmoebaNetConfig,
+        presets=amoebanet_cells.PRESETS,
     ),
     Model(
         "deep_unet",
         "a 2-D U-Net of many convolutions a level; presets of torchgpipe's benchmarks",
         deep_unet.build,
         deep_unet.LAYOUTS,
-        convolutions(deep_unet_config.PRESETS),
+        convolutions(deep_unet.PRESETS),
         quick=96,
-        config=deep_unet_config.DeepUNetConfig,
-        presets=deep_unet_config.PRESETS,
+        config=deep_unet.DeepUNetConfig,
+        presets=deep_unet.PRESETS,
     ),
     Model(
         "decoder_prefill",
         "inference of the decoder Transformer: a prompt is read and its keys and values are cached",
         decoder_inference.build_prefill,
         decoder_layouts.PREFILL_LAYOUTS,
-        unrolled_layers(decoder_inference_config.PRESETS),
+        unrolled_layers(decoder_inference.PRESETS),
         quick=12,
-        config=decoder_inference_config.DecoderInferenceConfig,
-        presets=decoder_inference_config.PRESETS,
+        config=decoder_inference.DecoderInferenceConfig,
+        presets=decoder_inference.PRESETS,
     ),
     Model(
         "decoder_decode",
         "inference of the decoder Transformer: one token of each sequence, attending to the cache",
         decoder_inference.build_decode,
         decoder_layouts.DECODE_LAYOUTS,
-        unrolled_layers(decoder_inference_config.PRESETS),
+        unrolled_layers(decoder_inference.PRESETS),
         quick=12,
-        config=decoder_inference_config.DecoderInferenceConfig,
-        presets=decoder_inference_config.PRESETS,
+        config=decoder_inference.DecoderInferenceConfig,
+        presets=decoder_inference.PRESETS,
     ),
     Model(
         "mixture_prefill",
         "inference of the mixture of experts: a prompt is read and its latents are cached",
         mixture_inference.build_prefill,
-        mixture_layouts.PREFILL_LAYOUTS,
-        layers_beside_dense(mixture_inference_config.PRESETS),
+        mixture.PREFILL_LAYOUTS,
+        layers_beside_dense(mixture_inference.PRESETS),
         quick=6,
-        config=mixture_inference_config.MixtureInferenceConfig,
-        presets=mixture_inference_config.PRESETS,
+        config=mixture_inference.MixtureInferenceConfig,
+        presets=mixture_inference.PRESETS,
     ),
     Model(
         "mixture_decode",
         "inference of the mixture of experts: one token of each sequence, attending to the cached latents",
         mixture_inference.build_decode,
-        mixture_layouts.DECODE_LAYOUTS,
-        layers_beside_dense(mixture_inference_config.PRESETS),
+        mixture.DECODE_LAYOUTS,
+        layers_beside_dense(mixture_inference.PRESETS),
         quick=6,
-        config=mixture_inference_config.MixtureInferenceConfig,
-        presets=mixture_inference_config.PRESETS,
+        config=mixture_inference.MixtureInferenceConfig,
+        presets=mixture_inference.PRESETS,
     ),
     Model(
         "gpt",

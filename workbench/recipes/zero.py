@@ -97,6 +97,13 @@ def verify_gradients(plan: Plan, title: str) -> None:
         raise RecipeError(f"{title} splits gradients, and `{plan.program.name}` makes none.", ["take ZeRO 3, which splits the weights"])
 
 
+def _draft(plan: Plan, axis: str, title: str, *gradients: Edit, parameters: bool = False) -> RecipeDraft:
+    """The examples and the optimiser's state over the axis, `parameters` too, and edits of gradients."""
+    wanted, whole = shard_state(plan, axis, states=True, parameters=parameters)
+    edits = (*place_examples(plan, axis, title), *override_shards(plan, wanted), *gradients)
+    return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))
+
+
 # ZeRO, stage 1: each replica keeps and updates its share of the optimiser's state.
 #
 #     mesh data:n          weights [...]    gradients             moments [.../n]      new weights
@@ -129,9 +136,7 @@ class Zero1(Recipe):
                 f"{self.title} splits the optimiser's state, and `{plan.program.name}` keeps none.",
                 ["take ZeRO 3, which splits the weights", "train with an optimiser that keeps moments, Adam say"],
             )
-        wanted, whole = shard_state(plan, axis, states=True, parameters=False)
-        edits = (*place_examples(plan, axis, self.title), *override_shards(plan, wanted))
-        return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))
+        return _draft(plan, axis, self.title)
 
 
 # ZeRO, stage 2: as stage 1, and the gradients are sharded from the moment they are made.
@@ -161,9 +166,7 @@ class Zero2(Recipe):
         axis = choose_shard_axis(plan, self.title, self.given_axis(0))
         verify_trained(plan, self.title)
         verify_gradients(plan, self.title)
-        wanted, whole = shard_state(plan, axis, states=True, parameters=False)
-        edits = (*place_examples(plan, axis, self.title), *override_shards(plan, wanted), *constrain_gradients(plan, axis))
-        return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))
+        return _draft(plan, axis, self.title, *constrain_gradients(plan, axis))
 
 
 # ZeRO, stage 3, "fully sharded data parallel": weights are sharded too, and are gathered where they are used.
@@ -194,9 +197,7 @@ class Zero3(Recipe):
     def draft(self, plan: Plan) -> RecipeDraft:
         axis = choose_shard_axis(plan, self.title, self.given_axis(0))
         verify_trained(plan, self.title)
-        wanted, whole = shard_state(plan, axis, states=True, parameters=True)
-        edits = (*place_examples(plan, axis, self.title), *override_shards(plan, wanted), *constrain_gradients(plan, axis))
-        return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))
+        return _draft(plan, axis, self.title, *constrain_gradients(plan, axis), parameters=True)
 
 
 # The dimension along which ZeRO splits a tensor over one more axis.
