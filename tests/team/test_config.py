@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import WorkbenchError
+from workbench.team.team_config import FILE, SCHEMA, TeamConfig, read_secret
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.program_registry import ProgramRegistry
@@ -56,6 +57,13 @@ WRONG = {
     "colour = 1": "`colour`",
     "= 5": "cannot be read",
 }
+
+
+@pytest.mark.parametrize("name", ["database's password", "client secret"])
+def test_a_secret_that_is_no_text_is_said(tmp_path, name):
+    (tmp_path / "secret").write_bytes(b"\xff\xfe")
+    with pytest.raises(WorkbenchError, match=f"The {name} in .* cannot be read"):
+        read_secret(tmp_path / "secret", name)
 
 
 def set_up(folder: Path) -> None:

@@ -4,9 +4,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from workbench.cli.shared_arguments import add_hardware_file, add_json, add_parser, duration
 from workbench.cli.plan_arguments import use_hardware_file
 from workbench.cli.shared_arguments import add_hardware_file, add_json, add_parser
 from workbench.documents import save_plan
@@ -42,22 +44,13 @@ def add_plan(added: Any) -> None:
         "--seq", metavar="N", help="tokens of a sequence, 8k or 8192; with --inference tokens cached (default: 4096 at most)"
     )
     command.add_argument("--inference", action="store_true", help="plan a decoding step instead of training")
-    command.add_argument("--seconds", type=_seconds, default=2.0, metavar="N", help="plan layouts for so long (default: %(default)s)")
+    seconds = partial(duration, from_0=True)
+    command.add_argument("--seconds", type=seconds, default=2.0, metavar="N", help="plan layouts for so long (default: %(default)s)")
     command.add_argument("--save", metavar="FOLDER", help="write each layout there as a plan file, for `workbench serve`")
     command.add_argument("--open", choices=[goal.replace(" ", "-") for goal in GOALS], help="open this layout on the board; needs --save")
     add_hardware_file(command)
     add_json(command)
     command.set_defaults(command=plan, serve=added.choices["serve"])
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from 0")
-    return seconds
 
 
 def plan(options: argparse.Namespace) -> None:

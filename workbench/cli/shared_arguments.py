@@ -145,14 +145,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def duration(text: str) -> float:
-    """Seconds, positive and finite."""
+def duration(text: str, *, from_0: bool = False) -> float:
+    """Seconds, positive, or with `from_0` none at all, and finite."""
     try:
         seconds = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+        seconds = -1.0
+    if not (0 < seconds < float("inf") or (from_0 and not seconds)):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds {'from' if from_0 else 'above'} 0")
     return seconds
 
 

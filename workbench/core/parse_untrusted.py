@@ -10,6 +10,7 @@ import math
 import os
 import re
 import stat
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from io import TextIOWrapper
@@ -27,6 +28,7 @@ MOST_VALUES = 100_000
 MOST_DIGITS = 40
 """Digits of a whole number: sizes beyond 64 bits are refused where they are used, and Python refuses to print 4,300."""
 
+_GRAMMARS = "rfc3987_syntax"
 _DOTTED = re.compile(rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_LEVELS},}}""")
 
 
@@ -133,6 +135,21 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise UnreadableError(f'"{key[:80]}" stands twice in one object')
         known[key] = value
     return known
+
+
+def import_jsonschema() -> None:
+    """Import jsonschema, which is only done where something is checked.
+
+    Where JupyterLab is installed, jsonschema would then compile 38 grammars, to check URLs with non-ASCII letters, which takes 2.6 s. No
+    document of ours has such a URL, so the grammars are hidden from it.
+    """
+    if "jsonschema" in sys.modules or _GRAMMARS in sys.modules:
+        return
+    sys.modules[_GRAMMARS] = None  # type: ignore[assignment]
+    try:
+        import jsonschema  # noqa: F401
+    finally:
+        del sys.modules[_GRAMMARS]
 
 
 # Open files that somebody else may have put there: regular files alone. A pipe would make its reader wait, and a device has no end.

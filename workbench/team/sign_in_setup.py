@@ -12,6 +12,7 @@ from workbench.team.accounts.jupyterhub_login import HubProvider, HubSettings, S
 from workbench.team.accounts.oidc import OidcProvider, OidcSettings
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.sign_in_flow import FlowCookies
+from workbench.team.team_config import FILE, TeamConfig, read_secret
 from workbench.team.store.store import Store
 from workbench.team.team_config import FILE, TeamConfig
 
@@ -31,7 +32,7 @@ def sign_in_ways(config: TeamConfig, store: Store, secret_key: bytes) -> SignInW
 def _oidc_settings(data: Path, given: Mapping[str, Any]) -> OidcSettings:
     values = dict(given)
     if "client_secret_file" in values:
-        values["client_secret"] = _read_secret(data / values.pop("client_secret_file"))
+        values["client_secret"] = read_secret(data / values.pop("client_secret_file"), "client secret")
     values["rules"] = _rules(values.get("rules")) or GroupRules()
     if "scopes" in values:
         values["scopes"] = tuple(values["scopes"])
@@ -54,10 +55,3 @@ def _rules(given: Mapping[str, Any] | None) -> GroupRules | None:
         known = f"its rules are anyone, {', '.join(sets)} and roles"
         raise WorkbenchError(f"The rules for groups in {FILE} have an unknown `{min(unknown)}`.", [known])
     return GroupRules(anyone=bool(given.get("anyone")), roles=roles, **sets)
-
-
-def _read_secret(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise WorkbenchError(f"The client secret in {file} cannot be read: {error.strerror}.", ["write it into that file"]) from None

@@ -62,7 +62,7 @@ class TeamConfig:
             return self.database or f"sqlite:///{self.data / 'team.db'}"
         parts = urlsplit(self.database)
         user, _, place = parts.netloc.rpartition("@")
-        password = quote(_read_secret(self.data / self.database_password_file), safe="")
+        password = quote(read_secret(self.data / self.database_password_file, "database's password"), safe="")
         return parts._replace(netloc=f"{user.partition(':')[0]}:{password}@{place}").geturl()
 
     @property
@@ -142,11 +142,12 @@ def _read_toml(file: Path) -> dict[str, Any]:
         raise WorkbenchError(f"{file} cannot be read: {error}.", ["mend it", "`workbench team init` writes one anew"]) from None
 
 
-def _read_secret(file: Path) -> str:
+def read_secret(file: Path, name: str) -> str:
+    """What a file holds alone, the password of a database say. Raises `WorkbenchError`."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise WorkbenchError(f"The database's password in {file} cannot be read: {error}.", ["write it into that file"]) from None
+        raise WorkbenchError(f"The {name} in {file} cannot be read: {error}.", ["write it into that file"]) from None
 
 
 def _is_loopback(host: str) -> bool:

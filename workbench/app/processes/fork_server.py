@@ -22,6 +22,7 @@ from types import FrameType
 
 from workbench.app.processes.message_loop import GRACE
 from workbench.core.child_process import end_by_connection, end_with_parent
+from workbench.core.parse_untrusted import import_jsonschema
 
 PRELOADED = (
     "workbench.models",
@@ -72,7 +73,7 @@ def _preload(becomes: str) -> Callable[..., None]:
     module, _, function = becomes.partition(":")
     for name in (*PRELOADED, module):
         importlib.import_module(name)
-    importlib.import_module("workbench.documents.document_schema").import_validator()
+    import_jsonschema()
     os.environ.pop("OPENBLAS_NUM_THREADS")
     if threads is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = threads

@@ -3,17 +3,16 @@ without the character zero; numbers are finite; a pattern is of the whole text, 
 
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from workbench.core.parse_untrusted import import_jsonschema
 from workbench.errors import unknown_name
 from workbench.team.access import InputError
 from workbench.team.actions.action import Action, Inputs
 from workbench.team.actions.schemas import NOTHING, Schema
 
-_GRAMMARS = "rfc3987_syntax"
 _QUERY = 2_000  # characters of one value
 
 
@@ -92,23 +91,12 @@ _VALIDATORS: dict[int, Any] = {}
 
 @lru_cache(maxsize=1)
 def _validator_class() -> Any:
-    _import_jsonschema()
+    import_jsonschema()
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many({"string": _is_text, "integer": _is_whole, "number": _is_number})
     return extend(Draft202012Validator, {"pattern": _whole_pattern}, type_checker=types)
-
-
-def _import_jsonschema() -> None:
-    """Import it without the 38 grammars that it would compile where JupyterLab is installed, for addresses that no schema here has."""
-    if "jsonschema" in sys.modules or _GRAMMARS in sys.modules:
-        return
-    sys.modules[_GRAMMARS] = None  # type: ignore[assignment]
-    try:
-        import jsonschema  # noqa: F401
-    finally:
-        del sys.modules[_GRAMMARS]
 
 
 def _is_text(_checker: Any, value: object) -> bool:
