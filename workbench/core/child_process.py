@@ -77,8 +77,6 @@ def _start_all(requests: "SimpleQueue[_Request]") -> None:
 os.register_at_fork(after_in_child=_requests.cache_clear)  # a fork has none of its parent's threads
 
 
-# How far a process lets others go first.
-
 _MOST = 19
 _OF_SESSION = Path("/proc/self/autogroup")
 

@@ -1,4 +1,4 @@
-"""The search: a front that fills, a gap that falls until it says proved; and its first candidates, which are likely to fit."""
+"""The search: a front that fills, from the present plan and a few that are likely to fit on; a gap that falls until it says proved."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +9,12 @@ from math import log2
 from workbench.errors import SearchError, unknown_name
 from workbench.search.best_first import BestFirst
 from workbench.search.evaluator import Evaluator, never
-from workbench.search.plan_candidate import PlanCandidate
+from workbench.search.worker_questions import Answerer, InProcess
 from workbench.search.requirements import FIGURES, Requirement, allows_candidate
 from workbench.search.search_nodes import guess
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST
-from workbench.search.worker_questions import Answerer, InProcess
 
 UNTIL = ("complete", "proved")
 """When a search is over: once the whole front is known, or once the best plan is proved."""
@@ -111,12 +110,12 @@ def list_first_candidates(
     """The `present` plan if the pins allow it, then a few candidates that hold little memory: one program before pipelines, as much shared
     and recomputed as the space allows."""
     first = (present,) if present is not None and allows_candidate(requirements, present) else ()
-    return (*first, *(each for each in islice(_lean_candidates(space, requirements), MOST_FIRST) if each != present))
+    return (*first, *(each for each in islice(_iterate_first(space, requirements), MOST_FIRST) if each != present))
 
 
-def _lean_candidates(space: SearchSpace, requirements: Sequence[Requirement]) -> Iterator[PlanCandidate]:
+def _iterate_first(space: SearchSpace, requirements: Sequence[Requirement]) -> Iterator[PlanCandidate]:
     seen: set[tuple[object, ...]] = set()
-    for core in sorted(space.cores(), key=_lean_order):
+    for core in sorted(space.cores(), key=_first_order):
         if core.mesh in seen:  # one of each mesh
             continue
         candidates = (
@@ -132,6 +131,6 @@ def _lean_candidates(space: SearchSpace, requirements: Sequence[Requirement]) ->
             yield first
 
 
-def _lean_order(core: PlanCandidate) -> tuple[float, ...]:
+def _first_order(core: PlanCandidate) -> tuple[float, ...]:
     model = max((size for axis, size in core.mesh if axis not in ("data", "stage")), default=1)
     return (core.size("stage") > 1, abs(log2(model / _USUAL)) if model > 1 else _USUAL, core.size("stage"), _LEAN_FIRST.get(core.remat, 0))

@@ -56,7 +56,7 @@ def make_fetch_policy(config: TeamConfig) -> FetchPolicy:
 def _read_credentials(file: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WorkbenchError(f"The credentials of git in {file} cannot be read: {error}.", ["write a line for each host"]) from None
 
 

@@ -6,12 +6,13 @@ they are done where a device would wait, or has no room for another micro-batch.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
-from workbench.core.schedules.schedule import Kind, Orders, PipelineShape, Task
+from workbench.core.schedules.schedule import Kind, Orders, PipelineShape, Schedule, Task, v_shape
+from workbench.core.schedules.stage_cost import StageCost
 
 PERIOD = 6
 
@@ -37,6 +38,22 @@ def repeat_block(block: tuple[BlockTimes, ...], room: int, shape: PipelineShape)
     while any(device.passes or device.waiting for device in devices):
         made.update([task for device in devices if (task := device.do_next(made, shape)) is not None])
     return tuple(tuple(device.done) for device in devices)
+
+
+def v_schedule(name: str, about: str, order: Callable[[int, PipelineShape], Iterator[Task]], idle_tasks: Callable[[int], int]) -> Schedule:
+    """A schedule of two chunks in a V. Its devices, so many, idle for so many tasks where tasks of all three kinds take equally long and
+    there are as many micro-batches as devices at least."""
+    counted = partial(_count_in_flight, order)
+    return Schedule(name, about, order, partial(_idle, idle_tasks), counted, chunks=2, device_of=v_shape, splits_backward=True)
+
+
+def _idle(idle_tasks: Callable[[int], int], shape: PipelineShape, cost: StageCost) -> float | None:
+    alike = cost.forward == cost.backward_input == cost.backward_weight
+    return idle_tasks(shape.devices) * cost.forward if alike and shape.micro_batches >= shape.devices else None
+
+
+def _count_in_flight(order: Callable[[int, PipelineShape], Iterator[Task]], device: int, shape: PipelineShape) -> int:
+    return count_held(order(device, shape))
 
 
 def count_held(tasks: Iterable[Task]) -> int:

@@ -13,9 +13,8 @@ thirds of the bubble of one-forward-one-backward; if they do not, it grows with 
 
 from collections.abc import Iterator
 
-from workbench.core.schedules.building_block import BlockTimes, count_held, repeat_block
-from workbench.core.schedules.schedule import PipelineShape, Schedule, Task, v_shape
-from workbench.core.schedules.stage_cost import StageCost
+from workbench.core.schedules.building_block import BlockTimes, repeat_block, v_schedule
+from workbench.core.schedules.schedule import PipelineShape, Task
 
 
 def order(device: int, shape: PipelineShape) -> Iterator[Task]:
@@ -25,25 +24,8 @@ def order(device: int, shape: PipelineShape) -> Iterator[Task]:
     return iter(repeat_block(block, 2 * ((p + 4) // 3), shape)[device])
 
 
-def idle(shape: PipelineShape, cost: StageCost) -> float | None:
-    """For tasks of all three kinds that take equally long and at least as many micro-batches as devices."""
-    p, alike = shape.devices, cost.forward == cost.backward_input == cost.backward_weight
-    if not alike or shape.micro_batches < p:
-        return None
-    return max(4 * p - (5 if p % 3 else 3), 0) * cost.forward
+def idle_tasks(p: int) -> int:
+    return max(4 * p - (5 if p % 3 else 3), 0)
 
 
-def count_in_flight(device: int, shape: PipelineShape) -> int:
-    return count_held(order(device, shape))
-
-
-SCHEDULE = Schedule(
-    "v_min",
-    "Two chunks in a V: a third of the memory of 1F1B, two thirds of its bubble (V-Min).",
-    order,
-    idle,
-    count_in_flight,
-    chunks=2,
-    device_of=v_shape,
-    splits_backward=True,
-)
+SCHEDULE = v_schedule("v_min", "Two chunks in a V: a third of the memory of 1F1B, two thirds of its bubble (V-Min).", order, idle_tasks)
