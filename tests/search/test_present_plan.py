@@ -16,6 +16,7 @@ from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import drop_small_axes, find_candidate, on_searched_hardware
 from workbench.search.requirements import AtMost, Pin, against_best_text, present_text
 from workbench.search.run_search import list_first_candidates, run_search
+from workbench.search.search_figures import Figures, evaluate_plan
 from workbench.search.search_space import SearchSpace
 
 HARDWARE = "TPU v5e 2x4"

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import WorkbenchError
-from workbench.team.team_config import FILE, SCHEMA, TeamConfig, read_secret
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.program_setup import make_fetch_policy
 from workbench.team.programs.program_registry import ProgramRegistry
@@ -13,7 +12,7 @@ from workbench.team.sandbox.resource_limits import SandboxAbility, SandboxLevel
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sign_in_setup import sign_in_ways
 from workbench.team.store.store import Store
-from workbench.team.team_config import FILE, SCHEMA, TeamConfig
+from workbench.team.team_config import FILE, SCHEMA, TeamConfig, read_secret
 
 WRONG = {
     "listen = 5007": "at `listen`, 5007 is not of type 'string'",

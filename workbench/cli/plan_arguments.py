@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.arguments import DEFAULT_MESH, DEFAULT_MODEL
+from workbench.cli.shared_arguments import DEFAULT_MESH, DEFAULT_MODEL
 from workbench.core.program import Reference
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Progress, RunEvent

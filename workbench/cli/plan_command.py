@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.shared_arguments import add_hardware_file, add_json, add_parser, duration
 from workbench.cli.plan_arguments import use_hardware_file
-from workbench.cli.shared_arguments import add_hardware_file, add_json, add_parser
+from workbench.cli.shared_arguments import add_hardware_file, add_json, add_parser, duration
 from workbench.documents import save_plan
 from workbench.errors import SearchError
 from workbench.models.sizing.cluster_answer import GOALS, ClusterAnswer, answer_record

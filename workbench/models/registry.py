@@ -12,8 +12,7 @@ from workbench.core.text_tables import WIDTH, table_text
 from workbench.errors import DocumentError, unknown_name
 from workbench.models import amoebanet, amoebanet_cells, conformer, deep_unet, einsum, gpt, gpt_config, mnist, t5, two_layer, unet
 from workbench.models.config_fields import ArgumentKind, argument_kinds, argument_words, choose_preset
-from workbench.models.decoder import decoder, decoder_config, decoder_inference
-from workbench.models.decoder import layouts as decoder_layouts
+from workbench.models.decoder import decoder, decoder_config, decoder_inference, decoder_layouts
 from workbench.models.mixture import mixture, mixture_config, mixture_inference
 from workbench.models.size_limits import (
     MOST,

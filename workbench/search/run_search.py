@@ -9,12 +9,13 @@ from math import log2
 from workbench.errors import SearchError, unknown_name
 from workbench.search.best_first import BestFirst
 from workbench.search.evaluator import Evaluator, never
-from workbench.search.worker_questions import Answerer, InProcess
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import FIGURES, Requirement, allows_candidate
 from workbench.search.search_nodes import guess
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST
+from workbench.search.worker_questions import Answerer, InProcess
 
 UNTIL = ("complete", "proved")
 """When a search is over: once the whole front is known, or once the best plan is proved."""

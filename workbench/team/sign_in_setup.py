@@ -12,9 +12,8 @@ from workbench.team.accounts.jupyterhub_login import HubProvider, HubSettings, S
 from workbench.team.accounts.oidc import OidcProvider, OidcSettings
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.sign_in_flow import FlowCookies
-from workbench.team.team_config import FILE, TeamConfig, read_secret
 from workbench.team.store.store import Store
-from workbench.team.team_config import FILE, TeamConfig
+from workbench.team.team_config import FILE, TeamConfig, read_secret
 
 
 def sign_in_ways(config: TeamConfig, store: Store, secret_key: bytes) -> SignInWays:
