@@ -267,6 +267,7 @@ def test_the_listing_tells_each_kind_and_each_source(entry):
         ("4 nodes of 8 rtx 3090", "4 nodes of 8 RTX 3090"),
         ("8 A100-40GB PCIe", "8 A100-40GB PCIe"),
         ("8 x p5.48xlarge", "8 nodes of 8 H100 EFA"),
+        ("8 p5.48xlarge", "8 nodes of 8 H100 EFA"),
         ("a3-megagpu-8g", "8 H100"),
         ("2 x A3-MegaGPU-8g, eager", "2 nodes of 8 H100, eager"),
         ("ct5p-hightpu-4t", "TPU v5p 2x2x1"),

@@ -30,7 +30,7 @@ HARDWARE_FILE_VARIABLE = "WORKBENCH_HARDWARE"
 MACHINES_FILE = Path(__file__).with_name("machines.toml")
 
 _SLICES = re.compile(r"(?:(\d{1,7}) +slices? +of +)?(.+?) +(\d{1,7}(?:x\d{1,7})*)", re.IGNORECASE)
-_MACHINES = re.compile(r"(?:(\d{1,7}) *x +)?(\S+)", re.IGNORECASE)
+_MACHINES = re.compile(r"(?:(\d{1,7})(?: *x)? +)?(\S+)", re.IGNORECASE)
 _NODES = re.compile(r"(?:(\d{1,7}) +nodes? +of +)?(\d{1,7}) +(.+)", re.IGNORECASE)
 
 
@@ -99,7 +99,8 @@ def _parse_devices(text: str, known: Catalogue) -> Hardware:
 
 
 def _read_machines(text: str) -> str:
-    """Machines as clouds name them, alone or a number of them, as nodes or a slice: `8 x p5.48xlarge`; other text as it is."""
+    """Machines as clouds name them, alone or a number of them, as nodes or a slice: `8 x p5.48xlarge` or `8 p5.48xlarge`; other text
+    as it is."""
     match = _MACHINES.fullmatch(text)
     machine = machines().get(match[2].casefold()) if match else None
     if match is None or machine is None:
