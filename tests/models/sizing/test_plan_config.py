@@ -12,8 +12,8 @@ from tests.support.model_configs import PUBLISHED
 from workbench.cli.main import main
 from workbench.errors import DocumentError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout, step_flops
-from workbench.models.sizing.cluster_answer import GOALS, answer_record
+from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout
+from workbench.models.sizing.cluster_answer import GOALS, answer_record, duration_text
 from workbench.models.sizing.cluster_question import parse_amount, read_cluster, read_question
 from workbench.models.sizing.launcher_options import launcher_options
 from workbench.models.sizing.nearest_program import Workload, list_approximations, nearest_program, program_parameters
@@ -177,6 +177,58 @@ def test_a_batch_is_of_sequences_or_of_tokens():
     assert batch("4194304 tokens") == Workload(8192, 512)
 
 
+def test_a_batch_of_tokens_is_a_power_of_two_sequences_where_one_is_near():
+    assert read_question("llama3-8b", "8 H100", batch="0.5M", seq="1k").workload.batch == 512  # not 488, 8 times 61
+    assert read_question("llama3-8b", "96 H100", batch="16M", seq="2k").workload.batch == 7776  # 96 devices can share no power of two
+    assert read_question("llama3-8b", "8 H100", seq=448).workload.batch == 2048
+
+
+def test_a_batch_of_one_is_decoded_by_all_devices_of_several_nodes():
+    answer = plan_config("deepseek-v3", "16 H200", inference=True, batch=1, seconds=0)
+    assert answer.layouts["fastest"].choice == ParallelLayout(1, 1, 16, 1)
+
+
+def test_the_headline_has_the_time_of_the_whole_cluster_and_of_the_fewest_devices(small):
+    answer = plan_config(small, "64 H100, 2 $/h", tokens="1T", batch=64, seconds=0)
+    days = {goal: answer_record(answer)["layouts"][goal]["days"] for goal in GOALS}
+    fastest, fewest = (duration_text(86400 * days[goal]) for goal in ("fastest", "fewest devices"))
+    assert answer.layouts["fastest"].devices > 1
+    assert f" take {fastest} (estimated); 1 device is enough, in {fewest} (estimated)." in str(answer).splitlines()[0]
+    decoding = str(plan_config(small, "8 H100", inference=True, batch=1, seconds=0))
+    assert decoding.startswith("small fits on 8 H100; 1 device is enough (estimated).")
+    assert "one token, after 1,024 cached tokens" in decoding
+
+
+def test_decoding_has_no_range_from_runs_of_training(small):
+    layout = evaluate(small, "1 H100", ParallelLayout(1, 1, 1, 1, micro_batch=8), inference=True, batch=8)
+    assert layout.step_range is None
+    answer = plan_config(small, "1 H100", inference=True, batch=8, seconds=1)
+    assert "nothing was fitted for decoding steps on H100" in " ".join(str(answer).split())
+
+
+def test_quantized_weights_are_said_to_be_decoded_as_bfloat16(small):
+    (small / "config.json").write_text(json.dumps(SMALL | {"quantization_config": {"quant_method": "gptq", "bits": 4}}))
+    note = "the file says that weights are quantized (gptq, 4 bits); they are planned as bfloat16"
+    assert note in " ".join(str(plan_config(small, "1 H100", inference=True, seconds=0)).split())
+    assert note not in " ".join(str(plan_config(small, "1 H100", seconds=0)).split())
+
+
+def test_more_time_is_offered_only_where_it_may_help(small):
+    assert "More time" not in str(plan_config(small, "1 H100", inference=True, batch=1, seconds=5))
+    assert "More time" in str(plan_config(small, "8 H100", batch=64, seconds=0))
+
+
+def test_an_outline_of_an_encoder_and_decoder_has_its_scores_of_attention():
+    question = read_question("t5-11b", "16 H100", batch=256, seq=512)
+    choice = ParallelLayout(16, 1, 1, 1, "zero_3", "full", micro_batch=16)
+    outline = next(
+        found for found in Outliner(question.architecture, question.workload, question.hardware).outlines() if found.choice == choice
+    )
+    planned = LayoutPlanner(question).evaluate(choice, question.hardware)
+    assert outline.memory == pytest.approx(planned.memory, rel=0.35)
+    assert outline.seconds == pytest.approx(planned.seconds, rel=0.35)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -211,13 +263,24 @@ def test_an_amount_is_a_number_or_an_error(value):
         ("8 RTX 4090", "8 RTX 4090"),
         ("2 x p5.48xlarge", "2 nodes of 8 H100 EFA"),
         ("16 A100, 2 $/h", "2 nodes of 8 A100-80GB, 2 $/h"),
+        ("8xH100, 2 $/h", "8 H100, 2 $/h"),
+        ("8 x H100", "8 H100"),
+        ("64 H100 80GB", "8 nodes of 8 H100"),
+        ("p5.48xlarge", "8 H100 EFA"),
+        ("8 p5.48xlarge", "8 nodes of 8 H100 EFA"),
+        ("2 a3-highgpu-8g", "2 nodes of 8 H100"),
+        ("TPU v5e-256", "TPU v5e 16x16"),
+        ("v5litepod-16", "TPU v5e 4x4"),
+        ("v5p-512", "TPU v5p 4x8x8"),
     ],
 )
 def test_a_count_of_devices_is_a_cluster(text, name):
     assert read_cluster(text).name == name
 
 
-@pytest.mark.parametrize("text", ["64 H1000", "many H100", "", "100 H100", "4 x ct5p-hightpu-4t", "99999999 H100"])
+@pytest.mark.parametrize(
+    "text", ["64 H1000", "many H100", "", "100 H100", "4 x ct5p-hightpu-4t", "4 ct5p-hightpu-4t", "2 x 8 H100", "99999999 H100"]
+)
 def test_a_cluster_that_is_not_is_refused(text):
     with pytest.raises(WorkbenchError) as caught:
         read_cluster(text)

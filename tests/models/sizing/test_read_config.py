@@ -88,18 +88,19 @@ def errors():
     """What is wrong with a file, and the error's message."""
     return [
         ({"num_attention_heads": None}, "`config.json` has no `num_attention_heads`, which a model of the family Llama needs."),
-        ({"hidden_size": math.nan}, "`config.json`: `hidden_size` is nan; it should be a whole number from 1 to 16,777,216."),
+        ({"hidden_size": math.nan}, "`config.json`: `hidden_size` is NaN; it should be a whole number from 1 to 16,777,216."),
         ({"hidden_size": -4096}, "`config.json`: `hidden_size` is -4096; it should be a whole number from 1 to 16,777,216."),
         ({"vocab_size": 10**30}, f"`config.json`: `vocab_size` is {10**30}; it should be a whole number from 1 to 16,777,216."),
         ({"num_hidden_layers": [32]}, "`config.json`: `num_hidden_layers` is [32]; it should be a whole number from 1 to 4,096."),
-        ({"num_hidden_layers": True}, "`config.json`: `num_hidden_layers` is True; it should be a whole number from 1 to 4,096."),
+        ({"num_hidden_layers": True}, "`config.json`: `num_hidden_layers` is true; it should be a whole number from 1 to 4,096."),
         (
             {"intermediate_size": {"a": 1}},
-            "`config.json`: `intermediate_size` is {'a': 1}; it should be a whole number from 1 to 16,777,216.",
+            '`config.json`: `intermediate_size` is {"a": 1}; it should be a whole number from 1 to 16,777,216.',
         ),
         ({"num_attention_heads": 33}, "`config.json`: `d_model / heads` is 4096 / 33, which is no whole number."),
         ({"num_key_value_heads": 5}, "`config.json` has 32 heads of queries and 5 of keys, which do not divide them."),
-        ({"tie_word_embeddings": "yes"}, "`config.json`: `tie_word_embeddings` is yes; it should be true or false."),
+        ({"vocab_size": "32000"}, '`config.json`: `vocab_size` is "32000"; it should be a whole number from 1 to 16,777,216.'),
+        ({"tie_word_embeddings": "yes"}, '`config.json`: `tie_word_embeddings` is "yes"; it should be true or false.'),
     ]
 
 
@@ -109,6 +110,32 @@ def test_what_is_wrong_is_said_in_the_file_s_names(change, message):
         read_architecture({**LLAMA, **change})
     assert caught.value.message == message
     assert caught.value.ways_out
+
+
+@pytest.mark.parametrize(
+    ("config", "quantized"),
+    [
+        (None, ""),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8"),
+        ({"quant_method": "gptq", "bits": 4}, "gptq, 4 bits"),
+        ({"bits": True}, "a method it does not name"),
+        ("int8", ""),
+    ],
+)
+def test_how_the_weights_of_a_file_are_quantized_is_read(config, quantized):
+    assert read_architecture({**LLAMA, "quantization_config": config}).quantized == quantized
+
+
+def test_the_name_of_a_repository_is_answered_with_how_to_fetch_its_file():
+    with pytest.raises(DocumentError) as caught:
+        read_config("meta-llama/Llama-3.1-8B")
+    assert caught.value.ways_out[0] == (
+        "nothing is downloaded: fetch it with `hf download meta-llama/Llama-3.1-8B config.json --local-dir .`"
+    )
+    for path in ("no/such.json", "a/b/c", "no such/model"):
+        with pytest.raises(DocumentError) as caught:
+            read_config(path)
+        assert "hf download" not in " ".join(caught.value.ways_out)
 
 
 def test_patterns_of_sparse_layers_that_cannot_be_counted_are_refused():

@@ -21,7 +21,8 @@ class Architecture:
       by `head` or over their whole `width`;
     - `window`: tokens that local layers attend to: every layer, or all but each `local_every`-th;
     - `learned`: rows of a table of positions; `context`: tokens that the model was trained on;
-    - `stem`: parameters outside the layers beside the token table, positions, head and last norms.
+    - `stem`: parameters outside the layers beside the token table, positions, head and last norms;
+    - `quantized`: how the weights of the file are quantized, as it says.
 
     **Invariants**
 
@@ -63,6 +64,7 @@ class Architecture:
     d_rotary: int = 0
     d_value: int = 0
     stem: int = 0
+    quantized: str = ""
 
     @property
     def gates(self) -> int:

@@ -16,7 +16,10 @@ ZERO_1, ZERO_3 = "zero_1", "zero_3"
 PARAMETER, GRADIENT, MOMENTS, HALF = 4, 4, 8, 2  # bytes a parameter: float32 weights, gradients, both moments of AdamW; bfloat16 values
 MOST_EXPERT_DEVICES = 64
 MOST_STAGES = 32
+MOST_TENSOR = 16
 MOST_MICRO_TOKENS = 1 << 15  # of a micro-batch of one replica: larger ones are no faster
+KEPT_SCORES = 3  # copies of the scores of attention that a layer without a fused kernel keeps
+SCORE_TRAFFIC = 105  # bytes that such a layer moves for each score, forward and backward, mostly in float32
 SLACK = 1.08  # an outline may be so much above a device's memory, and is planned all the same
 REACHED = 0.62  # share of the peak that products of a training step reach
 WEIGHT_TRAFFIC = 30  # bytes a parameter that a micro-batch moves: weights read and cast forward and backward, gradients added
@@ -115,8 +118,10 @@ class Outliner:
         one = self.architecture
         widths = [one.kv_heads if not one.experts and not one.encoder_layers else one.heads]
         widths += [width for width in (one.d_ff if one.dense_layers or not one.experts else 0, one.d_expert, one.d_shared) if width]
-        inner = self.hardware.axes[-1].size if len(self.hardware.axes) == 1 or self._has_nodes else 16
-        for size in powers_of_two(min(inner, self.hardware.size, 16)):
+        inner = self.hardware.axes[-1].size if len(self.hardware.axes) == 1 or self._has_nodes else MOST_TENSOR
+        if self.workload.is_inference:  # nothing but tensor parallelism shards a batch of one: nodes are joined for it
+            inner = MOST_TENSOR
+        for size in powers_of_two(min(inner, self.hardware.size, MOST_TENSOR)):
             if all(width % size == 0 for width in widths):
                 yield size
 
@@ -150,6 +155,14 @@ class Outliner:
         return (ZERO_1, ZERO_3) if choice.stages == 1 else (ZERO_1,)
 
     @cached_property
+    def _parameters(self) -> int:
+        return self.architecture.parameters
+
+    @cached_property
+    def _step_flops(self) -> float:
+        return step_flops(self.architecture, self.workload)
+
+    @cached_property
     def _expert_weights(self) -> int:
         one = self.architecture
         return one.sparse_layers * one.experts * (one.gates + 1) * one.d_model * one.d_expert
@@ -162,21 +175,37 @@ class Outliner:
     def _held(self, choice: ParallelLayout) -> float:
         """Bytes of weights, gradients and moments on one device."""
         split = choice.model * choice.stages
-        dense, expert = (self.architecture.parameters - self._expert_weights) / split, self._expert_weights / split / choice.expert
+        dense, expert = (self._parameters - self._expert_weights) / split, self._expert_weights / split / choice.expert
         sharded = choice.data if choice.zero else 1  # ZeRO shards dense weights along `data` alone
         if choice.zero == ZERO_3:
             return (PARAMETER + GRADIENT + MOMENTS) * (dense + expert) / sharded
         return (PARAMETER + GRADIENT + MOMENTS / sharded) * (dense + expert)
 
     def _activations(self, choice: ParallelLayout) -> float:
-        one, tokens = self.architecture, choice.micro_batch * self.workload.seq
+        one = self.architecture
+        tokens = choice.micro_batch * self._longest
         layers = (one.layers + one.encoder_layers) / choice.stages
-        kept = HALF * tokens * self._kept_values / choice.model
+        scores = KEPT_SCORES * one.heads * self._longest if one.encoder_layers else 0  # the zoo's T5 has no fused attention
+        kept = HALF * tokens * (self._kept_values + scores) / choice.model
         inputs = HALF * tokens * one.d_model / choice.model
         in_flight = min(choice.stages, choice.micro_batches)
         layer = kept * layers if not choice.recomputes else inputs * layers + kept
-        logits = 6 * tokens * one.vocab / choice.model if choice.stages == 1 else 0
-        return layer * in_flight + logits
+        logits = 6 * choice.micro_batch * self.workload.seq * one.vocab / choice.model if choice.stages == 1 else 0
+        one_hot = HALF * tokens * one.vocab if one.encoder_layers else 0  # by which it looks tokens up
+        return layer * in_flight + logits + one_hot
+
+    @cached_property
+    def _scores(self) -> float:
+        """Scores of attention of a step that no fused kernel computes: the zoo's T5 has none."""
+        one, target = self.architecture, self.workload.seq
+        source = one.source or target
+        pairs = one.encoder_layers * source**2 + one.layers * (target**2 + target * source)
+        return self.workload.batch * one.heads * pairs if one.encoder_layers else 0
+
+    @property
+    def _longest(self) -> int:
+        """Tokens of the longer sequence, where an encoder reads another one than the decoder."""
+        return max(self.architecture.source, self.workload.seq)
 
     @cached_property
     def _kept_values(self) -> float:
@@ -190,8 +219,9 @@ class Outliner:
         one, chip = self.architecture, self.hardware.chip
         tokens = self.workload.batch * self.workload.seq
         again = 4 / 3 if choice.recomputes else 1.03
-        work = again * step_flops(one, self.workload) / choice.devices / (REACHED * chip.peak(self.workload.compute))
+        work = again * self._step_flops / choice.devices / (REACHED * chip.peak(self.workload.compute))
         work += choice.micro_batches * (self._tensor_seconds(choice) + WEIGHT_TRAFFIC * self._weights(choice) / chip.memory_bandwidth)
+        work += again * SCORE_TRAFFIC * self._scores / choice.devices / chip.memory_bandwidth
         bubble = (choice.stages - 1) / choice.micro_batches
         sent = self._gather_seconds(choice)
         all_to_all = 6 * HALF * one.top_k * one.d_model * tokens / choice.replicas / choice.model / choice.stages * one.sparse_layers
@@ -222,7 +252,7 @@ class Outliner:
 
     def _weights(self, choice: ParallelLayout) -> float:
         """Parameters that a device computes with, gathered where ZeRO shards them."""
-        return (self.architecture.parameters - self._expert_weights * (1 - 1 / choice.expert)) / choice.model / choice.stages
+        return (self._parameters - self._expert_weights * (1 - 1 / choice.expert)) / choice.model / choice.stages
 
     def _update_seconds(self, choice: ParallelLayout) -> float:
         """Sums of gradients over the replicas, where they are made once a step, and the update."""
@@ -233,7 +263,7 @@ class Outliner:
 
     def _decode(self, choice: ParallelLayout) -> Outline:
         one, chip = self.architecture, self.hardware.chip
-        dense = (one.parameters - self._expert_weights) / choice.model
+        dense = (self._parameters - self._expert_weights) / choice.model
         weights = HALF * (dense + self._expert_weights / choice.model / choice.expert)
         values = 2 * one.heads * one.d_head if one.experts and not one.kv_rank else one.cached_values
         shared = 1 if one.kv_rank else choice.model

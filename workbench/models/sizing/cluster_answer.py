@@ -8,13 +8,14 @@ from workbench.core.tensor import Role
 from workbench.core.text_tables import pairs_text, table_text, wrap_text
 from workbench.errors import SearchError, unknown_name
 from workbench.models.sizing.candidate_layouts import step_flops
-from workbench.models.sizing.cluster_question import ClusterQuestion
+from workbench.models.sizing.cluster_question import ClusterQuestion, format_amount
 from workbench.models.sizing.launcher_options import LauncherOptions, launcher_options
 from workbench.models.sizing.plan_layout import ESTIMATED, PlannedLayout
 from workbench.plan.plan import Plan
-from workbench.units import format_bytes, format_count, format_dollars, format_range, format_seconds
+from workbench.units import format_bytes, format_dollars, format_range, format_seconds
 
 DAY = 86400
+SLOW, ONE_PERCENT = 100, 0.01  # below them a figure has digits behind the point
 NAMES = {Role.PARAMETER: "weights", Role.OPTIMIZER_STATE: "optimiser", Role.GRADIENT: "gradients", Role.ACTIVATION: "activations"}
 
 
@@ -36,6 +37,7 @@ class ClusterAnswer:
     - `least_memory`: bytes of the fullest device in the leanest layout of the whole cluster, where nothing fits there;
     - `planned`, `refused`: layouts that were planned, and of these the ones that the planner refused; `outlined`: that were compared;
     - `plan_of`: the plan of one of its layouts, which is made where it was not planned;
+    - `is_complete`: no layout is left whose closed form says that it is better than the planned ones;
     - `approximations`: what the planned program does differently from the model.
     """
 
@@ -50,6 +52,7 @@ class ClusterAnswer:
     plan_of: Callable[[PlannedLayout], Plan] = field(compare=False, repr=False)
     approximations: tuple[str, ...] = ()
     least_memory: float = 0.0
+    is_complete: bool = False
 
     def plan(self, goal: str = "fastest") -> Plan:
         """The plan of the layout for one of `GOALS`. Raises `SearchError` for a goal without one."""
@@ -80,26 +83,60 @@ def _headline(answer: ClusterAnswer) -> str:
         return f"{name} on {hardware}: no layout fits, on up to {most} devices."
     assert fewest is not None  # every answer with a layout has it
     what = "it decodes" if question.workload.is_inference else "it trains"
-    few = f"{fewest.devices:,} device{'s' * (fewest.devices > 1)}"
-    likely = " (estimated)" if fewest.tier == ESTIMATED else ""
+    few = count_text(fewest.devices, "device")
+    took, likely = _duration_clause(question, fewest), " (estimated)" if fewest.tier == ESTIMATED else ""
     if not answer.fits:
-        return f"{name} does not fit on {hardware}; {what} on {few}, {fewest.hardware}{likely}."
-    return f"{name} fits on {hardware}; {few} {'are' if fewest.devices > 1 else 'is'} enough{likely}."
+        return f"{name} does not fit on {hardware}; {what} on {few}, {fewest.hardware}{took}{likely}."
+    enough = f"{few} {'are' if fewest.devices > 1 else 'is'} enough{took}{likely}"
+    fastest = answer.layouts["fastest"]
+    if not question.tokens or fastest.devices == fewest.devices:
+        return f"{name} fits on {hardware}; {enough}."
+    quick = " (estimated)" if fastest.tier == ESTIMATED else ""
+    return f"{name} fits on {hardware}: {count_text(fastest.devices, 'device')} take {_duration(question, fastest)}{quick}; {enough}."
+
+
+def _duration_clause(question: ClusterQuestion, layout: PlannedLayout) -> str:
+    return f", in {_duration(question, layout)}" if question.tokens else ""
+
+
+def _duration(question: ClusterQuestion, layout: PlannedLayout) -> str:
+    return duration_text((days_of(question, layout) or 0.0) * DAY)
+
+
+def count_text(count: int, noun: str) -> str:
+    """
+    >>> count_text(1, "sequence"), count_text(2048, "sequence")
+    ('1 sequence', '2,048 sequences')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def duration_text(seconds: float) -> str:
+    """
+    >>> duration_text(75), duration_text(5400), duration_text(2e5), duration_text(37.6e6), duration_text(1.2e9)
+    ('75 s', '1.5 hours', '2.31 days', '435 days', '38 years')
+    """
+    for unit, scale, most in (("s", 1.0, 300.0), ("minutes", 60.0, 60.0), ("hours", 3600.0, 48.0), ("days", DAY, 3650.0)):
+        if seconds < most * scale:
+            value = seconds / scale
+            return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return f"{seconds / DAY / 365.25:,.0f} years"
 
 
 def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
     question = answer.question
     one, workload = question.architecture, question.workload
-    active = f"; a token passes {format_count(one.active)}" if one.experts else ""
+    active = f"; a token passes {format_amount(one.active)}" if one.experts else ""
     yield "parameters", f"{one.parameters:,}", f"{one.family}, {one.layers + one.encoder_layers} layers, d_model {one.d_model:,}{active}"
     if workload.is_inference:
-        yield "step", f"{workload.batch:,} tokens", f"one of each of {workload.batch:,} sequences, after {workload.seq:,} cached tokens"
+        each = "one token" if workload.batch == 1 else f"one of each of {workload.batch:,} sequences"
+        yield "step", count_text(workload.batch, "token"), f"{each}, after {workload.seq:,} cached tokens"
         yield "held as", "bfloat16", f"weights and cache; products in {workload.compute}"
     else:
-        yield "step", f"{question.step_tokens:,} tokens", f"{workload.batch:,} sequences of {workload.seq:,}"
+        yield "step", f"{question.step_tokens:,} tokens", f"{count_text(workload.batch, 'sequence')} of {workload.seq:,}"
         yield "held as", "16 bytes a parameter", "float32 weights, gradients and two moments of AdamW; products in " + workload.compute
     if question.tokens:
-        yield "in all", f"{format_count(question.tokens)} tokens", f"{-(-question.tokens // question.step_tokens):,} steps"
+        yield "in all", f"{format_amount(question.tokens)} tokens", count_text(-(-question.tokens // question.step_tokens), "step")
     if not answer.fits and answer.least_memory:
         capacity = format_bytes(question.hardware.chip.memory)
         yield "least memory", format_bytes(answer.least_memory), f"of the {capacity} of a device, estimated, over all devices"
@@ -108,6 +145,7 @@ def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
 def figures_of(question: ClusterQuestion, layout: PlannedLayout) -> dict[str, str]:
     """The figures of a layout by their names, as text; empty where one is not known."""
     choice, step_range, days = layout.choice, layout.step_range, days_of(question, layout)
+    speed, used = tokens_per_second(question, layout) / layout.devices, utilisation(question, layout)
     roles = {_name_of(role, question): format_bytes(layout.by_role[role]) if role in layout.by_role else "" for role in Role}
     return {
         "devices": f"{layout.devices:,}",
@@ -115,9 +153,9 @@ def figures_of(question: ClusterQuestion, layout: PlannedLayout) -> dict[str, st
         "micro-batches": f"{choice.micro_batches:,} of {choice.micro_batch}" if choice.micro_batches > 1 else "",
         "step time": format_seconds(layout.seconds),
         "range": format_range(step_range[0].low, step_range[0].high, format_seconds) if step_range else "none",
-        "tokens/s a device": f"{tokens_per_second(question, layout) / layout.devices:,.0f}",
-        "MFU": f"{utilisation(question, layout):.1%}",
-        "days": "" if days is None else f"{days:,.3g}" if days < 1000 else f"{days:,.0f}",
+        "tokens/s a device": f"{speed:,.0f}" if speed >= SLOW else f"{speed:.3g}",
+        "MFU": f"{used:.1%}" if used >= ONE_PERCENT else f"{100 * used:.2g}%",
+        "total time": "" if days is None else duration_text(days * DAY),
         "cost": cost_text(question, layout),
         "memory": f"{format_bytes(layout.memory)} of {format_bytes(layout.hardware.chip.memory)}",
         **{f"  {name}": text for name, text in roles.items()},
@@ -183,20 +221,24 @@ def notes_of(answer: ClusterAnswer) -> Iterator[str]:
         yield f"Not calibrated: no run on {chip.name} was fitted{of}."
     if chip.price is None:
         yield f'No price is known of {chip.name}; the cheapest layout takes the fewest device seconds. Say one: --on "... , 2.5 $/h".'
-    yield from dict.fromkeys(_range_note(layout) for layout in answer.layouts.values())
+    if answer.question.architecture.quantized and answer.question.workload.is_inference:
+        yield f"Approximated: the file says that weights are quantized ({answer.question.architecture.quantized}); they are planned as bfloat16."
+    yield from dict.fromkeys(_range_note(answer.question, layout) for layout in answer.layouts.values())
     counts = answer.device_counts
+    on = f"{min(counts):,} to {max(counts):,} devices" if len(counts) > 1 else count_text(counts[0], "device")
     yield (
-        f"Examined: {answer.outlined:,} layouts that fit by a closed form, on {min(counts):,} to {max(counts):,} devices; "
-        f"{answer.planned:,} of them planned, {answer.refused:,} refused, in {answer.seconds:.1f} s. "
-        "More time may find better ones: `--seconds 60`."
+        f"Examined: {count_text(answer.outlined, 'layout')} that fit by a closed form, on {on}; "
+        f"{answer.planned:,} of them planned, {answer.refused:,} refused, in {answer.seconds:.1f} s."
+        + ("" if answer.is_complete else " More time may find better ones: `--seconds 60`.")
     )
 
 
-def _range_note(layout: PlannedLayout) -> str:
+def _range_note(question: ClusterQuestion, layout: PlannedLayout) -> str:
     if layout.tier == ESTIMATED:
         return "`estimated` figures are of a closed form, corrected by the layouts that were planned; they have no range."
     if layout.step_range is None:
-        return f"The step time has no range: nothing was fitted for {layout.hardware.chip.name}."
+        steps = "decoding steps on " if question.workload.is_inference else ""
+        return f"The step time has no range: nothing was fitted for {steps}{layout.hardware.chip.name}."
     return f"Ranges of the step time are from {layout.step_range[1]}."
 
 

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import dataclass
+from math import log2
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import DocumentError, HardwareError, SearchError, unknown_name, wrong_type
-from workbench.hardware.catalogue import default_catalogue, parse_hardware
+from workbench.hardware.catalogue import default_catalogue, machines, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.link_and_price import split_options
 from workbench.hardware.resize_hardware import resize_hardware
@@ -18,12 +19,16 @@ from workbench.units import divisors
 
 TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022 (arXiv:2203.15556), table 3
 DEFAULT_BATCH_TOKENS = 1 << 20
+NEAR_POWER, ANY_POWER = 0.05, 0.5  # how far a power of two may be from a batch in tokens that was said, and from the default
 DEFAULT_SEQUENCES = 8  # that are decoded at once
 MOST_CLUSTER = 1 << 20  # devices
 MOST_SEQ = 1 << 20
 MOST_BATCH = 1 << 24
 MOST_TOKENS = 10**18
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+_COUNT = re.compile(r"^\s*(\d{1,20})\s*x\s*(?=[^\d\s])", re.IGNORECASE)
+_TPUS = re.compile(r"(?:TPU\s*)?(v4|v5p|v5e|v5litepod|v6e)-(\d{1,7})", re.IGNORECASE)
+"""Slices as Google Cloud names them: `v5e-256` has 256 chips, `v5p-256` has 256 cores, two in a chip."""
 _NUMBER = re.compile(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([kmbgt]?)\s*(tokens?|sequences?|seqs?)?\s*", re.IGNORECASE)
 
 
@@ -66,7 +71,7 @@ def read_question(
     total = 0 if tokens is None else parse_amount("tokens", tokens, MOST_TOKENS)
     if not total and not inference:
         total = TOKENS_PER_PARAMETER * architecture.parameters
-        assumed.append(f"{TOKENS_PER_PARAMETER} tokens a parameter, {total / 1e12:,.3g} T in all (Hoffmann et al. 2022); say `--tokens`")
+        assumed.append(f"{TOKENS_PER_PARAMETER} tokens a parameter, {format_amount(total)} in all (Hoffmann et al. 2022); say `--tokens`")
     compute = next((dtype for dtype in ("bfloat16", "float16") if dtype in hardware.chip.flops), "float32")
     return ClusterQuestion(name, architecture, hardware, Workload(length, sequences, inference, compute), total, tuple(assumed))
 
@@ -86,6 +91,19 @@ def parse_amount(name: str, value: Any, most: int) -> int:
     if not 1 <= count <= most:
         raise SearchError(f"`{name}` is {value}; it is 1 at least and {most:,} at most.", [f"write another `{name}`"])
     return count
+
+
+def format_amount(count: float) -> str:
+    """A count as `parse_amount` reads it, to three digits.
+
+    >>> format_amount(2e12), format_amount(36.6e9), format_amount(999_999_999), format_amount(512)
+    ('2T', '36.6B', '1B', '512')
+    """
+    text = f"{count:.3g}"
+    scale, suffix = next(
+        (scale, suffix) for scale, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, "")) if float(text) >= scale
+    )
+    return f"{float(text) / scale:,.10g}{suffix}"
 
 
 def _read_seq(architecture: Architecture, seq: int | str | None, assumed: list[str]) -> int:
@@ -111,19 +129,23 @@ def _read_batch(batch: int | str | None, seq: int, devices: int, inference: bool
     if not counts_tokens or inference:
         return parse_amount("batch", batch, MOST_BATCH)
     tokens = max(DEFAULT_BATCH_TOKENS, devices * seq) if batch is None else parse_amount("batch", batch, MOST_TOKENS)
-    sequences = _round_sequences(tokens / seq, devices)
+    sequences = _round_sequences(tokens / seq, devices, ANY_POWER if batch is None else NEAR_POWER)
     if batch is None or sequences * seq != tokens:
         assumed.append(f"a batch of {sequences:,} sequences, {sequences * seq:,} tokens{'; say `--batch`' if batch is None else ''}")
     return parse_amount("batch", sequences, MOST_BATCH)
 
 
-def _round_sequences(sequences: float, devices: int) -> int:
-    """The nearest number of sequences that many devices can share: a multiple of the largest divisor of their number up to a fourth of it.
+def _round_sequences(sequences: float, devices: int, near: float = NEAR_POWER) -> int:
+    """The nearest number of sequences that many devices can share: a multiple of the largest divisor of their number up to a fourth of it,
+    and a power of two where one is so near: 4M is within 5 % of 2 ** 22.
 
-    >>> _round_sequences(488.3, 64), _round_sequences(1953.1, 16384), _round_sequences(0.3, 8)
-    (512, 2048, 1)
+    >>> _round_sequences(488.3, 64), _round_sequences(1953.1, 16384), _round_sequences(0.3, 8), _round_sequences(7812.5, 96)
+    (512, 2048, 1, 7776)
     """
     shares = max((each for each in divisors(devices) if each <= sequences / 4), default=1)
+    power = 1 << round(log2(max(1.0, sequences)))
+    if power % shares == 0 and abs(power / sequences - 1) < near:
+        return power
     return max(1, round(sequences / shares)) * shares
 
 
@@ -132,21 +154,28 @@ def read_cluster(text: str) -> Hardware:
 
     >>> read_cluster("64 H100").name, read_cluster("256 TPU v5p").name, read_cluster("4 nodes of 8 A100").name
     ('8 nodes of 8 H100', 'TPU v5p 4x8x8', '4 nodes of 8 A100-80GB')
+    >>> read_cluster("8xH100").name, read_cluster("v5p-256").name, read_cluster("2 p5.48xlarge").name
+    ('8 H100', 'TPU v5p 4x4x8', '2 nodes of 8 H100 EFA')
 
     Raises `HardwareError`.
     """
     if not isinstance(text, str):
         raise HardwareError(wrong_type("on", text, "a cluster"), ['write "64 H100"', '"TPU v5p 4x4x4"'])
     devices, *options = split_options(text)
-    if devices in default_catalogue():
+    if devices in default_catalogue() and devices.casefold() not in machines():
         return resize_hardware(text, 1)
+    devices = _COUNT.sub(r"\1 ", devices)  # `8xH100` and `8 x H100` as `8 H100`
+    text = ", ".join((devices, *options))
+    if tpus := _TPUS.fullmatch(devices):
+        count = int(tpus[2]) // (2 if tpus[1].casefold() in ("v4", "v5p") else 1)
+        return resize_hardware(", ".join((f"TPU {tpus[1]}".replace("litepod", "e"), *options)), count)
     found = re.fullmatch(r"\s*(\d{1,20})\s+(?!x |nodes? |slices? )(.+?)\s*", devices, re.IGNORECASE)
     if found and int(found[1]) > MOST_CLUSTER:
         raise HardwareError(f"{int(found[1]):,} devices are more than can be planned.", [f"take {MOST_CLUSTER:,} at most"])
     try:
         return parse_hardware(text)
     except HardwareError as error:
-        if found is None:
+        if found is None or found[2].casefold() in machines():
             raise
         try:
             return resize_hardware(", ".join((found[2], *options)), int(found[1]))

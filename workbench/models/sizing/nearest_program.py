@@ -129,7 +129,8 @@ def list_approximations(architecture: Architecture, workload: Workload, program:
     notes = tuple(_differences(architecture, workload))
     if not notes and not share:
         return ()
-    count = f"the planned program has {planned:,} parameters, {share:+.2%} of the model's {exact:,}"
+    more = f"{abs(planned - exact):,} {'more' if share > 0 else 'fewer'} than the model's {exact:,}" if share else "as the model"
+    count = f"the planned program has {planned:,} parameters, {more}" + (f" ({share:+.2%})" if abs(share) >= 5e-5 else "")  # noqa: PLR2004
     return (count, *notes)
 
 

@@ -192,6 +192,7 @@ class _Sizing:
             lambda layout: layout.plan or self.planner.plan(layout.choice, layout.hardware),
             list_approximations(self.question.architecture, self.question.workload, program) if program else (),
             least.memory if least else 0.0,
+            not any(map(self._most_promising, GOALS)),
         )
 
     def _layouts(self) -> Mapping[str, PlannedLayout]:

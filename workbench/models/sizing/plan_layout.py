@@ -136,7 +136,8 @@ class PlannedLayout:
         if (errors := residuals().get((KERNELS, PLANNED, platform))) is not None:
             source = f"kernel times of {errors.cases} programs that the compiler was asked about"
             return Range(self.seconds * errors.low, self.seconds * errors.high), source
-        if (runs := published_runs().get(platform)) is not None:
+        trains = self.plan is not None and self.plan.pipeline is not None  # the published runs are of training
+        if trains and (runs := published_runs().get(platform)) is not None:
             source = f"{runs['cases']} published runs on A100 and H100, without a fit"
             return Range(self.seconds * runs["low"], self.seconds * runs["high"]), source
         return None

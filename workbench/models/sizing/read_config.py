@@ -1,5 +1,7 @@
 """Read a Hugging Face `config.json` into an `Architecture`, by the table of families in `config_families.toml`. Nothing is downloaded."""
 
+import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
@@ -17,6 +19,7 @@ CONFIG_NAME = "config.json"
 MOST_SIZE = 1 << 24
 """The largest size that a file may have: 50 times the largest published vocabulary."""
 MOST_LAYERS = 1 << 12
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]*\w(?<!\.json)")
 NESTED = ("text_config", "llm_config", "language_config")
 """Where a model that also reads pictures or sound has the configuration of its language model."""
 
@@ -64,6 +67,8 @@ def read_config(path: str | Path) -> Architecture:
         values = parse_json(text)
     except OSError as error:
         ways_out = ["give a `config.json`, or the folder of a model that holds one", "name a model of the zoo, `llama3-8b`"]
+        if _REPOSITORY.fullmatch(str(path)) and not file.parent.exists():
+            ways_out.insert(0, f"nothing is downloaded: fetch it with `hf download {path} config.json --local-dir .`")
         raise DocumentError(f"{name} cannot be read: {error.strerror or error}.", ways_out) from None
     except (UnreadableError, UnicodeDecodeError) as error:
         raise DocumentError(f"{name} is not JSON that can be read: {error}.", ["give the `config.json` of the model"]) from None
@@ -130,6 +135,7 @@ class _Reading:
                 found[name] = self.find(name, required=name in required)
         made = {key: value for key, value in found.items() if value is not None} | {"biases": biases, "family": self.family.about}
         made["tied"] = made.get("tied", False) is True
+        made["quantized"] = self._quantization()
         self._verify_sizes(made)
         return Architecture(**made, stem=sum(prod(map(self._number, term)) for term in self.family.stem))
 
@@ -146,6 +152,15 @@ class _Reading:
             else:
                 self.known[name] = None
         return self.known[name]
+
+    def _quantization(self) -> str:
+        """The method and bits that the file names; empty where its weights are not quantized."""
+        config = self.values.get("quantization_config")
+        if not isinstance(config, Mapping):
+            return ""
+        method, bits = config.get("quant_method"), config.get("bits")
+        named = method if isinstance(method, str) and method else "a method it does not name"
+        return f"{named[:40]}, {bits} bits" if isinstance(bits, int) and not isinstance(bits, bool) else named[:40]
 
     def _number(self, text: str | int) -> int:
         """A number, or a product or quotient of fields and of the file's own names: `d_model / heads`."""
@@ -211,4 +226,6 @@ class _Reading:
         return DocumentError(f"{self.name} has no {names}, which a model of the family {self.family.about} needs.", [f"add {names}"])
 
     def _wrong(self, key: str, value: Any, expected: str) -> DocumentError:
-        return DocumentError(f"{self.name}: `{key}` is {str(value)[:80]!s}; it should be {expected}.", [f"correct `{key}`"])
+        return DocumentError(
+            f"{self.name}: `{key}` is {json.dumps(value, default=str, skipkeys=True)[:80]}; it should be {expected}.", [f"correct `{key}`"]
+        )
