@@ -221,8 +221,8 @@ def notes_of(answer: ClusterAnswer) -> Iterator[str]:
         yield f"Not calibrated: no run on {chip.name} was fitted{of}."
     if chip.price is None:
         yield f'No price is known of {chip.name}; the cheapest layout takes the fewest device seconds. Say one: --on "... , 2.5 $/h".'
-    if answer.question.architecture.quantized and answer.question.workload.is_inference:
-        yield f"Approximated: the file says that weights are quantized ({answer.question.architecture.quantized}); they are planned as bfloat16."
+    if (how := answer.question.architecture.quantized) and answer.question.workload.is_inference:
+        yield f"Approximated: the file says that weights are quantized ({how}); they are planned as bfloat16."
     yield from dict.fromkeys(_range_note(answer.question, layout) for layout in answer.layouts.values())
     counts = answer.device_counts
     on = f"{min(counts):,} to {max(counts):,} devices" if len(counts) > 1 else count_text(counts[0], "device")

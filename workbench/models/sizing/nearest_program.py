@@ -130,7 +130,7 @@ def list_approximations(architecture: Architecture, workload: Workload, program:
     if not notes and not share:
         return ()
     more = f"{abs(planned - exact):,} {'more' if share > 0 else 'fewer'} than the model's {exact:,}" if share else "as the model"
-    count = f"the planned program has {planned:,} parameters, {more}" + (f" ({share:+.2%})" if abs(share) >= 5e-5 else "")  # noqa: PLR2004
+    count = f"the planned program has {planned:,} parameters, {more}" + (f" ({share:+.2%})" if abs(share) >= 5e-5 else "")
     return (count, *notes)
 
 
