@@ -204,6 +204,12 @@ MESSAGES = [
     (lambda: Plan(FFN, "data:4").save(3), '`path` is 3; it should be the path of a file.\n  Ways out: write "mine.plan.json".'),
     # legality: M3, M5, M6
     (lay("d_f:model"), "There is no dimension `d_f`; there are `d_model`, `d_ff`, `batch`.\n  Ways out: did you mean `d_ff`?"),
+    (lay("D_FF:model"), "There is no dimension `D_FF`; there are `d_model`, `d_ff`, `batch`.\n  Ways out: did you mean `d_ff`?"),
+    (
+        lay("w1:model"),
+        "There is no dimension `w1`; there are `d_model`, `d_ff`, `batch`.\n"
+        "  Ways out: `params/w1` is an argument: place it with `w1=[-, -]`, an entry a dimension.",
+    ),
     (lay("d_ff:modle"), "There is no mesh axis `modle`; there are `data`, `model`.\n  Ways out: did you mean `model`?"),
     (lay("params/w1=[-, modle]"), "There is no mesh axis `modle`; there are `data`, `model`.\n  Ways out: did you mean `model`?"),
     (

@@ -109,7 +109,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") ->
     """
     names, name = list(known), str(name)
     shown = ", ".join(f"`{each}`" for each in names[:20]) + (" and more" if len(names) > 20 else "")
-    close = [each for each in get_close_matches(name, names, n=5) if _are_alike(name, each)]
+    alike = [each for each in names if each.casefold() == name.casefold()]  # `BATCH` is nearest to `batch`
+    close = alike or [each for each in get_close_matches(name, names, n=5) if _are_alike(name, each)]
     ways_out = (f"did you mean `{close[0]}`?",) if close else ("use one of these names",) if names else ()
     return f"There is no {kind} `{name[:80]}`{where}; there are {shown or 'none'}.", ways_out
 
