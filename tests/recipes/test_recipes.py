@@ -17,6 +17,7 @@ from workbench.plan.edits import Constrain, Override, SetPipeline, ShardDim
 from workbench.public_plan import Plan
 from workbench.recipes import ALL_RECIPES, find_recipe, list_recipes
 from workbench.recipes.naming_conventions import DIMS, DimUse, is_named
+from workbench.recipes.recipe_list import OTHER_NAMES
 from workbench.recipes.zero import SHARD_PRIORITY
 from workbench.reports.report import Report
 from workbench.session.plan_history import Session
@@ -446,3 +447,22 @@ def test_every_recipe_says_what_it_is_and_where_it_is_from():
 )
 def test_names_of_other_libraries_are_known(dim, use):
     assert [each for each in DIMS if is_named(dim, each)] == [use]
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("fsdp", "zero_3"), ("Tensor-Parallel", "megatron"), ("DDP", "data_parallel"), ("zero1", "zero_1")]
+)
+def test_a_recipe_by_the_name_of_a_framework_is_answered_with_its_name_here(name, known):
+    with pytest.raises(DocumentError) as caught:
+        find_recipe(name)
+    assert caught.value.ways_out == (f"take `{known}`, which does that",)
+
+
+def test_every_other_name_is_of_a_recipe():
+    assert {*OTHER_NAMES.values()} <= {each.name for each in ALL_RECIPES}
+
+
+def test_the_examples_are_offered_first_for_an_unused_axis_of_data():
+    report = plan_of("decoder", "data:2 model:4").recipe("megatron").report()
+    unused = next(each for each in report.diagnostics if each.subject == "data")
+    assert unused.edits[0] == ShardDim("batch", ("data",))

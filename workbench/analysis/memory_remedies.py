@@ -17,6 +17,7 @@ from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
 from workbench.recipes import find_recipe
+from workbench.recipes.naming_conventions import AXES, DimUse, is_named
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
 
@@ -31,9 +32,12 @@ def memory_remedies(report: Report, partitioned: Propagated) -> tuple[Edit, ...]
 
 
 def largest_dims(report: Report, axis: str) -> tuple[ShardDim, ...]:
-    """The largest dimensions that may be split over the axis."""
-    plan = report.plan
-    free = sorted((dim for dim in plan.program.dims if not plan.layout.rule(dim)), key=lambda dim: -max(plan.program.dims[dim]))
+    """The largest dimensions that may be split over the axis; before them the examples, over one that is named for data parallelism."""
+    plan, is_for_data = report.plan, axis in AXES["data"]
+    free = sorted(
+        (dim for dim in plan.program.dims if not plan.layout.rule(dim)),
+        key=lambda dim: (not (is_for_data and is_named(dim, DimUse.BATCH)), -max(plan.program.dims[dim])),
+    )
     legal = (dim for dim in free if illegality_text(plan.program, plan.mesh, plan.layout, dim, (axis,)) is None)
     return tuple(ShardDim(dim, (axis,)) for dim, _ in zip(legal, range(2), strict=False))
 

@@ -1,5 +1,6 @@
 """All recipes for a plan: whether each applies, its edits, or why not. A menu draws these rows as they are."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,21 @@ ALL_RECIPES: tuple[type[Recipe], ...] = (
     *(DataParallel, Megatron, SequenceParallel, Zero1, Zero2, Zero3),
     *(TwoDimensional, ExpertParallel, ContextParallel, RingAttention, Spatial),
 )
+
+OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("ddp", "dp", "dataparallelism"), "data_parallel"),
+    **dict.fromkeys(("tp", "tensorparallel", "tensorparallelism", "megatronlm", "modelparallel"), "megatron"),
+    **dict.fromkeys(("fsdp", "fsdp2", "fullysharded", "fullyshardeddataparallel", "zero", "hsdp"), "zero_3"),
+    **dict.fromkeys(("zero1", "distributedoptimizer"), "zero_1"),
+    **dict.fromkeys(("zero2",), "zero_2"),
+    **dict.fromkeys(("zero3",), "zero_3"),
+    **dict.fromkeys(("sp", "sequenceparallelism"), "sequence_parallel"),
+    **dict.fromkeys(("ep", "moe", "expertparallelism"), "expert_parallel"),
+    **dict.fromkeys(("cp", "contextparallelism", "ulysses"), "context_parallel"),
+    **dict.fromkeys(("ring", "ringattn"), "ring_attention"),
+    **dict.fromkeys(("2d", "summa"), "two_dimensional"),
+}
+"""What frameworks call a recipe, without spaces and lines, and its name here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +68,10 @@ def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
     for each in ALL_RECIPES:
         if each.name == name.replace("-", "_").lower():
             return each(axes)
-    raise DocumentError(*unknown_name("recipe", name, (each.name for each in ALL_RECIPES)))
+    message, ways_out = unknown_name("recipe", name, (each.name for each in ALL_RECIPES))
+    if known := OTHER_NAMES.get(re.sub(r"[-_\s]", "", name.lower())):
+        ways_out = (f"take `{known}`, which does that",)
+    raise DocumentError(message, ways_out)
 
 
 def list_recipes(plan: Plan, axes: Mapping[str, tuple[str, ...]] | None = None) -> tuple[RecipeRow, ...]:
