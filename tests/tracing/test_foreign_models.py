@@ -106,3 +106,11 @@ def test_a_module_changed_from_outside_of_the_trace_is_told_with_its_line_and_th
         "make the module inside the function, `nnx.merge(graphdef, params, copy=True)`",
         "see the whole traceback with `jax.eval_shape(loss, ...)`, or, of its gradient, `jax.eval_shape(jax.grad(loss), ...)`",
     )
+
+
+def test_a_module_of_equinox_in_place_of_arrays_is_answered_with_its_adapter():
+    model = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0))
+    with pytest.raises(TraceError) as caught:
+        trace_training(lambda model, x: jax.vmap(model)(x).sum(), model, jnp.ones((2, 4)), optimizer=optax.sgd(0.1))
+    assert caught.value.message == "`params/activation` is a custom_jvp, which is not an array."
+    assert "wb.from_equinox(model, loss, batch)" in caught.value.ways_out[0]

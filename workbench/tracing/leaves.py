@@ -68,7 +68,15 @@ class Leaves:
     def of(cls, root: str, tree: Any) -> "Leaves":
         """Raises `TraceError` for a leaf that is no array."""
         paths, examples = named_leaves(root, tree)
-        return cls(paths, examples, [spec_of(path, leaf) for path, leaf in zip(paths, examples, strict=True)], jax.tree.structure(tree))
+        try:
+            specs = [spec_of(path, leaf) for path, leaf in zip(paths, examples, strict=True)]
+        except TraceError as error:
+            if not any(each.__module__.partition(".")[0] == "equinox" for each in type(tree).__mro__):
+                raise
+            name = type(tree).__name__
+            ways_out = [f"give the {name} to `wb.from_equinox(model, loss, batch)`, which takes what is no array out of the step"]
+            raise TraceError(error.message, ways_out) from error
+        return cls(paths, examples, specs, jax.tree.structure(tree))
 
     def tree(self, leaves: Any = None) -> Any:
         """The pytree of these leaves, or of the specs."""
