@@ -134,9 +134,8 @@ def unknown_dim_error(program: Program, dim: str) -> LayoutError:
     """The error of a dimension that the program has not; where names were proposed it says how to give others."""
     message, ways_out = unknown_name("dimension", dim, program.dims)
     if argument := next((each for each in program.arguments if each.dims and matches(dim, each.path)), None):
-        ways_out = [
-            f"`{argument.path}` is an argument: place it with `{dim}=[{', '.join('-' for _ in argument.dims)}]`, an entry a dimension"
-        ]
+        entries = ", ".join("-" for _ in argument.dims)
+        ways_out = (f"`{argument.path}` is an argument: place it with `{dim}=[{entries}]`, an entry a dimension",)
     named = [program.arguments[i] for i in program.inputs if {*program.arguments[i].dims} & {*program.proposed.unconfirmed}]
     if not named:
         return LayoutError(message, ways_out)
