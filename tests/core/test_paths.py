@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.strategies import patterns
-from workbench.core.path_patterns import match_patterns, matches, template
+from workbench.core.path_patterns import match_patterns, matches, operations_at, selects, template
+from workbench.models import build
 
 
 @pytest.mark.parametrize(
@@ -78,3 +79,16 @@ def test_a_template_blots_out_layer_numbers(path, expected):
 @given(patterns())
 def test_a_template_is_its_own_template(path):
     assert template(template(path)) == template(path)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["dot_general", "*/add", "d*t_general", "mlp/**", "**/mul", "/{path}", "?dd", "{source}", "{source}/mul", "*"]
+)
+def test_operations_are_those_whose_path_or_line_the_pattern_selects(pattern):
+    program = build("decoder")
+    some = next(each for each in program.operations if each.path.endswith("/mul") and each.source and not each.path.startswith("grad/"))
+    pattern = pattern.format(path=some.path, source=some.source)
+    has_value = [each.dtype and each.kind not in ("constant", "data_flow_edge", "return") for each in program.operations]
+    chosen = {i for i, each in enumerate(program.operations) if has_value[i] and selects(pattern, each.path, each.source)}
+    last = {i for i in chosen if i + 1 not in chosen or program.operations[i + 1].path != program.operations[i].path}
+    assert {*operations_at(program, pattern)} == last

@@ -144,16 +144,12 @@ def operations_at(program: Program, pattern: str, rank: int | None = None) -> tu
 
     A primitive may lower to several operations of one path; its value is what the last of a run of them makes.
     """
-    last = pattern.strip("/").rpartition("/")[2]
-    end = "" if is_line(pattern) or _WILD.search(last) else last  # few of thousands of paths end so
+    end = "" if is_line(pattern) else _WILD.split(pattern.strip("/"))[-1].rpartition("/")[2]  # few of thousands of paths end so
+    ending = ((i, op) for i, op in enumerate(program.operations) if op.path.endswith(end))
     named = {
         i
-        for i, op in enumerate(program.operations)
-        if op.path.endswith(end)
-        and (rank is None or len(op.shape) == rank)
-        and op.dtype
-        and op.kind not in _NO_VALUES
-        and selects(pattern, op.path, op.source)
+        for i, op in ending
+        if (rank is None or len(op.shape) == rank) and op.dtype and op.kind not in _NO_VALUES and selects(pattern, op.path, op.source)
     }
     return tuple(i for i in sorted(named) if not (i + 1 in named and program.operations[i + 1].path == program.operations[i].path))
 
