@@ -5,7 +5,7 @@ import re
 import pytest
 
 from workbench.errors import HardwareError
-from workbench.hardware.catalogue import default_catalogue
+from workbench.hardware.catalogue import default_catalogue, parse_hardware
 from workbench.hardware.resize_hardware import resize_hardware
 
 
@@ -41,3 +41,12 @@ def test_it_is_joined_as_it_is_sold(kind, devices, name):
 def test_what_is_not_sold_is_said(kind, devices, text):
     with pytest.raises(HardwareError, match=re.escape(text)):
         resize_hardware(kind, devices)
+
+
+def test_fewer_devices_leave_out_a_link_that_they_have_not():
+    """A question about 64 devices is answered on one node, too, where the link between nodes has another speed."""
+    nodes = parse_hardware("8 nodes of 8 H100, node=50 Gb/s, 2 $/h")
+    assert [resize_hardware(nodes, count).name for count in (2, 16)] == ["2 H100, 2 $/h", "2 nodes of 8 H100, 2 $/h, node=50 Gb/s"]
+    assert resize_hardware(parse_hardware("8 H100, device=300 GB/s"), 2).name == "2 H100, device=300 GB/s"
+    with pytest.raises(HardwareError, match="no link `node`"):
+        resize_hardware("H100, node=50 Gb/s", 2)

@@ -9,7 +9,7 @@ from workbench.hardware.catalogue_entry import CatalogueEntry
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_options import apply_option
 from workbench.hardware.interconnect import Node
-from workbench.hardware.link_and_price import split_options
+from workbench.hardware.link_and_price import is_link_change, split_options
 from workbench.units import divisors
 
 
@@ -27,7 +27,17 @@ def resize_hardware(hardware: Hardware | str, devices: int) -> Hardware:
     named = kind if isinstance(hardware, str) and _is_kind(kind) else parse_hardware(kind).chip.name
     if devices < 1:
         raise HardwareError(f"{devices:,} devices cannot hold a plan.", ["write 1 or more devices"])
-    return reduce(apply_option, options, _make(catalogue[named], devices))
+    made = _make(catalogue[named], devices)
+    if isinstance(hardware, Hardware):  # one node of many has not the link between them that an option is about
+        options = [each for each in options if not is_link_change(each) or _has_link(made, each)]
+    return reduce(apply_option, options, made)
+
+
+def _has_link(hardware: Hardware, option: str) -> bool:
+    try:
+        return bool(apply_option(hardware, option))
+    except HardwareError:
+        return False
 
 
 def _is_kind(text: str) -> bool:

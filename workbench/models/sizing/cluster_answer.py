@@ -133,7 +133,7 @@ def _facts(answer: ClusterAnswer) -> Iterator[tuple[str, str, str]]:
         yield "step", count_text(workload.batch, "token"), f"{each}, after {workload.seq:,} cached tokens"
         yield "held as", "bfloat16", f"weights and cache; products in {workload.compute}"
     else:
-        yield "step", f"{question.step_tokens:,} tokens", f"{count_text(workload.batch, 'sequence')} of {workload.seq:,}"
+        yield "step", count_text(question.step_tokens, "token"), f"{count_text(workload.batch, 'sequence')} of {workload.seq:,}"
         yield "held as", "16 bytes a parameter", "float32 weights, gradients and two moments of AdamW; products in " + workload.compute
     if question.tokens:
         yield "in all", f"{format_amount(question.tokens)} tokens", count_text(-(-question.tokens // question.step_tokens), "step")
