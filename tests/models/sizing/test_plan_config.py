@@ -12,7 +12,7 @@ from tests.support.model_configs import PUBLISHED
 from workbench.cli.main import main
 from workbench.errors import DocumentError, SearchError, WorkbenchError
 from workbench.hardware.catalogue import parse_hardware
-from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout
+from workbench.models.sizing.candidate_layouts import Outliner, ParallelLayout, step_flops
 from workbench.models.sizing.cluster_answer import GOALS, answer_record, duration_text
 from workbench.models.sizing.cluster_question import parse_amount, read_cluster, read_question
 from workbench.models.sizing.launcher_options import launcher_options
