@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.visit import Visit, VisitContext
-from workbench.app.page.visitor_screen import VisitorWindow
 from workbench.app.runners.job_queue import JobQueue
 from workbench.documents import dump_plan
 from workbench.models import build

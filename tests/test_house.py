@@ -84,7 +84,7 @@ DOORS = {
     "cloudpickle": {"engine"},
     "libtpu": {"engine"},
     "ray": {"engine", "team"},
-    "jsonschema": {"documents", "team"},
+    "jsonschema": {"core", "documents", "team"},
     "ortools": {"multimodel", "search"},
     "rich": {"core"},
     "bokeh": {"visualize", "app", "team"},
