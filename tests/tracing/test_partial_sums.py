@@ -62,6 +62,10 @@ def values_of(specs):
             yield np.zeros(spec.shape, spec.dtype)
 
 
+ROUNDING = {"unet": 2e-4}
+"""Of the largest gradient. A bias before a normalisation has a gradient of nearly 0, a sum over all voxels of large numbers."""
+
+
 @pytest.mark.share(5)
 @pytest.mark.parametrize("name", MODELS)
 def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
@@ -71,7 +75,7 @@ def test_partial_sums_together_are_the_gradient_and_all_else_is_as_before(name):
     assert len(stage.trained) - len(places) == AT_ONCE.get(name, 0)
     values = list(values_of(task.specs))
     wholes = jax.jit(task.call)(*values)
-    rounding = 1e-6 * max(float(jnp.abs(each).max()) for each in wholes)  # a bias before a normalisation: a small sum of large numbers
+    rounding = ROUNDING.get(name, 1e-6) * max(float(jnp.abs(each).max()) for each in wholes)
     for (group, place), plain, found in zip(task.gives, wholes, jax.jit(split.call)(*values), strict=True):
         is_split = group == "gradient" and place in places
         assert found.shape == ((2, *plain.shape) if is_split else plain.shape)
