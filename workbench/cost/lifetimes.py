@@ -73,7 +73,7 @@ def lifetimes_of(
     extents = _measure_extents(structure)
     last_use = {i: value.last_use for i, value in enumerate(structure.values) if _is_stored(value)} if kept is None else dict(kept)
     returned = [value if kept is None else _resolve_view(structure, value) for value in structure.returned]
-    carried = {returned[result] for result, _ in program.carried}
+    carried = {each for result, _ in program.carried for each in (returned[result], _resolve_view(structure, returned[result]))}
     outputs = set(returned) - carried
     shapes = {tensor.shape for tensor in program.arguments if tensor.role is Role.PARAMETER and tensor.shape}
     in_place = _loop_buffers_in_place(structure, last_use)

@@ -389,3 +389,8 @@ def test_an_answer_without_a_layout_says_what_to_try():
     assert "Data and expert parallelism share a batch of 1." in str(answer)
     with pytest.raises(SearchError, match="There is no layout `fastest`"):
         answer.plan()
+
+
+def test_a_cache_that_each_layer_writes_in_place_is_held_once(small):
+    layout = evaluate(small, "1 H100", ParallelLayout(1, 1, 1, 1, micro_batch=64), inference=True, batch=64, seq=4096)
+    assert layout.by_role["activation"] < layout.by_role["model state"] / 2  # a layer's share of it is read at a time
