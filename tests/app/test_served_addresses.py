@@ -34,7 +34,7 @@ def test_others_are_named_with_commas_or_one_by_one_and_it_is_said_who_can_come(
 def test_a_fleet_is_served_to_the_same(monkeypatch, tmp_path, capsys):
     calls = []
     monkeypatch.setattr("workbench.app.page.fleet_page.serve_fleet", lambda _fleet, _port, **options: calls.append(options))
-    monkeypatch.setattr("workbench.documents.load_fleet", lambda *_: None)
+    monkeypatch.setattr("workbench.cli.fleet_command.load_fleet", lambda *_: None)
     assert main(["serve", "--fleet", "grid.toml", "--no-open", "--address", "0.0.0.0", "--origins", "a.example:1"]) == 0
     assert (calls[0]["address"], calls[0]["origins"]) == ("0.0.0.0", ("a.example:1",))
     assert "without signing in" in capsys.readouterr().err

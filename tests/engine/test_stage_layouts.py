@@ -45,7 +45,7 @@ def test_stages_of_a_composed_layout_train_as_the_step_without_a_pipeline():
     plans = {each.name: each.apply(plan) for each in own.of_stages}
     staged = staged_program(plan)
     starts = plan_starts(staged)
-    layout = compose_layout([plans["hidden_channels"], plans["replicated"]], staged.network, starts)
+    layout = compose_layout([plans["megatron"], plans["replicated"]], staged.network, starts)
     assert "down1/0/w=[-, -, -, model]" in str(layout)
     assert "up" not in str(layout)
     assert largest_error(compile_mpmd(plan.updated(layout=layout, hardware=None))) < TOLERANCE

@@ -8,7 +8,7 @@ from workbench.models.registry import ALL_MODELS
 from workbench.team.pages import gallery_pages
 from workbench.team.pages.gallery_pages import ZOO_MODELS, zoo_choices, zoo_document
 
-LIST = Path(gallery_pages.__file__).with_suffix(".json")
+LIST = Path(gallery_pages.__file__).with_name("zoo_models.json")
 
 
 def test_the_models_of_the_form_are_the_zoo(pytestconfig):
