@@ -82,7 +82,7 @@ class Page:
 
 
 def page_text(page: Page, most: int) -> str:
-    """The page for a terminal, at most so many rows of a table; for a notebook inside `html_text`."""
+    """The page as text for a terminal, with `most` rows of a table at most; a notebook shows it inside `html_text`."""
     parts = (wrap_text(part) if isinstance(part, str) else rows_text(part, most) for part in page.parts)
     return "\n\n".join(part for part in (page.head, *parts) if part)
 

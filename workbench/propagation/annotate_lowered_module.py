@@ -20,6 +20,7 @@ from workbench.propagation.argument_shardings import argument_placements
 from workbench.propagation.carried_results import close_arguments, pin_carried_results
 from workbench.propagation.module.function_calls import (
     CALL,
+    functions_of,
     number_operations_and_calls,
     operations_called,
     place_separate_calls,
@@ -27,7 +28,7 @@ from workbench.propagation.module.function_calls import (
     separate_calls,
 )
 from workbench.propagation.module.insert_statements import annotate_main, insert_behind, insert_statements
-from workbench.propagation.module.mlir_context import declare_mesh, main_function, module_bytes, parse_module, run_passes
+from workbench.propagation.module.mlir_context import declare_mesh, int64, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operations_below
 from workbench.propagation.module.prepare_module import inline_calls
 from workbench.propagation.module.source_meshes import verify_source_axes
@@ -98,20 +99,13 @@ def _write_numbers(module: ir.Module) -> bool:
     is_manual = False
     for op, number in number_operations_and_calls(module.operation):
         is_manual |= op.name == "sdy.manual_computation"
-        op.attributes[_NUMBER] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+        op.attributes[_NUMBER] = int64(number)
     return is_manual
 
 
 def _numbered_operations(module: ir.Module) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
-
-    def note(op: ir.Operation) -> ir.WalkResult:
-        if _NUMBER in op.attributes:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(note)
-    return found
+    found = (op for function in functions_of(module.operation).values() for op in operations_below(function))
+    return [op for op in found if _NUMBER in op.attributes]
 
 
 def _prepare_calls(module: ir.Module, layout: Layout) -> None:

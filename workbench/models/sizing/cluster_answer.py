@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from workbench.core.tensor import Role
-from workbench.core.text_tables import pairs_text, table_text, wrap_text
+from workbench.core.text_tables import count_text, pairs_text, table_text, wrap_text
 from workbench.errors import SearchError, unknown_name
 from workbench.models.sizing.candidate_layouts import step_flops
 from workbench.models.sizing.cluster_question import ClusterQuestion, format_amount
@@ -101,14 +101,6 @@ def _duration_clause(question: ClusterQuestion, layout: PlannedLayout) -> str:
 
 def _duration(question: ClusterQuestion, layout: PlannedLayout) -> str:
     return duration_text((days_of(question, layout) or 0.0) * DAY)
-
-
-def count_text(count: int, noun: str) -> str:
-    """
-    >>> count_text(1, "sequence"), count_text(2048, "sequence")
-    ('1 sequence', '2,048 sequences')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def duration_text(seconds: float) -> str:

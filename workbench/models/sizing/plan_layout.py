@@ -11,6 +11,7 @@ from workbench.analysis.analyze import analyze
 from workbench.analysis.prediction_intervals import residuals
 from workbench.core.program import Program
 from workbench.core.tensor import Role
+from workbench.core.text_tables import count_text
 from workbench.cost.estimate import estimate
 from workbench.errors import RecipeError, WorkbenchError
 from workbench.hardware.hardware import Hardware
@@ -101,8 +102,8 @@ class PlannedLayout:
     @property
     def summary(self) -> str:
         """`8 devices, 1.20 s a step (estimated)`."""
-        devices = f"{self.devices:,} device{'s' * (self.devices > 1)}"
-        return f"{devices}, {format_seconds(self.seconds)} a step" + (" (estimated)" if self.tier == ESTIMATED else "")
+        tier = " (estimated)" if self.tier == ESTIMATED else ""
+        return f"{count_text(self.devices, 'device')}, {format_seconds(self.seconds)} a step{tier}"
 
     @property
     def price(self) -> float:
