@@ -6,6 +6,8 @@ import pickle
 import signal
 import threading
 import time
+from contextlib import closing
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -356,3 +358,16 @@ def test_whoever_asks_for_a_process_as_the_server_closes_is_told():
     server.close()
     with pytest.raises(EngineError, match="The process that starts boards ended"):
         server.connect()
+
+
+def test_where_processes_cannot_fork_each_board_is_an_interpreter_of_its_own(folder, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_START", "spawn")
+    with closing(Boards(ServeOptions(two_layer), JobQueue())) as boards:
+        board, page = opened(boards)
+        page.place("hidden", "model", 1)
+        assert "hidden:model" in page.board["board"]["layout"]
+        command = Path(f"/proc/{pid_of(board)}/cmdline").read_bytes().split(b"\0")
+        assert b"workbench.app.processes.board_process:serve_board" in command
+        pid = pid_of(board)
+        board.close()
+        assert gone(pid)

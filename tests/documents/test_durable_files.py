@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from workbench.cli.main import main
+from workbench.core.operating_system import try_lock
 from workbench.documents import durable_files
-from workbench.documents.durable_files import lock_folder, make_folder, replace_file, try_lock
+from workbench.documents.durable_files import lock_folder, make_folder, replace_file
 from workbench.engine.compile.compile_in_process import _write
 from workbench.engine.fleet.model_checkpoint import hold_folder
 from workbench.errors import DocumentError, EngineError, FleetError, WorkbenchError

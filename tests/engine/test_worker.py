@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.support.run_programs import batch_of, loss, plan
-from workbench.documents.durable_files import try_lock
+from workbench.core.operating_system import try_lock
 from workbench.engine import run_plan, start_compile, start_run
 from workbench.engine.worker import worker_process
 from workbench.errors import EngineError

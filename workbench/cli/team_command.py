@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.core.operating_system import require_processes
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ def _person(options: argparse.Namespace) -> Iterator[tuple[Any, "User", "TeamCon
 
 @contextmanager
 def _server_packages() -> Iterator[None]:
+    require_processes("serve a team")
     try:
         yield
     except ModuleNotFoundError as error:

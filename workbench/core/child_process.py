@@ -18,6 +18,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from workbench.core.operating_system import after_fork
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _Request = tuple["Future[subprocess.Popen[bytes]]", Sequence[str], Mapping[str, Any]]
 
@@ -74,7 +76,7 @@ def _start_all(requests: "SimpleQueue[_Request]") -> None:
             started.set_exception(error)
 
 
-os.register_at_fork(after_in_child=_requests.cache_clear)  # a fork has none of its parent's threads
+after_fork(_requests.cache_clear)  # a fork has none of its parent's threads
 
 
 _MOST = 19

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
+from workbench.core.operating_system import try_lock
 from workbench.errors import WorkbenchError
 
 _NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # errors of file systems that cannot sync a folder on request
@@ -119,19 +120,6 @@ def lock_folder(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)  # which releases the lock
-
-
-def try_lock(file: int) -> bool:
-    """Lock an open file; `False` where another holds it. Without `flock` (Windows, some network drives) it always succeeds."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):  # Windows; a file system without locks
-        return True
-    return True
 
 
 def _read_status(path: Path) -> os.stat_result | None:

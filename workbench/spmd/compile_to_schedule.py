@@ -18,6 +18,7 @@ from typing import Any
 import jax
 from jaxlib import xla_client
 
+from workbench.core.operating_system import has_ended
 from workbench.propagation.module.mlir_context import parse_module
 from workbench.spmd.hlo_module import HloModule, read_module
 from workbench.spmd.run_partitioner import compile_options
@@ -45,16 +46,8 @@ def folder_for_programs() -> Iterator[Path]:
 def _remove_abandoned(parent: Path) -> None:
     for each in parent.glob(f"{_PREFIX}*-*"):
         owner = each.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and _has_ended(int(owner)):
+        if owner.isdigit() and has_ended(int(owner)):
             shutil.rmtree(each, ignore_errors=True)
-
-
-def _has_ended(process: int) -> bool:
-    """Whether a process has ended, also one that nobody has waited for yet."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
 
 
 def compile_until_code(module: bytes, devices: Sequence[Any], open_results: Sequence[bool], folder: Path) -> None:

@@ -6,7 +6,6 @@ passes behind it, and ends the compilation there. The hook is of the whole proce
 this runs in a worker process (`engine.partitioner`).
 """
 
-import fcntl
 import functools
 import os
 import re
@@ -20,6 +19,7 @@ import numpy as np
 from jax.extend import backend, xla
 from jaxlib import xla_client
 
+from workbench.core.operating_system import can_read
 from workbench.errors import PartitionError
 
 MAX_DEVICES = 2048  # of a CPU client in one process (XLA)
@@ -114,7 +114,7 @@ def _capture_stderr() -> Iterator[list[str]]:
     Where standard error is a file already, as a worker's is, it is read there: should the process die, the text remains.
     """
     captured: list[str] = []
-    if stat.S_ISREG(os.fstat(2).st_mode) and fcntl.fcntl(2, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:  # a shell's `2>` cannot be read
+    if can_read(2) and stat.S_ISREG(os.fstat(2).st_mode):  # a shell's `2>` cannot be read
         start_offset = os.fstat(2).st_size
         yield captured
         captured.append(os.pread(2, os.fstat(2).st_size - start_offset, start_offset).decode(errors="replace"))

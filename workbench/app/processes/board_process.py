@@ -11,7 +11,6 @@ import base64
 import functools
 import gc
 import pickle
-import resource
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +28,7 @@ from workbench.app.processes.process_connection import Message
 from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import EnginePartitioner, WorkerRunner
+from workbench.core.operating_system import limit_data
 from workbench.engine.worker.job_payload import use_jax_settings
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
@@ -41,8 +41,7 @@ MEMORY = 4 << 30  # bytes of data a board may allocate; the kernel refuses more,
 def serve_board(descriptor: int) -> None:
     """Serve one board, from its opening to the end of the connection."""
     force_cpu_backend()
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    limit_data(MEMORY)
     with Connection(descriptor) as connection:
         BoardProcess(connection).serve()
 

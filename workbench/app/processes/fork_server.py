@@ -1,7 +1,8 @@
 """The process that makes board processes: `python -m workbench.app.processes.fork_server FD [module:function]`.
 
 It imports everything a board needs, once, and then forks a child for every connection it is sent, which calls the function with its
-descriptors: a fork shares those pages, and is ready in milliseconds. It starts no thread and opens no device, so that its children may. It
+descriptors: a fork shares those pages, and is ready in milliseconds. On macOS, where such a fork is not safe, it starts a new interpreter
+instead. It starts no thread and opens no device, so that its children may. It
 ends when its parent does, and its children with it; children outlive it where it ends alone.
 
 This is `multiprocessing.forkserver` without the part that imports the parent's main module again, which would run a notebook's or a
@@ -18,10 +19,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 
 from workbench.app.processes.message_loop import GRACE
 from workbench.core.child_process import end_by_connection, end_with_parent
+from workbench.core.operating_system import CAN_FORK
 from workbench.core.parse_untrusted import import_jsonschema
 
 PRELOADED = (
@@ -41,7 +44,8 @@ def main(descriptor: int, becomes: str = BOARD) -> None:
     """Fork for every connection sent on this socket, and report how each child ended: `{"pid", "status"}`, one JSON object per line."""
     end_with_parent(descriptor)
     control = socket.socket(fileno=descriptor)
-    serve_child = _preload(becomes)
+    control.set_inheritable(False)  # for a child that is spawned
+    start = partial(_fork, _preload(becomes), control) if CAN_FORK else partial(_spawn, becomes)
     children: set[int] = set()
 
     def reap(_signal: int, _frame: FrameType | None) -> None:
@@ -57,10 +61,7 @@ def main(descriptor: int, becomes: str = BOARD) -> None:
         _, descriptors, _, _ = socket.recv_fds(control, 1, MOST_DESCRIPTORS)
         if not descriptors:
             return _end_all(children)
-        if (child := os.fork()) == 0:
-            control.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _become(serve_child, descriptors)
+        child = start(descriptors)
         children.symmetric_difference_update((child,))  # gone again where it has ended already
         for each in descriptors:
             os.close(each)
@@ -81,6 +82,22 @@ def _preload(becomes: str) -> Callable[..., None]:
     gc.freeze()  # a garbage collection in a child would write to, and so copy, every page it visits
     serve_child: Callable[..., None] = getattr(sys.modules[module], function)
     return serve_child
+
+
+def _fork(serve_child: Callable[..., None], control: socket.socket, descriptors: list[int]) -> int:
+    if (child := os.fork()) == 0:
+        control.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _become(serve_child, descriptors)
+    return child
+
+
+def _spawn(becomes: str, descriptors: list[int]) -> int:
+    """Start a new interpreter for a child, which imports everything again: where a process that has imported libraries cannot fork."""
+    command = [sys.executable, "-P", "-m", __spec__.name, becomes, *map(str, descriptors)]
+    for each in descriptors:
+        os.set_inheritable(each, True)
+    return os.posix_spawn(sys.executable, command, os.environ)
 
 
 def _become(serve_child: Callable[..., None], descriptors: list[int]) -> None:
@@ -116,4 +133,6 @@ def _tell(control: socket.socket, message: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
+    if ":" in sys.argv[1]:  # a child that was spawned
+        _become(_preload(sys.argv[1]), [int(each) for each in sys.argv[2:]])
     main(int(sys.argv[1]), *sys.argv[2:3])

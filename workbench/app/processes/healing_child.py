@@ -15,6 +15,7 @@ from typing import Any
 from workbench.app.processes.child_table import ChildState
 from workbench.core.child_process import start_child
 from workbench.core.import_path import python_path
+from workbench.core.operating_system import require_processes
 from workbench.core.public_error_text import process_end_text
 from workbench.errors import EngineError
 
@@ -34,6 +35,7 @@ class HealingChild:
     JSON objects, a line each; it ends when the connection does. `listen` is called with each of them, and with `{"ended": status}`."""
 
     def __init__(self, noun: str, module: str, *arguments: str, listen: Listener) -> None:
+        require_processes("serve boards")
         self._noun, self._command, self._listener = noun, (module, arguments), listen
         self._news, self._sending = threading.Condition(), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

@@ -22,8 +22,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from workbench.core.operating_system import try_lock
 from workbench.core.parse_untrusted import open_plain
-from workbench.documents.durable_files import explain_write_errors, make_folder, sync_file, sync_folder, try_lock, write_synced
+from workbench.documents.durable_files import explain_write_errors, make_folder, sync_file, sync_folder, write_synced
 from workbench.engine.fleet.checkpoint_arrays import ArrayLocation, Damage, read_array, verify_length, write_arrays
 from workbench.engine.fleet.shard_units import Key
 from workbench.errors import FleetError

@@ -1,7 +1,6 @@
 """The client of the warm process: a queue of questions, answers as futures, and a process that is restarted when it dies."""
 
 import functools
-import os
 import pickle
 import queue
 import threading
@@ -10,10 +9,11 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import NamedTuple
 
+from workbench.core.operating_system import after_fork
 from workbench.core.public_error_text import process_end_text
 from workbench.engine.partitioner.libtpu_client import OF_LIBTPU, OF_PARTITIONER
 from workbench.engine.partitioner.partitioner_connection import WarmProcess, WarmProcessEnded
-from workbench.errors import PartitionError
+from workbench.errors import PartitionError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned
@@ -172,6 +172,8 @@ class WarmWorker:
             outcome = error
         except WarmProcessEnded as error:
             outcome = _process_end_error(question.name, error)
+        except WorkbenchError as error:
+            outcome = PartitionError(error.message, error.ways_out)
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             outcome = PartitionError(f"XLA's partitioner could not be run: {type(error).__name__}: {error}")
         with self._lock:
@@ -273,4 +275,4 @@ def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
     )
 
 
-os.register_at_fork(after_in_child=shared_worker.cache_clear)  # the process is the parent's
+after_fork(shared_worker.cache_clear)  # the process is the parent's

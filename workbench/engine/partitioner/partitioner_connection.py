@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.core.child_process import start_child
 from workbench.core.import_path import python_path
+from workbench.core.operating_system import after_fork, require_processes
 from workbench.engine.worker.worker_process import file_for_last_words
 from workbench.tracing.jax_backends import NO_TPU, lacks_tpu
 
@@ -32,6 +33,7 @@ class WarmProcess:
     """One warm process, which runs `module` with the number of its end of a connection, and our end of that."""
 
     def __init__(self, module: str = "workbench.engine.partitioner.partitioner_process") -> None:
+        require_processes("ask XLA's partitioner")
         self.cancelled = False
         with ExitStack() as failing:
             self._last_words = failing.enter_context(file_for_last_words())
@@ -126,4 +128,4 @@ def _end_all() -> None:
 
 
 atexit.register(_end_all)
-os.register_at_fork(after_in_child=_live_processes.clear)  # the processes are the parent's
+after_fork(_live_processes.clear)  # the processes are the parent's

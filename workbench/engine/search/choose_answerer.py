@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from workbench.core.child_process import raise_niceness
+from workbench.core.operating_system import CAN_START
 from workbench.engine.cluster.ray_cluster import describe_ray_error, join_cluster
 from workbench.engine.search.worker_pool import ProcessWorker, WorkerEnded, WorkerPool, pack_space, unpack_evaluator
 from workbench.errors import EngineError
@@ -34,7 +35,9 @@ def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str
 
 
 def count_processors() -> int:
-    """The processors that this process may use."""
+    """The processors that worker processes may use; none where no such process can be started."""
+    if not CAN_START:
+        return 0
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

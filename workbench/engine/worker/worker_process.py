@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from workbench.core.child_process import start_child
 from workbench.core.import_path import python_path
+from workbench.core.operating_system import after_fork, require_processes
 from workbench.engine.cluster.process_relay import CLUSTER, command_on_cluster
 from workbench.engine.worker.job_payload import WorkerJob
 from workbench.errors import EngineError
@@ -38,6 +39,7 @@ class WorkerProcess:
     """
 
     def __init__(self, environment: Mapping[str, str], kind: str = "") -> None:
+        require_processes("run, compile or search")
         self.stderr = file_for_last_words()
         self.pipe, write_end = os.pipe()
         self.group = ProcessGroup(
@@ -68,7 +70,7 @@ class Standby:
 
     def __init__(self) -> None:
         self._begin()
-        os.register_at_fork(after_in_child=self._begin)
+        after_fork(self._begin)
 
     def _begin(self) -> None:
         self._lock = threading.Lock()

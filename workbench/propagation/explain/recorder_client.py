@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from workbench.core.child_process import start_child
+from workbench.core.operating_system import after_fork, terminal_signals
 from workbench.errors import PartitionError
 from workbench.propagation.explain.recorder_process import MOST_BYTES, receive, send
 from workbench.units import format_bytes
@@ -22,7 +23,6 @@ SECONDS = 60
 
 _REMEMBERED = 64  # plans that crashed the process
 _GRACE = 2  # seconds until the process, asked to end, is killed; its own alarm goes off as much later than ours
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # signals that a plan does not raise
 _STILL_VALID = "so they cannot be explained. The plan and all its other figures stand."
 _WAYS_OUT = ("change or remove the last constraint, group or barrier", "report it: this is a bug")
 
@@ -41,7 +41,7 @@ class Recorder:
         self._process: _Process | None = None
         self._stderr: IO[bytes] | None = None  # the standard error of the running process
         self._fatal: dict[bytes, str] = {}  # by request: the message about the crash
-        os.register_at_fork(after_in_child=self._leave_to_parent)
+        after_fork(self._leave_to_parent)
         atexit.register(self.close)
 
     @property
@@ -113,9 +113,11 @@ class Recorder:
 
     def _death_error(self, question: bytes, process: "_Process", *, is_overdue: bool) -> PartitionError:
         code = process.wait()
-        message = _failure_message(code, self._read_stderr(), self._seconds if is_overdue or code == -signal.SIGALRM else None)
+        message = _failure_message(
+            code, self._read_stderr(), self._seconds if is_overdue or -code == getattr(signal, "SIGALRM", None) else None
+        )
         self.close()
-        if is_overdue or -code not in _FROM_OUTSIDE:
+        if is_overdue or -code not in terminal_signals():
             self._fatal[question] = message
             for each in list(self._fatal)[:-_REMEMBERED]:
                 del self._fatal[each]

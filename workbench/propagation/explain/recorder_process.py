@@ -9,17 +9,15 @@ memory, or when a request takes longer than its limit.
 
 import json
 import os
-import resource
-import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 from jax.extend.mlir import ir
 
 from workbench.core.child_process import end_with_parent
+from workbench.core.operating_system import limit_data, set_alarm, wait_for_input
 from workbench.propagation.module.mlir_context import context, main_function, parse_module, producer, run_passes
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW
 from workbench.propagation.module.prepare_module import ID
@@ -151,16 +149,9 @@ class _RecordingWriter:
         return maker.attributes[ID].value, ir.OpResult(op.operands[0]).result_number
 
 
-def _bound_memory() -> None:
-    with suppress(OSError, ValueError):  # not every system bounds it, or lets it be bounded
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard), hard))
-
-
 def _next(stream: BinaryIO) -> bytes | None:
     """The first frame of the next request; `None` if there will be none, or was none for long."""
-    readable, _, _ = select.select([stream], [], [], IDLE)  # nothing is buffered: the client waits for the answer
-    return receive(stream) if readable else None
+    return receive(stream) if wait_for_input(stream.fileno(), IDLE) else None  # nothing is buffered: the client waits for the answer
 
 
 def main(seconds: int) -> None:
@@ -169,12 +160,12 @@ def main(seconds: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for whoever asked
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is not part of the answer
-    _bound_memory()
+    limit_data(MOST_BYTES)
     context()
     while (passes := _next(sys.stdin.buffer)) is not None and (module := receive(sys.stdin.buffer)) is not None:
-        signal.alarm(seconds)
+        set_alarm(seconds)
         found = answer(passes.decode(), module)
-        signal.alarm(0)
+        set_alarm(0)
         send(answers, *found)
 
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.core.operating_system import try_lock
 from workbench.core.parse_untrusted import open_plain
-from workbench.documents.durable_files import try_lock
 from workbench.errors import DocumentError
 from workbench.session.journal.journal_content import read_document
 from workbench.session.journal.journal_lines import JournalLine, parse_lines

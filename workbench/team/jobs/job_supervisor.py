@@ -22,6 +22,7 @@ from pathlib import Path
 
 from workbench.core.child_process import end_with_parent, raise_niceness
 from workbench.core.memory_limits import OomKills
+from workbench.core.operating_system import wait_for_signal
 from workbench.core.public_error_text import process_fate
 from workbench.team.jobs.job_folder import EVENTS, EXIT, INHERITED, STARTED, add_ending, read_launch, read_tail, start_mark, write_whole
 from workbench.team.jobs.job_spec import JobSpec, own_port, parse_spec
@@ -85,9 +86,9 @@ class _Supervisor:
         while self._are_alive():
             if not is_alone and any(each.returncode is not None for each in self.processes):
                 is_alone, deadline = True, min(deadline, time.monotonic() + PEERS_GRACE)
-            heard = signal.sigtimedwait(_SIGNALS, min(max(deadline - time.monotonic(), 0), LOOK))
+            heard = wait_for_signal(_SIGNALS, min(max(deadline - time.monotonic(), 0), LOOK))
             self.oom_kills.look()
-            if heard is not None and heard.si_signo != signal.SIGCHLD:
+            if heard not in (None, signal.SIGCHLD):
                 self.reason = "cancelled"
                 break
             if heard is None and time.monotonic() >= deadline:
@@ -107,7 +108,7 @@ class _Supervisor:
         self._send(signal.SIGTERM, only_alive=True)
         deadline = time.monotonic() + GRACE
         while any(each.poll() is None for each in self.processes) and time.monotonic() < deadline:
-            signal.sigtimedwait([signal.SIGCHLD], max(deadline - time.monotonic(), 0))
+            wait_for_signal([signal.SIGCHLD], max(deadline - time.monotonic(), 0))
         self._send(signal.SIGKILL, only_alive=False)
         for each in self.processes:
             each.wait()

@@ -20,7 +20,6 @@ to the queue, `{"run": ...}` and `{"cancel": n}` of jobs; `{"done": number}` whe
 """
 
 import gc
-import resource
 import time
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -36,6 +35,7 @@ from workbench.app.processes.process_connection import Message
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import EnginePartitioner, WorkerRunner
 from workbench.core.child_process import run_when_idle
+from workbench.core.operating_system import limit_data
 from workbench.core.public_error_text import describe_error
 from workbench.documents import dump_plan, parse_plan
 from workbench.errors import WorkbenchError
@@ -79,8 +79,7 @@ def serve_room(descriptor: int, broker: int | None = None, allow: tuple[str, ...
     """Serve one room, from its opening to the end of the connection; `broker` is a socket on which connections to the process come that
     asks XLA's partitioner for all rooms, and `allow` the modules whose programs its plans may name."""
     force_cpu_backend()
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    limit_data(MEMORY)
     with Connection(descriptor) as connection:
         RoomProcess(connection, None if broker is None else BrokerClient(broker), allow).serve()
 

@@ -4,7 +4,6 @@ have it at a time.
 SQLite by default, in write-ahead mode with one writer at a time; PostgreSQL by its address.
 """
 
-import fcntl
 import secrets
 import sqlite3
 import threading
@@ -19,6 +18,7 @@ from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session as DatabaseSession
 
+from workbench.core.operating_system import try_lock
 from workbench.errors import WorkbenchError
 from workbench.team.store.database_errors import DatabaseProblemError, say_database_problems
 
@@ -203,10 +203,8 @@ def _claim_file(path: Path, holder: str) -> Iterator[None]:
         raise WorkbenchError(f"{path} cannot be opened: {error.strerror}.", ["give a data folder of your own with --data"]) from None
     with file:
         file.seek(0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreInUseError(file.read()) from None
+        if not try_lock(file.fileno()):
+            raise StoreInUseError(file.read())
         with suppress(OSError):  # on a full disk the name is missing, and the lock holds
             file.truncate(0)
             file.write(holder)
