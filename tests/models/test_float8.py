@@ -92,7 +92,7 @@ def test_a_decoder_trains_as_in_bfloat16():
 def test_the_layers_products_are_counted_at_the_rate_of_eight_bits(scaling):
     config = replace(TINY, float8=scaling)
     plan = Plan(training_step(config), "data:8", "batch:data", hardware="8 H100")
-    flops = count_dot_flops(estimate(plan).partitioned)
+    flops = count_dot_flops(estimate(plan).partitioned, plan.mesh)
     weights = config.d_model * (config.kv_heads * config.d_head * (config.qkv + config.q_per_kv) + 3 * config.d_ff)
     eight = {dtype: each.unique for dtype, each in flops.items() if dtype.startswith("float8")}
     assert sum(eight.values()) == 3 * 2 * config.batch * config.seq * config.layers * weights

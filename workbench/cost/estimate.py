@@ -137,7 +137,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, own_mesh, hardware.chip) if hardware else {}
     times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, windows, fixed.backward) if hardware else None
     over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
-    dot_flops, host = count_dot_flops(partitioned), host_memory(program, partitioned, local_bytes)
+    dot_flops, host = count_dot_flops(partitioned, plan.mesh), host_memory(program, partitioned, local_bytes)
     windowed = decomposed_collectives(partitioned) if hardware and hardware.runtime.decomposes else windows.keys()
     costs = tuple(collective_costs(partitioned.reshards, plan, hardware, windowed)) if hardware else ()
     simulated = seconds = None

@@ -29,7 +29,7 @@ class DotFlops:
     per_device: int
 
 
-def count_dot_flops(partitioned: Propagated) -> dict[str, DotFlops]:
+def count_dot_flops(partitioned: Propagated, mesh: Mesh) -> dict[str, DotFlops]:
     """By the dtype of their operands, loops multiplied out."""
     structure = partitioned.structure
     found: dict[str, list[int]] = {}
@@ -37,10 +37,17 @@ def count_dot_flops(partitioned: Propagated) -> dict[str, DotFlops]:
         op = structure.ops[index]
         times = structure.regions[op.region].runs_per_step
         sums = found.setdefault(structure.values[op.operands[0]].dtype, [0, 0, 0])
-        sums[0] += 0 if op.is_recomputed else op.work.flops * times
-        sums[1] += op.work.flops * times
+        needed = _flops_of_all(op, mesh) * times
+        sums[0] += 0 if op.is_recomputed else needed
+        sums[1] += needed
         sums[2] += local * times
     return {dtype: DotFlops(*sums) for dtype, sums in found.items()}
+
+
+def _flops_of_all(op: Op, mesh: Mesh) -> int:
+    """FLOP of a dot as the program needs it: in a `shard_map` its shapes are of one device, and devices along the axes along which its
+    operands differ compute different parts."""
+    return op.work.flops * prod(mesh[axis] for axis in op.varies_along)
 
 
 def flops_of(program: Program, structure: Structure, dot_flops: Mapping[str, DotFlops], devices: int) -> Flops:
@@ -61,7 +68,8 @@ def list_dots(program: Program, mesh: Mesh, partitioned: Propagated) -> tuple[Do
         if local * prod(shape) < op.work.flops * prod(local_shape(shape, dims, mesh)):
             shares = (*dims, *_summed_dims(op, partitioned))
         axes = tuple(dict.fromkeys(base_axis(axis) for dim in shares for axis in dim))
-        cost = DotCost(operation.path, operation.source, 1, op.work.flops, local, axes, _padding_of(shape, dims, mesh))
+        axes = (*axes, *(axis for axis in op.varies_along if axis not in axes))
+        cost = DotCost(operation.path, operation.source, 1, _flops_of_all(op, mesh), local, axes, _padding_of(shape, dims, mesh))
         counts[cost] += structure.regions[op.region].runs_per_step
     return tuple(sorted((replace(each, count=count) for each, count in counts.items()), key=lambda each: -each.per_device * each.count))
 

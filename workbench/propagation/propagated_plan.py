@@ -96,7 +96,8 @@ class _Collector:
                 inserted.append(op)
                 continue
             record = ops[index]
-            shardings = self._answer.parse_shardings(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ()
+            stated = "out_shardings" if op.name == "sdy.manual_computation" else "sdy.sharding"
+            shardings = self._answer.parse_shardings(attributes[stated]) if stated in attributes else ()
             for i, result in enumerate(record.results):
                 dims[result] = shardings[i] if shardings else ((),) * len(values[result].shape)
             if inserted:

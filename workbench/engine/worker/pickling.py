@@ -33,6 +33,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
 
     Equinox 0.13 has one in the tree structure of each module, and could not reassemble a module in a worker process. JAX's caches of
     functions, which cannot be pickled, go by their names, too: a function of a notebook under `jax.checkpoint` has one with it.
+
+    A device mesh arrives as an abstract mesh, which JAX lays over whatever devices the plan is run on or compiled for.
     """
 
     def reducer_override(self, obj: Any) -> Any:
@@ -43,6 +45,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
             return _global_of, found
         if isinstance(obj, jax.custom_vjp):
             return _empty_custom_vjp, (), vars(obj)
+        if isinstance(obj, jax.sharding.Mesh):
+            return jax.sharding.AbstractMesh, (obj.axis_sizes, obj.axis_names, obj.axis_types)
+        if isinstance(obj, jax.Device):
+            return _device_of_worker, (jax.devices(obj.platform).index(obj),)
         if isinstance(obj, CodeType):
             return self._reduce_code(obj)
         reduced = super().reducer_override(obj)
@@ -52,6 +58,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         """Reduce a code object as cloudpickle does, with its file name, which cloudpickle 3.1.3 drops: messages name the user's line."""
         make, parts = self.dispatch_table[CodeType](code)
         return _with_file_name, (make, parts, code.co_filename)
+
+
+def _device_of_worker(number: int) -> Any:
+    """The device of this number, or one in its place where there are fewer."""
+    return jax.devices()[number % len(jax.devices())]
 
 
 def _empty_custom_vjp() -> Any:

@@ -14,6 +14,7 @@ from workbench.propagation.module.loops import capture_invariants
 from workbench.propagation.module.mlir_context import main_function, number_operations, producer, run_passes
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, ELEMENTWISE, operations_below
 from workbench.propagation.module.source_location import readable_path, scope_of
+from workbench.propagation.module.varying_axes import mark_varying_axes
 
 ID = "wb_id"
 
@@ -24,6 +25,7 @@ def prepare(module: ir.Module) -> None:
         inline_calls(module.operation)
         to_hlo_form(main_function(module.operation))
         capture_invariants(main_function(module.operation))
+        mark_varying_axes(module.operation)
         run_passes(module.operation, "sdy-constant-or-scalar-splitter")
         prune(main_function(module.operation))
         run_passes(module.operation, "sdy-add-data-flow-edges,func.func(sdy-populate-op-sharding-rules)")

@@ -55,6 +55,7 @@ class Op:
     lowers_to_select: bool = False  # a scatter that is a selection (see `operation_work.selects`)
     runs_row_by_row: bool = False  # a scatter that runs a row at a time (see `operation_work.is_serial`)
     windows: OperandAccess | None = None  # through which it reads
+    varies_along: tuple[str, ...] = ()  # of a dot in a `shard_map`: the manual axes along which devices compute different parts
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from workbench.propagation.module.mlir_context import main_function
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW
 from workbench.propagation.module.shardy_attributes import dtype_name
 from workbench.propagation.module.source_location import marked_kernel, readable_path, scope_of
+from workbench.propagation.module.varying_axes import marked_axes
 from workbench.propagation.structure.choose_dot_shardings import DotFacts
 from workbench.propagation.structure.kernel_instances import separate_kernels
 from workbench.propagation.structure.operation_work import OperationWork, is_exact, is_serial, read_dot_dims, selects, shifted_dims, work_of
@@ -93,6 +94,7 @@ class _StructureReader:
             for operand in set(operands):
                 self._note_use(operand, index)
             if work.flops:
+                record.varies_along = marked_axes(op)
                 self._read_dot(op, index, operands)
             record.results = tuple(self.new_value(value, index, i, region) for i, value in enumerate(op.results))
             if record.crossing_dims:

@@ -1,0 +1,112 @@
+"""Along which manual mesh axes of a `shard_map` a value differs between devices.
+
+What does not differ along an axis is computed by every device along it again. This is what JAX calls varying manual axes (`vma` of a type;
+"Efficient transposition of replication-inducing collectives", JAX design notes), which the lowered module does not carry: so it is worked out
+from the specs of the region and the collectives in it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jax.extend.mlir import ir
+
+from workbench.propagation.module.mlir_context import declared_mesh, main_function
+from workbench.propagation.module.operation_kinds import axes_made_manual, operations_below
+
+Axes = frozenset[str]
+
+_MARK = "wb_varies"
+_PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
+_NONE: Axes = frozenset()
+_SUMS = frozenset({"stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.collective_broadcast"})  # equal on the devices of a group
+_EXCHANGES = frozenset({"stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute"})
+_GROUPS = ("replica_groups", "source_target_pairs")
+_SHARDING = re.compile(r"<@\w+, \[(.*?)\](?:, [a-z]+=\{[^}]*\})*>")
+_NAME = re.compile(r'"([^":]+)"')
+
+
+def mark_varying_axes(module: ir.Operation) -> None:
+    """Write into each product in a `shard_map`, in place, the axes along which its operands differ, in the order of the mesh."""
+    main = main_function(module)
+    if any(op.name == "sdy.manual_computation" for op in operations_below(main)):
+        mesh = {name: int(size) for name, size in re.findall(r'"([^"]+)"=(\d+)', str(declared_mesh(module).attributes["mesh"]))}
+        _Walk(mesh).read_block(main.regions[0].blocks[0], _NONE)
+
+
+def marked_axes(op: ir.Operation) -> tuple[str, ...]:
+    """What `mark_varying_axes` wrote into an operation."""
+    return tuple(ir.StringAttr(op.attributes[_MARK]).value.split(",")) if _MARK in op.attributes else ()
+
+
+class _Walk:
+    def __init__(self, mesh: dict[str, int]) -> None:
+        self._mesh = mesh
+        self._values: dict[ir.Value, Axes] = {}
+
+    def read_block(self, block: ir.Block, manual: Axes) -> list[Axes]:
+        """Note all operations of a block; returns the axes of what it hands on."""
+        operands: list[Axes] = []
+        for each in block.operations:
+            op = each.operation
+            operands = [self._values.get(value, _NONE) for value in op.operands]
+            if manual and op.name in _PRODUCTS:
+                self._mark(op, _NONE.union(*operands))
+            for value, axes in zip(op.results, self._results(op, operands, manual), strict=False):
+                self._values[value] = axes
+        return operands
+
+    def _mark(self, op: ir.Operation, axes: Axes) -> None:
+        if axes:
+            op.attributes[_MARK] = ir.StringAttr.get(",".join(name for name in self._mesh if name in axes))
+
+    def _results(self, op: ir.Operation, operands: list[Axes], manual: Axes) -> Sequence[Axes]:
+        everything = _NONE.union(*operands)
+        if op.name == "sdy.manual_computation":
+            return self._read_region(op, operands, manual)
+        if op.name == "stablehlo.while":
+            return self._read_loop(op, operands, manual)
+        if op.name in ("stablehlo.case", "stablehlo.if"):
+            branches = [self.read_block(region.blocks[0], manual) for region in op.regions]
+            return [everything.union(*each) for each in zip(*branches, strict=True)]
+        if op.name in ("stablehlo.partition_id", "stablehlo.replica_id"):
+            return [manual]
+        if op.name in _SUMS:
+            return [axes - self._axes_of_groups(op) for axes in operands]
+        if op.name in _EXCHANGES:
+            everything |= self._axes_of_groups(op)
+        return [everything] * len(op.results)
+
+    def _read_region(self, op: ir.Operation, operands: list[Axes], manual: Axes) -> Sequence[Axes]:
+        inside = manual | {*axes_made_manual(op)}
+        block = op.regions[0].blocks[0]
+        for value, outer, named in zip(block.arguments, operands, _axes_of_shardings(op.attributes["in_shardings"]), strict=True):
+            self._values[value] = outer | (named & inside)
+        return [axes & manual for axes in self.read_block(block, inside)]
+
+    def _read_loop(self, op: ir.Operation, operands: list[Axes], manual: Axes) -> Sequence[Axes]:
+        """What a loop carries differs along all axes along which it does in any iteration."""
+        body, carried = op.regions[1].blocks[0], operands
+        while True:
+            for block in (op.regions[0].blocks[0], body):
+                self._values.update(zip(block.arguments, carried, strict=True))
+            self.read_block(op.regions[0].blocks[0], manual)
+            after = [before | axes for before, axes in zip(carried, self.read_block(body, manual), strict=True)]
+            if after == carried:
+                return carried
+            carried = after
+
+    def _axes_of_groups(self, op: ir.Operation) -> Axes:
+        """The mesh axes along which the devices of one group, or of a pair, differ."""
+        attribute = next(op.attributes[name] for name in _GROUPS if name in op.attributes)
+        if not isinstance(attribute, ir.DenseIntElementsAttr):  # from JAX 0.11.1 on: the axes by name
+            return frozenset(_NAME.findall(str(attribute))) & {*self._mesh}
+        groups = np.array(attribute)
+        places = np.unravel_index(groups, tuple(self._mesh.values()))
+        return frozenset(name for name, place in zip(self._mesh, places, strict=True) if (place != place[:, :1]).any())
+
+
+def _axes_of_shardings(attribute: ir.Attribute) -> Iterator[Axes]:
+    """The axes that each sharding of a list names; of a part of an axis, the axis."""
+    for dims in _SHARDING.findall(str(attribute)):
+        yield frozenset(_NAME.findall(dims))
