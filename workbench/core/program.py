@@ -11,6 +11,7 @@ from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.precision import AS_WRITTEN, Precision
 from workbench.core.proposed_names import NONE_PROPOSED, ProposedNames
 from workbench.core.remat import AS_TRACED, Remat
+from workbench.core.source_annotations import NOTHING_WRITTEN, WrittenShardings
 from workbench.core.tensor import Role, Tensor, verify_dim_name
 from workbench.errors import DimensionError, TraceError, unknown_name
 
@@ -83,6 +84,7 @@ class Step:
     - `feed(step) -> input leaves` as NumPy arrays on the host, equal on every process;
     - `loss` is the index of the result that is the loss, if there is one;
     - `training`: the parts of a training step, for those who take it apart again (pipelines); `None` for any other function.
+    - `written`: how the program lays out its arguments itself.
     """
 
     call: Callable[..., tuple[Any, ...]]
@@ -92,6 +94,7 @@ class Step:
     given: tuple[Any, ...] = ()
     loss: int | None = None
     training: Training | None = None
+    written: WrittenShardings = NOTHING_WRITTEN
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,25 @@ from workbench.core.text_tables import axes_text, shape_text, table_text, tail_t
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenShardings:
+    """How the traced program lays out its own arguments: by their types, as given arrays lie, or by what is first done with them.
+
+    `mesh` are the axes that are named, with their sizes; `explicit` those of them in JAX's explicit mode; `shardings` one for each
+    argument, `None` where nothing says.
+    """
+
+    mesh: tuple[tuple[str, int], ...] = ()
+    explicit: tuple[str, ...] = ()
+    shardings: tuple[Sharding | None, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(each is not None and each.axes for each in self.shardings)
+
+
+NOTHING_WRITTEN = WrittenShardings()
+
+
+@dataclass(frozen=True, slots=True)
 class SourceConstraint:
     """A value that the function itself constrains: its path, the user's line, its sharding; `times` counts such values at this place."""
 

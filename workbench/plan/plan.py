@@ -18,11 +18,14 @@ from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.layout_legality import verify_layout, verify_pipeline
 from workbench.plan.stage_axis import on_stage_axis
+from workbench.plan.written_layout import read_layout
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Plan:
     """What to run and how it is sharded. A change is a new plan; nothing here executes.
+
+    `layout="as written"` is how the program lays out its own arguments, and so is a layout that is left out where the program does.
 
     `hardware` is the target, if any (`"TPU v5p 8x8x16"`), and `axis_assignment` says which mesh axis runs over which of its links; without
     one, `axis_placement.default_axis_assignment` decides. A mesh that does not fit the hardware is a diagnostic of the report; an axis
@@ -50,7 +53,7 @@ class Plan:
         self,
         program: Program,
         mesh: Mesh | str,
-        layout: Layout | str = "",
+        layout: Layout | str | None = None,
         name: str = "",
         hardware: Hardware | str | None = None,
         axis_assignment: AxisAssignment | str | None = None,
@@ -64,7 +67,7 @@ class Plan:
             raise WorkbenchError(wrong_type("program", program, "a `Program`"), _suggest_programs(program))
         object.__setattr__(self, "program", program)
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
-        given = (layout if isinstance(layout, Layout) else Layout(layout)).with_aliases(program.proposed.aliases)
+        given = read_layout(layout, program, self.mesh).with_aliases(program.proposed.aliases)
         object.__setattr__(self, "layout", given.with_present_dims(program.former_dims, program.dims))
         object.__setattr__(self, "name", name or program.name)
         object.__setattr__(self, "hardware", read_hardware(hardware))

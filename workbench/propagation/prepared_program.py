@@ -14,7 +14,8 @@ from jax.extend.mlir import ir
 from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.program import Operation, Program, Reference, Step, verify_unique_dims
 from workbench.core.proposed_names import ProposedName, ProposedNames
-from workbench.core.source_annotations import ManualRegion, SourceAnnotations, SourceConstraint, SourceType
+from workbench.core.sharding import Sharding
+from workbench.core.source_annotations import ManualRegion, SourceAnnotations, SourceConstraint, SourceType, WrittenShardings
 from workbench.core.tensor import Tensor
 from workbench.propagation.module.function_calls import call_composites, scope_in_call
 from workbench.propagation.module.hlo_form import KIND
@@ -55,6 +56,7 @@ def prepare_program(
         call_composites(module.operation)
     lowered = module_bytes(module)
     prepare(module)
+    step = replace(step, written=_complete_written(step.written, module.operation))
     naming = Naming(module)
     dims = name_dimensions(naming, arguments, given)
     named = tuple(replace(tensor, dims=names) for tensor, names in zip(arguments, dims, strict=True))
@@ -67,6 +69,35 @@ def prepare_program(
     operations = tuple(_operation(op, naming) for op in operations_below(main_function(module.operation)))
     program = Program(name, named, outputs, carried, operations, module_bytes(module), lowered, fingerprint, step, reference)
     return replace(program, proposed=_size_names(naming, program))
+
+
+def _complete_written(written: WrittenShardings, module: ir.Operation) -> WrittenShardings:
+    """With the arguments whose own shardings say nothing, but which a `shard_map` or a constraint of the function takes as they come."""
+    main = main_function(module)
+    found = [_taken_as(argument) for argument in main.regions[0].blocks[0].arguments]
+    if not any(found):
+        return written
+    known = written.shardings or (None,) * len(found)
+    mesh = {name: int(size) for name, size in re.findall(r'"([^"]+)"=(\d+)', str(declared_mesh(module).attributes["mesh"]))}
+    return WrittenShardings(
+        tuple((mesh | dict(written.mesh)).items()),
+        written.explicit,
+        tuple(taken if own is None else own for own, taken in zip(known, found, strict=True)),
+    )
+
+
+def _taken_as(argument: ir.BlockArgument) -> Sharding | None:
+    """The axes of each dimension as the first such operation takes an argument."""
+    for use in argument.uses:
+        op = use.owner.operation
+        if op.name == "sdy.manual_computation":
+            taken = read_annotations(op.attributes["in_shardings"])[use.operand_number]
+        elif op.name == "sdy.sharding_constraint":
+            taken = read_annotation(op.attributes["sharding"])
+        else:
+            continue
+        return Sharding(tuple(dim or () for dim in taken.dims))
+    return None
 
 
 def _size_names(naming: Naming, program: Program) -> ProposedNames:

@@ -69,10 +69,11 @@ class Recipe(ABC):
     def draft_within_axes(self, plan: Plan) -> RecipeDraft:
         """The draft, empty where the plan is sharded so already; raises `RecipeError` if more axes are given than it uses."""
         if len(self.axes) > self.most_axes:
-            takes = "one mesh axis" if self.most_axes == 1 else f"{self.most_axes} mesh axes"
+            kept = " and ".join(f"`{axis}`" for axis in self.axes[: self.most_axes])
             raise RecipeError(
-                f"{self.title} takes {takes}; {' and '.join(self.axes)} are too many.",
-                [f"give {' and '.join(f'`{axis}`' for axis in self.axes[: self.most_axes])}"],
+                f"{self.title} takes {('no mesh axis', 'one mesh axis', 'two mesh axes')[self.most_axes]}; "
+                f"given are {len(self.axes)}: {' and '.join(self.axes)}.",
+                [f"give {kept}" if kept else "leave the axes out"],
             )
         return self.draft(plan)
 

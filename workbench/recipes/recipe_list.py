@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from workbench.errors import DocumentError, RecipeError, WorkbenchError, unknown_name, wrong_type
 from workbench.plan.plan import Plan
+from workbench.recipes.as_written import AsWritten
 from workbench.recipes.context_parallel import ContextParallel, RingAttention
 from workbench.recipes.data_parallel import DataParallel
 from workbench.recipes.expert_parallel import ExpertParallel
@@ -18,7 +19,7 @@ from workbench.recipes.zero import Zero1, Zero2, Zero3
 
 ALL_RECIPES: tuple[type[Recipe], ...] = (
     *(DataParallel, Megatron, SequenceParallel, Zero1, Zero2, Zero3),
-    *(TwoDimensional, ExpertParallel, ContextParallel, RingAttention, Spatial),
+    *(TwoDimensional, ExpertParallel, ContextParallel, RingAttention, Spatial, AsWritten),
 )
 
 OTHER_NAMES: Mapping[str, str] = {

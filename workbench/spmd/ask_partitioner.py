@@ -46,7 +46,9 @@ def ask_partitioner(plan: Plan, platform: str = "") -> Partitioned:
 def without_functions(plan: Plan) -> Plan:
     """The plan with only the part of its program that `ask_partitioner` reads, which is data: it can be sent to another process."""
     bare = copy.copy(plan)
-    program = replace(plan.program, module=b"", operations=(), step=_NO_STEP, reference=None)
+    program = replace(plan.program, step=_NO_STEP, reference=None)
+    if all(each.is_closed for each in plan.argument_shardings):  # else propagation closes them there
+        program = replace(program, module=b"", operations=())
     object.__setattr__(bare, "program", program)  # not by `updated`: the layout was verified before
     return bare
 

@@ -28,6 +28,7 @@ from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
 from workbench.tracing.jaxpr.equations import removed_values, size_of, users_functions
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
+from workbench.tracing.mesh_context import keep_mesh, written_shardings
 from workbench.tracing.model_state import cast, cast_like, compute_in
 from workbench.tracing.retraced_variants import Variants
 from workbench.units import format_bytes
@@ -57,6 +58,7 @@ def trace(
     """
     verify_callable("fn", fn, "a function of arrays", "write `trace(function, *arguments)`")
     title = name or name_of(fn)
+    fn = keep_mesh(fn)
     roots = argument_names(fn, len(args))
     roles = [Role.PARAMETER if root in PARAMETER_NAMES else Role.INPUT for root in roots]
     flat = [named_leaves(root, arg) for root, arg in zip(roots, args, strict=True)]
@@ -216,6 +218,7 @@ def sources_of(leaves: list[Any], specs: list[jax.ShapeDtypeStruct], roles: list
         "feed": lambda _step: tuple(value() if isinstance(value, Synthetic) else host_array(value) for value in inputs),
         "given_indices": given,
         "given": tuple(leaves[i] for i in given),
+        "written": written_shardings(leaves),
     }
 
 
@@ -313,6 +316,11 @@ def _ways_out(error: Exception, name: str) -> list[str]:
     alone = f"see the whole traceback with `jax.eval_shape({called}, ...)`, or, of its gradient, `jax.eval_shape(jax.grad({called}), ...)`"
     if type(error).__name__ == "TraceContextError":  # Flax NNX: a module made outside the function is changed in it
         return ["make the module inside the function, `nnx.merge(graphdef, params, copy=True)`", alone]
+    if "does not match the specs of the input" in str(error):  # axes of `jax.make_mesh` are in explicit mode unless it is told otherwise
+        return [
+            'give the argument its type, `jax.ShapeDtypeStruct(shape, dtype, sharding=jax.NamedSharding(mesh, P("data")))`',
+            "make the mesh with `axis_types=(jax.sharding.AxisType.Auto,) * len(names)`",
+        ]
     return [alone]
 
 

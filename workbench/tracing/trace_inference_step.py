@@ -14,6 +14,7 @@ from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role
 from workbench.errors import PrecisionError, TraceError
 from workbench.tracing.leaves import Leaves, named_leaves
+from workbench.tracing.mesh_context import keep_mesh
 from workbench.tracing.model_state import first_difference
 from workbench.tracing.retraced_variants import Variants
 from workbench.tracing.trace_function import (
@@ -57,7 +58,7 @@ def trace_inference(
     """
     verify_callable("step", step, "a function of parameters, a cache and a batch", "write `trace_inference(step, params, cache, batch)`")
     trees = Leaves.of("params", params), Leaves.of("cache", cache), Leaves.of("batch", batch)
-    tracer = _InferenceTracer(name or name_of(step), step, *trees, dims, init, data, reference)
+    tracer = _InferenceTracer(name or name_of(step), keep_mesh(step), *trees, dims, init, data, reference)
     return Variants(tracer.program)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
 
 

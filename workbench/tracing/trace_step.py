@@ -15,6 +15,7 @@ from workbench.core.tensor import Role
 from workbench.errors import OffloadError, PrecisionError, RematError, TraceError
 from workbench.tracing.carried_arguments import STATE_NAMES, ResultPart, ResultReads, Stated, StepArgument, find_carried, stated_carried
 from workbench.tracing.leaves import Leaves, named_leaves
+from workbench.tracing.mesh_context import keep_mesh
 from workbench.tracing.model_state import first_difference
 from workbench.tracing.retraced_variants import Variants
 from workbench.tracing.trace_function import (
@@ -69,6 +70,7 @@ def trace_step(
     """
     verify_callable("step", step, "a function of state and a batch", "write `trace_step(step, state, batch)`")
     title = name or name_of(step)
+    step = keep_mesh(step)
     trees = _step_arguments(argument_names(step, len(args)), args)
     tracer = _StepTracer(title, step, trees, dims, init, data, carried, reference)
     return Variants(tracer.program)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)

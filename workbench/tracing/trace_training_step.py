@@ -16,6 +16,7 @@ from workbench.core.tensor import Role
 from workbench.errors import OffloadError, TraceError, wrong_type
 from workbench.tracing.jaxpr.apply_remat_policy import Rematerialized, layers_in, verify_remat
 from workbench.tracing.leaves import Leaves
+from workbench.tracing.mesh_context import keep_mesh, written_shardings
 from workbench.tracing.model_state import WithState, cast, compute_in, pack_state, verify_state
 from workbench.tracing.retraced_variants import Variants
 from workbench.tracing.trace_function import (
@@ -61,7 +62,7 @@ def trace_training(
     title = name or str(getattr(loss, "__name__", "loss"))
     weights, carried = Leaves.of("params", params), Leaves.of("state", state)
     _verify_differentiable(weights)
-    packed = loss if state is None else pack_state(loss)
+    packed = keep_mesh(loss if state is None else pack_state(loss))
     tracer = _TrainingTracer(title, packed, weights, carried, Leaves.of("batch", batch), optimizer, dims, init, data, reference)
     return Variants(tracer.program)(AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE)
 
@@ -155,6 +156,7 @@ class _TrainingTracer:
             given_indices=tuple(given),
             given=tuple(given.values()),
             loss=carried,
+            written=written_shardings(params.examples + state.specs + kept.examples + self.batch.examples),
             training=None if kept.paths else Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments),
         )
         roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths) + [Role.MODEL_STATE] * len(kept.paths)

@@ -15,6 +15,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.engine.spmd.device_mesh import host_value
+from workbench.engine.spmd.explicit_axes import lower_first
 from workbench.units import format_bytes
 
 
@@ -44,9 +45,9 @@ def largest_error(step: CompiledStep, arguments: list[jax.Array]) -> tuple[float
 def check_step(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
     """Compare the sharded step with the unsharded one, if one device can hold that. Donates `arguments`.
 
-    A `shard_map` in the function needs all devices of its mesh: such a step is compared with itself under arguments that are whole on every
-    device, so that nothing outside of the `shard_map` is split."""
-    if has_manual_axes(step.program):
+    A `shard_map` or explicit axes in the function need all devices of its mesh: such a step is compared with itself under arguments that
+    are whole on every device, so that nothing outside of the `shard_map` is split."""
+    if has_manual_axes(step.program) or step.program.step.written.explicit:
         return _check_from_whole(step, arguments)
     device = step.mesh.local_devices[0]
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=jax.sharding.SingleDeviceSharding(device)) for array in arguments]
@@ -72,8 +73,11 @@ def has_manual_axes(program: Program) -> bool:
 def _check_from_whole(step: CompiledStep, arguments: list[jax.Array]) -> StepCheck:
     whole = NamedSharding(step.mesh, PartitionSpec())
     specs = [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=whole) for array in arguments]
-    call = functools.partial(step.program.step.call)  # anew: JAX lowers a function once
-    unsplit = jax.jit(call, keep_unused=True, out_shardings=whole).lower(*specs).compile()
+
+    def lower(call: Callable[..., Any]) -> jax.stages.Lowered:  # a new function: JAX lowers one only once
+        return jax.jit(functools.partial(call), keep_unused=True, out_shardings=whole).lower(*specs)
+
+    unsplit = lower_first(lower, step.plan, step.mesh).compile()
     memory, device = unsplit.memory_analysis(), step.mesh.local_devices[0]
     needed = int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
     needed *= len(step.mesh.local_devices) if device.platform == "cpu" else 1  # virtual devices share the host's memory

@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
 from workbench.engine.spmd.device_mesh import argument_shardings, device_mesh, named_sharding, put_sharded
+from workbench.engine.spmd.explicit_axes import lower_first, step_calls
 from workbench.errors import EngineError
 from workbench.pipeline.staged_program import as_spmd_program
 from workbench.plan.plan import Plan
@@ -123,30 +124,26 @@ def lower_step(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
     `EngineError` for partial sums between steps.
     """
     _verify_whole(plan)
-    step = _lower(jit_step(plan, mesh, fresh_function=plan.layout.is_annotated), plan.program)
+    step = _lower(plan, mesh)
     if plan.layout.is_annotated:
         write_layout(step.compiler_ir("stablehlo"), plan)
     return step
 
 
-def _lower(step: Any, program: Program) -> jax.stages.Lowered:
-    try:
-        found: jax.stages.Lowered = step.lower(*argument_specs(program))
-    except ValueError as error:
-        if "mesh context" not in str(error):
-            raise
-        raise EngineError(
-            f"`{program.name}` lays values over explicit mesh axes itself (`out_sharding`, `jax.reshard`); it is planned so, "
-            "but a run leaves all axes to the partitioner.",
-            ["constrain with `jax.lax.with_sharding_constraint` and a `NamedSharding`", "leave it to the layout, `@path=[...]`"],
-        ) from error
-    return found
+def _lower(plan: Plan, mesh: jax.sharding.Mesh) -> jax.stages.Lowered:
+    specs, fresh = argument_specs(plan.program), plan.layout.is_annotated
+
+    def lower(call: Callable[..., Any]) -> jax.stages.Lowered:
+        found: jax.stages.Lowered = jit_step(plan, mesh, call, fresh_function=fresh).lower(*specs)
+        return found
+
+    return lower_first(lower, plan, mesh)
 
 
-def jit_step(plan: Plan, mesh: jax.sharding.Mesh, *, fresh_function: bool = False) -> Any:
+def jit_step(plan: Plan, mesh: jax.sharding.Mesh, call: Callable[..., Any] | None = None, *, fresh_function: bool = False) -> Any:
     """The step under `jit`: arguments and results in their shardings, constraints applied, state donated. With `fresh_function`, wrapped in
     a new function, its constraints yet to be written: JAX lowers a function once and caches the module."""
-    program, call = plan.program, plan.program.step.call
+    program, call = plan.program, call or step_calls(plan, mesh)[0]
     shardings = argument_shardings(plan, mesh)
     if fresh_function:
         call = functools.wraps(call)(lambda *arguments, inner=call: inner(*arguments))

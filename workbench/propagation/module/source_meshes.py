@@ -14,6 +14,7 @@ from workbench.propagation.module.mlir_context import declare_mesh, declared_mes
 
 _SYMBOL = re.compile(r"(<@|<mesh = @)([\w.]+)")
 _MESH_WORDS = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on
+_AXIS_OF_PMAP = "_internal_pmap_axis_name"  # jax/_src/pmap.py
 _AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 
@@ -52,6 +53,14 @@ def verify_source_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> 
     """Raises `PartitionError` if the function uses mesh axes that the plan's mesh does not have, or has in another size."""
     known = ", ".join(f"`{name}`" for name in mesh.names)
     for name, size in _AXIS.findall(str(declared_mesh(module).attributes["mesh"])):
+        if name == _AXIS_OF_PMAP:
+            raise PartitionError(
+                f"The function calls `jax.pmap`, which maps over {size} devices of its own and names no axis of the plan's mesh.",
+                [
+                    "take `jax.pmap` off: the plan splits the whole batch, `batch:data`, and sums its gradients",
+                    "map with `jax.shard_map` over a mesh with named axes",
+                ],
+            )
         if name not in mesh:
             raise PartitionError(
                 f"The function itself lays values on mesh axis `{name}`; the plan's mesh has {known}.",

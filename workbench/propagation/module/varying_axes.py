@@ -1,8 +1,8 @@
 """Along which manual mesh axes of a `shard_map` a value differs between devices.
 
-What does not differ along an axis is computed by every device along it again. This is what JAX calls varying manual axes (`vma` of a type;
-"Efficient transposition of replication-inducing collectives", JAX design notes), which the lowered module does not carry: so it is worked out
-from the specs of the region and the collectives in it.
+What does not differ along an axis is computed by every device along it again. This is what JAX calls varying manual axes (`vma` of a
+type; "Efficient transposition of replication-inducing collectives", JAX design notes), which the lowered module does not carry: so it is
+derived from the specs of the region and the collectives in it.
 """
 
 import re
