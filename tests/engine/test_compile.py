@@ -179,7 +179,7 @@ def test_without_libtpu_the_way_out_is_to_install_it(monkeypatch):
     monkeypatch.setattr(compile_targets, "_is_installed", lambda _: False)
     error = refused(plan(), parse_hardware("TPU v5e 2x4"))
     assert error.message.startswith("Compiling for TPU v5e 2x4 needs libtpu")
-    assert error.ways_out == ('pip install "sharding-workbench[tpu]"',)
+    assert error.ways_out == ('pip install -e ".[tpu]" in the checkout',)
     error = refused(plan(), parse_hardware("8 H100"))
     assert "JAX's CUDA plug-in, which is not installed" in error.message
 

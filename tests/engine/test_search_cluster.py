@@ -102,4 +102,4 @@ def test_a_cluster_without_ray_is_said(space, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EngineError) as caught:
         open_answerer(Evaluator(space), None, "local")
-    assert str(caught.value) == ('A cluster needs Ray, which is not installed.\n  Ways out: pip install "sharding-workbench[ray]".')
+    assert str(caught.value) == ('A cluster needs Ray, which is not installed.\n  Ways out: pip install -e ".[ray]" in the checkout.')

@@ -47,6 +47,6 @@ def test_what_is_partitioned_and_cannot_be_compiled_here_says_so():
     assert each.partitioned.seconds == each.plan.report("partitioned").step_time.total
     if each.peak is None:
         assert each.refusal == "Compiling for 4 H100 needs JAX's CUDA plug-in, which is not installed. No GPU is needed."
-        assert each.compiled.ways_out == ('pip install "sharding-workbench[cuda]" (4.4 GB)',)
+        assert each.compiled.ways_out == ('pip install -e ".[cuda]" in the checkout (4.4 GB)',)
     else:
         assert each.compiled.reason == NOT_ESTIMATED.format(platform="GPUs")

@@ -15,7 +15,7 @@ from workbench.cli import fleet_command
 from workbench.cli.event_log import EventLog, event_log
 from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
 from workbench.cli.shared_arguments import listening, reach_of
-from workbench.documents import hardware_entry
+from workbench.core.installation import install_command
 from workbench.engine.cluster.process_relay import CLUSTER
 from workbench.engine.cluster.ray_cluster import verify_shared_cluster
 from workbench.errors import EngineError, PipelineError, WorkbenchError
@@ -46,7 +46,7 @@ def serve(options: argparse.Namespace) -> None:
     try:
         from workbench.app.page.serve import serve
     except ModuleNotFoundError as error:
-        raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[app]"']) from None
+        raise WorkbenchError(f"The page needs `{error.name}`, which is not installed.", [install_command("app")]) from None
     reach = reach_of(options)  # before anything is traced
     if options.cluster:
         verify_shared_cluster(options.cluster)
@@ -302,22 +302,7 @@ def export(options: argparse.Namespace) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> None:
+    from workbench.documents import hardware_entry
     from workbench.engine import calibrate_here
 
     print(hardware_entry(calibrate_here(options.devices), options.name), end="")
-
-
-def models(options: argparse.Namespace) -> None:
-    from workbench.models import ALL_MODELS
-    from workbench.models.registry import model_text, models_text, verify_model
-
-    print(models_text(ALL_MODELS) if options.name is None else model_text(verify_model(options.name, {}), options.preset))
-
-
-def hardware(options: argparse.Namespace) -> None:
-    from workbench.hardware.catalogue import default_catalogue
-    from workbench.hardware.hardware_text import catalogue_text, hardware_text
-
-    use_hardware_file(options)
-    catalogue = default_catalogue()
-    print(catalogue_text(catalogue) if options.name is None else hardware_text(options.name, catalogue))

@@ -3,13 +3,9 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
-from workbench.cli.shared_arguments import add_parser, positive
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError
-
-FORMS = ("text", "json", "gradescope")
 
 
 def grade(options: argparse.Namespace) -> None:
@@ -73,30 +69,3 @@ def _write(text: str, path: str | None) -> None:
         return
     with explain_write_errors(path, DocumentError):
         replace_file(Path(path), f"{text}\n".encode())
-
-
-def add_grade(added: Any) -> None:
-    """The command's arguments."""
-    command = add_parser(
-        added,
-        "grade",
-        "check answers to an exercise: what each meets, what it misses, and its points",
-        description="Check answers to an exercise. An answer carries no code; it is planned, and never run. A submission is a plan file, a "
-        "document of answers (*.answers.json), or a folder of these; a plan answers the question that its file is named after, "
-        "QUESTION.plan.json.",
-        epilog="examples:\n  workbench grade exercise.json answer.plan.json\n  workbench grade exercise.json submissions/* --format json\n"
-        "  workbench grade exercise.json --check\n",
-    )
-    command.add_argument("exercise", metavar="EXERCISE.json", help="the exercise")
-    command.add_argument("submissions", metavar="SUBMISSION", nargs="*", help="a plan file, a document of answers, a folder of these")
-    command.add_argument(
-        "--answer", metavar="NAME=VALUE", action="append", default=[], help="an answer by the name of its question; may be repeated"
-    )
-    command.add_argument("--question", default="", metavar="NAME", help="the question that plans answer (default: by their file names)")
-    command.add_argument("--attempt", type=positive, default=1, metavar="N", help="which try it is: each but the first earns a hint")
-    command.add_argument(
-        "--check", action="store_true", help="plan the exercise itself, in all its variants: is there one that refuses every answer?"
-    )
-    command.add_argument("--format", choices=FORMS, default="text", help="how to write it (default: %(default)s); gradescope: results.json")
-    command.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
-    command.set_defaults(command=grade)

@@ -3,17 +3,16 @@
 import argparse
 from typing import Any
 
-from workbench.cli import commands, recipe_command
-from workbench.cli.fleet_parser import add_fleet
-from workbench.cli.grade_command import add_grade
-from workbench.cli.latency_command import add_latency
-from workbench.cli.plan_command import add_plan
-from workbench.cli.search_parser import add_search
+from workbench.cli.catalogue_command import add_calibrate, add_hardware_list, add_models
+from workbench.cli.command_parser import SHELLS, CommandFunction, CommandParser
+from workbench.cli.exercise_parser import add_grade, add_learn
+from workbench.cli.search_parser import add_latency, add_plan, add_search
 from workbench.cli.shared_arguments import (
     TERMS,
     add_allow,
     add_command,
     add_events,
+    add_hardware,
     add_hardware_file,
     add_json,
     add_link,
@@ -45,18 +44,17 @@ examples:
 """
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> CommandParser:
     """The whole command line, a subcommand for each thing it does."""
     from workbench import __version__
 
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="workbench",
-        description="Decide how to lay a JAX program out over devices: see what each would hold, send and compute, then run it.",
+        description="Choose how to shard a JAX program across GPUs or TPUs: see what each device holds, sends and computes, then run it.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"workbench {__version__}")
-    added = parser.add_subparsers(required=True, metavar="COMMAND")
+    added = parser.add_verbs("COMMAND")
     for add in (
         _serve,
         _report,
@@ -69,13 +67,15 @@ def make_parser() -> argparse.ArgumentParser:
         add_plan,
         add_search,
         add_latency,
-        add_fleet,
+        _fleet,
         add_grade,
+        add_learn,
         _export,
-        _calibrate,
-        _models,
-        _hardware,
+        add_calibrate,
+        add_models,
+        add_hardware_list,
         add_team_commands,
+        _completion,
     ):
         add(added)
     return parser
@@ -83,7 +83,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _serve(added: Any) -> None:
     command = add_command(
-        added, "serve", commands.serve, "open the workbench in the browser", 'workbench serve --model mnist --mesh "data:8"'
+        added,
+        "serve",
+        CommandFunction("commands", "serve"),
+        "open the workbench in the browser",
+        'workbench serve --model mnist --mesh "data:8"',
     )
     command.add_argument("--port", type=int, default=5006, help="port to listen on (default: %(default)s; 0 takes a free one)")
     command.add_argument(
@@ -129,7 +133,11 @@ def _serve(added: Any) -> None:
 
 def _report(added: Any) -> None:
     command = add_command(
-        added, "report", commands.report, "print what every device would hold, send and compute", "workbench report my.plan.json --json"
+        added,
+        "report",
+        CommandFunction("commands", "report"),
+        "print what every device would hold, send and compute",
+        "workbench report my.plan.json --json",
     )
     command.add_argument("--stage", type=int, metavar="N", help="of a plan with a pipeline what the devices of one stage do, from 0")
     tier = command.add_mutually_exclusive_group()
@@ -149,7 +157,11 @@ def _report(added: Any) -> None:
 
 def _run(added: Any) -> None:
     command = add_command(
-        added, "run", commands.run, "run a plan on the attached devices and measure it", "srun -n 2 workbench run my.plan.json"
+        added,
+        "run",
+        CommandFunction("commands", "run"),
+        "run a plan on the attached devices and measure it",
+        "srun -n 2 workbench run my.plan.json",
     )
     command.add_argument("--steps", type=positive, default=20, help="steps to measure, after warm-up (default: %(default)s)")
     command.add_argument(
@@ -170,7 +182,7 @@ def _compile(added: Any) -> None:
     command = add_command(
         added,
         "compile",
-        commands.compile_,
+        CommandFunction("commands", "compile_"),
         "compile a plan for hardware that may be absent, and print what its compiler makes of it",
         'workbench compile my.plan.json --hardware "TPU v5e 4x4"',
     )
@@ -185,7 +197,7 @@ def _compare(added: Any) -> None:
     command = add_command(
         added,
         "compare",
-        commands.compare,
+        CommandFunction("commands", "compare"),
         "compile a plan and set every prediction beside the compiler's figure, with the cause of each difference",
         'workbench compare my.plan.json --hardware "TPU v5e 4x4"',
     )
@@ -200,23 +212,24 @@ def _diff(added: Any) -> None:
         added,
         "diff",
         "set two plans side by side: what was decided otherwise, and what it costs or saves",
-        epilog=f"{TERMS}\nexample:\n  workbench diff mine.plan.json theirs.plan.json\n",
+        "workbench diff mine.plan.json theirs.plan.json",
+        terms=True,
     )
     command.add_argument("before", metavar="A.plan.json", help="a saved plan")
     command.add_argument("after", metavar="B.plan.json", help="another one")
-    command.add_argument("--hardware", metavar="NAME", help="what both are planned for (default: what each of them says)")
+    add_hardware(command, "what both are planned for (default: what each of them says)")
     add_link(command)
     add_hardware_file(command)
     add_allow(command)
     add_json(command)
-    command.set_defaults(command=commands.diff)
+    command.set_defaults(command=CommandFunction("commands", "diff"))
 
 
 def _recipe(added: Any) -> None:
     command = add_command(
         added,
         "recipe",
-        recipe_command.recipe,
+        CommandFunction("recipe_command", "recipe"),
         "apply known layouts to a plan (data parallel, Megatron, ZeRO, ...), or list which apply",
         "workbench recipe my.plan.json data_parallel megatron zero_1 -o sharded.plan.json",
     )
@@ -228,11 +241,47 @@ def _recipe(added: Any) -> None:
     add_json(command)
 
 
+def _fleet(added: Any) -> None:
+    command = add_parser(
+        added,
+        "fleet",
+        "train many models at once on the attached devices, or see beforehand what that would take",
+        "workbench fleet run grid.toml --devices 2",
+        "workbench fleet simulate grid.toml --devices 8 --policy all",
+        'workbench fleet simulate grid.toml --hardware "8 H100"',
+        description="Train many models at once, each cut into shards that fit a device, or simulate that from units timed here.",
+    )
+    verbs = command.add_verbs("VERB")
+    for name, function, text in (
+        ("run", CommandFunction("fleet_command", "run"), "train the models, and print the measured schedule beside the predicted one"),
+        (
+            "simulate",
+            CommandFunction("fleet_command", "simulate"),
+            "time each unit on one device here, or plan it for hardware that is named, and print the schedule",
+        ),
+    ):
+        verb = add_parser(verbs, name, text, f"workbench fleet {name} grid.toml --devices 2")
+        verb.add_argument("file", metavar="FILE", help="which models to train, in TOML or JSON")
+        verb.add_argument("--devices", type=positive, metavar="N", help="number of devices (default: the file's, else all there are)")
+        add_hardware(verb, 'what it is planned for, attached or not: "8 H100" (default: the file\'s, else what is attached)')
+        add_link(verb)
+        add_hardware_file(verb)
+        verb.add_argument("--memory", metavar="TEXT", help='what may be used of each device: "2 GiB"')
+        several = ", `all`, or `exact` for the optimum of a small case" if name == "simulate" else ""
+        verb.add_argument("--policy", metavar="NAME", help=f"which model runs next: sharded-lrtf, round-robin, ...{several}")
+        if name == "run":
+            verb.add_argument("--folder", metavar="DIR", help="keep checkpoints there, and go on from the one that is there")
+            verb.add_argument("--follow", action="store_true", help="models added to FILE meanwhile join, those taken out of it stop")
+        add_allow(verb)
+        add_json(verb, "; progress goes to stderr")
+        verb.set_defaults(command=function)
+
+
 def _export(added: Any) -> None:
     command = add_command(
         added,
         "export",
-        commands.export,
+        CommandFunction("commands", "export"),
         "write a plan as a JAX script, as a page to mail, as a trace for Perfetto, as a picture, as a plan file",
         "workbench export my.plan.json -o my_plan.html",
     )
@@ -257,25 +306,11 @@ def _export(added: Any) -> None:
     command.add_argument("--steps", type=positive, default=20, help="steps to measure with --run (default: %(default)s)")
 
 
-def _calibrate(added: Any) -> None:
-    command = added.add_parser(
-        "calibrate",
-        help="measure the attached devices, for a hardware file",
-        description="Measure how fast the attached devices are, all busy at once, and print an entry for a hardware file "
-        "(WORKBENCH_HARDWARE names it). It takes a few seconds.",
-    )
-    command.add_argument("--name", default="This machine", help='what to call it, for --hardware "8 NAME" (default: %(default)s)')
-    command.add_argument(
-        "--devices", type=positive, default=8, help="virtual devices to share a machine without accelerators (default: %(default)s)"
-    )
-    command.set_defaults(command=commands.calibrate)
-
-
 def _explain(added: Any) -> None:
     command = add_command(
         added,
         "explain",
-        commands.explain,
+        CommandFunction("commands", "explain"),
         "say why a value is sharded as it is: where each axis came from, over which operations, and which axes were rejected",
         "workbench explain my.plan.json mlp/up/dot_general",
     )
@@ -289,30 +324,16 @@ def _explain(added: Any) -> None:
     command.add_argument(
         "--fewest", action="store_true", help="print the fewest statements that give every value the sharding it has in this plan"
     )
-    command.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(command)
 
 
-def _models(added: Any) -> None:
+def _completion(added: Any) -> None:
     command = add_parser(
         added,
-        "models",
-        "list the models of the zoo, or the arguments of one",
-        description="List the models of the zoo, for --model; or every argument of one, and what it may be.",
-        epilog="examples:\n  workbench models decoder\n  workbench models decoder llama3-8b\n",
+        "completion",
+        "print the code that makes a shell complete commands, options and hardware",
+        'eval "$(workbench completion bash)"      # in ~/.bashrc; zsh in ~/.zshrc',
+        "workbench completion fish > ~/.config/fish/completions/workbench.fish",
     )
-    command.add_argument("name", nargs="?", metavar="NAME", help="a model")
-    command.add_argument("preset", nargs="?", metavar="PRESET", help="the preset whose values are shown (default: the model's own)")
-    command.set_defaults(command=commands.models)
-
-
-def _hardware(added: Any) -> None:
-    command = add_parser(
-        added,
-        "hardware",
-        "list the hardware catalogue, for --hardware",
-        description="List the hardware catalogue, or show one entry: its rates and links, and where each number is from.",
-        epilog='example:\n  workbench hardware "TPU v5p"\n',
-    )
-    command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or a topology of it, "TPU v5p 8x8x16"')
-    add_hardware_file(command)
-    command.set_defaults(command=commands.hardware)
+    command.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    command.set_defaults(command=CommandFunction("command_parser", "print_completion"))

@@ -9,6 +9,7 @@ from workbench.analysis.plan_diff import PlanDiff
 from workbench.analysis.recipe_effect import recipe_drawback
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.pipeline.balance import apply_edit
+from workbench.plan.edits import EditGroup
 from workbench.plan.plan import Plan
 
 
@@ -47,8 +48,11 @@ def _apply(plan: Plan, options: argparse.Namespace) -> None:
     after, edits, notes = plan, list[str](), list[str]()
     for name in options.names:
         chosen = find_recipe(name, tuple(options.axis))
-        draft = chosen.draft_changes(after)
-        after = apply_edit(after, chosen.edit(after))
+        draft = chosen.draft_within_axes(after)
+        if not draft.edits:
+            notes.append(f"{name} is applied already, and was skipped.")
+            continue
+        after = apply_edit(after, EditGroup(str(chosen), draft.edits))
         edits += map(str, draft.edits)
         notes += draft.notes
     found = PlanDiff(analyze(plan), analyze(after))

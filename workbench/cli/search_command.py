@@ -1,4 +1,6 @@
-"""`workbench search`: the front of a plan's alternatives as it fills, the best of them, and why; Ctrl-C stops it with what was found."""
+"""`workbench search`: the front of a plan's alternatives as it fills, the best of them, and why; Ctrl-C stops it with what was found.
+
+`workbench latency`: latency against throughput of a step of decoding, over batches and slices of hardware."""
 
 import argparse
 import json
@@ -7,12 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from workbench.cli.event_log import event_log
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
+from workbench.reports.latency_front import DecodePoint, LatencyFront
 from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verified_line, verified_record
 from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.find_plans import find_plans
@@ -21,6 +25,7 @@ from workbench.search.search_figures import Figures
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import SearchState, progress_text
 
+_DERIVED = ("seconds_per_token", "tokens_per_second", "tokens_per_second_per_chip", "fits")  # of a decoding step
 _EVERY = 1.0  # seconds between two lines of progress
 
 
@@ -181,3 +186,24 @@ def first_interrupt(say: Callable[[], None]) -> Iterator[Callable[[], bool]]:
         yield heard.is_set
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def latency(options: argparse.Namespace) -> None:
+    """Print the points, the quickest first."""
+    from workbench.search.decode_front import latency_front
+
+    found = latency_front(plan_on_the_cpu(options), options.batches, options.on)
+    print(json.dumps(latency_record(found), indent=1) if options.json else found)
+
+
+def latency_record(found: LatencyFront) -> dict[str, Any]:
+    """A front as JSON has it, what follows from each point included."""
+    return {
+        "plan": found.plan,
+        "points": [_point_record(each) for each in found.points],
+        "impossible": [asdict(each) for each in found.impossible],
+    }
+
+
+def _point_record(point: DecodePoint) -> dict[str, Any]:
+    return asdict(point) | {name: getattr(point, name) for name in _DERIVED}

@@ -1,15 +1,19 @@
-"""The arguments of `workbench search`."""
+"""The arguments of the commands that choose a plan or a size: `workbench search`, `plan` and `latency`."""
 
 import argparse
 import re
+from functools import partial
 from typing import Any
 
-from workbench.cli.search_command import search
-from workbench.cli.shared_arguments import add_command, add_events, add_json, positive
-from workbench.search.run_search import UNTIL
-from workbench.search.traced_programs import OFFLOADS, REMATS
-from workbench.search.uneven_boundaries import BOUNDARIES, BY_TIME
+from workbench.cli.command_parser import CommandFunction
+from workbench.cli.shared_arguments import add_command, add_events, add_hardware_file, add_json, add_parser, duration, positive
 
+# What the search and the answer take, by name, stated here because their modules import JAX; a test compares.
+UNTIL = ("complete", "proved")
+REMATS = ("as traced", "none", "selective", "offloaded", "full", "full_3/4", "full_1/2", "full_1/4")
+OFFLOADS = ("nothing", "optimizer_state")
+BOUNDARIES = ("time", "memory", "fit")
+GOALS = ("fastest", "fewest-devices", "cheapest")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -17,7 +21,7 @@ def add_search(added: Any) -> None:
     command = add_command(
         added,
         "search",
-        search,
+        CommandFunction("search_command", "search"),
         "find the best plan: layout, mesh, ZeRO, remat, stages, schedule and micro-batches, with a proof where time allows",
         'workbench search my.plan.json --devices 256 --hardware "TPU v5p" --within 60s -o best.plan.json',
     )
@@ -83,7 +87,7 @@ def add_search(added: Any) -> None:
         "--boundaries",
         type=names,
         metavar="RULE|RULE",
-        help=f'rules by which a network is divided into stages: "{"|".join(BOUNDARIES)}" (default: {BY_TIME})',
+        help=f'rules by which a network is divided into stages: "{"|".join(BOUNDARIES)}" (default: {BOUNDARIES[0]})',
     )
     command.add_argument(
         "--precisions",
@@ -106,6 +110,60 @@ def add_search(added: Any) -> None:
     command.add_argument("-o", "--output", metavar="FILE", help="also write the best plan")
     add_events(command)
     add_json(command, "; progress goes to stderr")
+
+
+def add_plan(added: Any) -> None:
+    command = add_parser(
+        added,
+        "plan",
+        "say whether a model fits on a cluster, how long it takes, and with which layouts",
+        'workbench plan config.json --on "64 H100" --tokens 2T --batch 4M --seq 8k',
+        'workbench plan llama3-70b --on "8 H100" --inference --batch 32',
+        'workbench plan models/mixtral --on "256 TPU v5p" --seconds 30 --save plans',
+    )
+    command.add_argument(
+        "config",
+        metavar="CONFIG",
+        help="a Hugging Face config.json, the folder that holds one, or a model of the zoo, llama3-8b; nothing is downloaded",
+    )
+    command.add_argument("--on", required=True, metavar="CLUSTER", help='"64 H100", "8 x p5.48xlarge", "TPU v5p 4x4x4", "64 H100, 2.5 $/h"')
+    command.add_argument("--tokens", metavar="N", help="tokens to train on, 2T; decides days and cost (default: 20 a parameter)")
+    command.add_argument(
+        "--batch",
+        metavar="N",
+        help="sequences of a step, 512, or tokens, 4M; with --inference sequences decoded at once (default: 1M tokens; 8)",
+    )
+    command.add_argument(
+        "--seq", metavar="N", help="tokens of a sequence, 8k or 8192; with --inference tokens cached (default: 4096 at most)"
+    )
+    command.add_argument("--inference", action="store_true", help="plan a decoding step instead of training")
+    seconds = partial(duration, from_0=True)
+    command.add_argument("--seconds", type=seconds, default=2.0, metavar="N", help="plan layouts for so long (default: %(default)s)")
+    command.add_argument("--save", metavar="FOLDER", help="write each layout there as a plan file, for `workbench serve`")
+    command.add_argument("--open", choices=GOALS, help="open this layout on the board; needs --save")
+    add_hardware_file(command)
+    add_json(command)
+    command.set_defaults(command=CommandFunction("plan_command", "plan"), serve=added.choices["serve"])
+
+
+def add_latency(added: Any) -> None:
+    command = add_command(
+        added,
+        "latency",
+        CommandFunction("search_command", "latency"),
+        "latency and throughput of decoding for several batches and slices, and which of them are on the front",
+        'workbench latency --model decoder_decode -a preset=llama3-70b --mesh "data:1 model:8" '
+        '--layout "batch:data; kv_heads:model; d_ff:model; vocab:model" --batches 1,8,32 --on "TPU v5e 2x4" --on "TPU v5e 4x4"',
+    )
+    command.add_argument("--batches", type=counts, required=True, metavar="N,N,...", help="sequences that get a token at once: 1,8,64")
+    command.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help='hardware to decode on, "TPU v5e 2x2"; may be repeated (default: that of the plan)',
+    )
+    add_json(command)
 
 
 def counts(text: str) -> tuple[int, ...]:

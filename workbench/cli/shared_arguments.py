@@ -1,13 +1,15 @@
 """Arguments that several commands share, how a command is added, and who may reach the page that one serves."""
 
 import argparse
+import errno
 import ipaddress
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from workbench.cli.command_parser import CommandFunction, CommandParser, complete_with, hardware_names
 from workbench.errors import WorkbenchError
 
 DEFAULT_MODEL, DEFAULT_MESH = "gpt", "data:4 model:2"
@@ -34,9 +36,9 @@ class FormerOption(argparse.Action):
 _HARDWARE = 'what it is planned for: "TPU v5p 8x8x16", "32 nodes of 8 H100"; "attached" is this machine, which is measured once'
 
 
-def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], None], text: str, example: str) -> argparse.ArgumentParser:
+def add_command(added: Any, name: str, function: CommandFunction, text: str, *examples: str) -> argparse.ArgumentParser:
     """A command about one plan: a document, or a model with a mesh and a layout."""
-    parser = add_parser(added, name, text, epilog=f"{TERMS}\nexample:\n  {example}\n")
+    parser = add_parser(added, name, text, *examples, terms=True)
     parser.add_argument("plan", nargs="?", metavar="PLAN.json", help="a saved plan")
     parser.add_argument("--model", metavar="NAME", help="a model of the zoo (`workbench models` lists them), or package.module:function")
     parser.add_argument(
@@ -57,7 +59,7 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     )
     parser.add_argument("--precision", metavar="TYPE", help="what the step is computed in: bfloat16, params=bfloat16,moments=float32, ...")
     parser.add_argument("--offload", metavar="WHAT", help="what is in the host's memory between steps: optimizer_state, nothing")
-    parser.add_argument("--hardware", metavar="NAME", help=_HARDWARE)
+    add_hardware(parser, _HARDWARE)
     add_link(parser)
     parser.add_argument(
         "--axis-assignment",
@@ -73,20 +75,25 @@ def add_command(added: Any, name: str, function: Callable[[argparse.Namespace], 
     )
     add_hardware_file(parser)
     add_allow(parser)
-    parser.set_defaults(command=function, parser=parser, serves=name == "serve")
+    parser.set_defaults(command=function, serves=name == "serve")
     return parser
 
 
-def add_parser(added: Any, name: str, text: str, *, description: str | None = None, epilog: str | None = None) -> argparse.ArgumentParser:
-    """A command, or a verb of one; its description is the text as a sentence, if no other is given."""
-    parser: argparse.ArgumentParser = added.add_parser(
+def add_parser(added: Any, name: str, text: str, *examples: str, description: str = "", terms: bool = False) -> CommandParser:
+    """A command, or a verb of one, with its examples; its description is the text as a sentence, if no other is given."""
+    parser: CommandParser = added.add_parser(
         name,
         help=text,
         description=description or f"{text[0].upper()}{text[1:]}.",
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"{TERMS if terms else ''}\n{'examples' if len(examples) > 1 else 'example'}:\n  " + "\n  ".join(examples) + "\n",
     )
     return parser
+
+
+def add_hardware(command: argparse.ArgumentParser, text: str) -> None:
+    """Add `--hardware`; a shell completes the kinds in the catalogue."""
+    option = command.add_argument("--hardware", metavar="NAME", help=text)
+    complete_with(option, hardware_names)
 
 
 def add_json(command: argparse.ArgumentParser, besides: str = "") -> None:
@@ -174,6 +181,7 @@ def reach_of(options: argparse.Namespace) -> dict[str, Any]:
     verify_origins(origins)
     address = LOOPBACK if options.address is None else options.address
     verify_address(address)
+    verify_port_is_free(address, options.port)
     if not _is_loopback(address):
         print(warning(address, options.port, origins), file=sys.stderr)
     return {"address": address, "origins": origins}
@@ -193,6 +201,26 @@ def _is_loopback(address: str) -> bool:
     return all(ipaddress.ip_address(each[4][0]).is_loopback for each in socket.getaddrinfo(address, None))
 
 
+def verify_port_is_free(address: str, port: int, option: str = "--port {}") -> None:
+    """Raises `WorkbenchError` where another program listens at the port, before anything is planned or written."""
+    for family, kind, protocol, _, place in socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
+        with socket.socket(family, kind, protocol) as probe:
+            if sys.platform != "win32":  # where it would share the port with a program that listens
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended leaves its port like this
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                probe.bind(place)
+            except OSError as error:
+                if error.errno in {errno.EADDRINUSE, errno.EACCES}:  # others, such as an address that is not here, have errors of their own
+                    raise _port_error(port, error, option) from None
+
+
+def _port_error(port: int, error: OSError, option: str = "--port {}") -> WorkbenchError:
+    ways_out = [f"give another one, {option.format(port + 1)}", "open the page that is already served there"]
+    return WorkbenchError(f"Port {port} cannot be used: {error.strerror or error}.", ways_out)
+
+
 @contextmanager
 def listening(options: argparse.Namespace) -> Iterator[None]:
     """What prevents a server from using its port or socket, in words."""
@@ -202,5 +230,4 @@ def listening(options: argparse.Namespace) -> Iterator[None]:
         if options.unix_socket:
             reason = f"`{options.unix_socket}` cannot be listened at: {error.strerror or error}."
             raise WorkbenchError(reason, ["give another path"]) from None
-        ways_out = [f"give another one, --port {options.port + 1}", "open the page that is already served there"]
-        raise WorkbenchError(f"Port {options.port} cannot be used: {error.strerror or error}.", ways_out) from None
+        raise _port_error(options.port, error) from None

@@ -10,6 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.cli.shared_arguments import verify_port_is_free
+from workbench.core.installation import install_command
 from workbench.core.operating_system import require_processes
 from workbench.errors import WorkbenchError
 
@@ -47,6 +49,9 @@ def serve(options: argparse.Namespace) -> None:
     config = _config(options)
     with _server_packages():
         from workbench.team.serve_team import serve
+    if not config.unix_socket:
+        host, port = config.port
+        verify_port_is_free(host, port, f"--listen {host}:{{}}")
 
     def say(services: "TeamServices") -> None:
         config.remember_address()
@@ -181,7 +186,12 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
         from workbench.team.store.store import Store
     if not make and not empty and not config.data.is_dir():
         raise WorkbenchError(
-            f"There is no server's data in {config.data}.", ["workbench team init", "name another folder: workbench team --data DIR"]
+            f"There is no server's data in {config.data}.",
+            [
+                "start the server, which makes it: workbench team serve",
+                "workbench team init",
+                "name another folder: workbench team --data DIR",
+            ],
         )
     with private_data(config.data), closing(Store.open(config.store_address)) as store, explain_database_errors():
         if make:
@@ -203,7 +213,7 @@ def _person(options: argparse.Namespace) -> Iterator[tuple[Any, "User", "TeamCon
             if user is None:
                 raise WorkbenchError(f"There is nobody called `{options.name[:80]}`.", ["workbench team user list"])
             yield session, user, config
-            note(session, f"team.{options.command.__name__}", None, user.name)
+            note(session, f"team.{options.command.name}", None, user.name)
 
 
 @contextmanager
@@ -212,9 +222,7 @@ def _server_packages() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            f"The server needs `{error.name}`, which is not installed.", ['pip install "sharding-workbench[team]"']
-        ) from None
+        raise WorkbenchError(f"The server needs `{error.name}`, which is not installed.", [install_command("team")]) from None
 
 
 def _without_password(store: "Store", config: "TeamConfig") -> Any:

@@ -1,23 +1,14 @@
 """The commands about a team's server: of those who use one (`login`, `push`, `pull`, `submit`, `jobs`,
 `assignments`, `hand-out`, `hand-in`, `send-plan`), and of those who run one (`team`).
 
-Neither this module nor the commands import JAX: the server never does.
+The commands import no JAX: the server never does.
 """
 
 import argparse
 from typing import Any
 
-from workbench.cli import server_command, team_command
+from workbench.cli.command_parser import CommandFunction
 from workbench.cli.shared_arguments import add_json, add_parser, positive
-
-TEAM_COMMANDS = ("login", "logout", "push", "pull", "submit", "jobs", "assignments", "hand-out", "hand-in", "send-plan", "team")
-
-
-def make_team_parser() -> argparse.ArgumentParser:
-    """The command line for these commands alone."""
-    parser = argparse.ArgumentParser(prog="workbench")
-    add_team_commands(parser.add_subparsers(required=True, metavar="COMMAND"))
-    return parser
 
 
 def add_team_commands(added: Any) -> None:
@@ -41,42 +32,42 @@ def _add_project(command: argparse.ArgumentParser) -> None:
 
 def _login(added: Any) -> None:
     text = "keep the address of a team's server and a token for it, in a file that you alone can read"
-    command = add_parser(added, "login", text, epilog="example:\n  workbench login https://plans.example.org\n")
+    command = add_parser(added, "login", text, "workbench login https://plans.example.org")
     command.add_argument("url", metavar="URL", help="the address of the server")
     command.add_argument("--token", metavar="TOKEN", help="a token, which the page of your account makes (default: it is asked for)")
-    command.set_defaults(command=server_command.login)
+    command.set_defaults(command=CommandFunction("server_command", "login"))
 
 
 def _logout(added: Any) -> None:
-    command = add_parser(added, "logout", "keep the token for a team's server no more")
+    command = add_parser(added, "logout", "delete the saved token for a team server", "workbench logout https://plans.example.org")
     command.add_argument("url", metavar="URL", nargs="?", help="the address of the server (default: the last one)")
-    command.set_defaults(command=server_command.logout)
+    command.set_defaults(command=CommandFunction("server_command", "logout"))
 
 
 def _push(added: Any) -> None:
     text = "put a plan into the gallery of a team's server, and print the address of its page"
-    command = add_parser(added, "push", text, epilog='example:\n  workbench push my.plan.json --project vision --note "half the traffic"\n')
+    command = add_parser(added, "push", text, 'workbench push my.plan.json --project vision --note "half the traffic"')
     command.add_argument("plan", metavar="PLAN.json", help="a saved plan; `-` reads it from standard input")
     _add_project(command)
     command.add_argument("--name", metavar="TEXT", help="what it is called there (default: the plan's own name)")
     command.add_argument("--note", metavar="TEXT", help="what others should know of it")
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=server_command.push)
+    command.set_defaults(command=CommandFunction("server_command", "push"))
 
 
 def _pull(added: Any) -> None:
     text = "get a plan from a team's server"
-    command = add_parser(added, "pull", text, epilog="example:\n  workbench pull k3v9x2m7q4w8z6tb -o theirs.plan.json\n")
+    command = add_parser(added, "pull", text, "workbench pull k3v9x2m7q4w8z6tb -o theirs.plan.json")
     command.add_argument("plan", metavar="PLAN", help="its digest, or the id at the end of its page's address")
     command.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
     _add_server(command)
-    command.set_defaults(command=server_command.pull)
+    command.set_defaults(command=CommandFunction("server_command", "pull"))
 
 
 def _submit(added: Any) -> None:
     text = "run a plan, or compile it, where a team's devices are"
-    command = add_parser(added, "submit", text, epilog="example:\n  workbench submit my.plan.json --project vision --steps 100 --follow\n")
+    command = add_parser(added, "submit", text, "workbench submit my.plan.json --project vision --steps 100 --follow")
     command.add_argument("plan", metavar="PLAN", help="a saved plan, which is pushed first; or a digest, or an entry's id")
     _add_project(command)
     command.add_argument("--compile", action="store_true", help="compile it, and run nothing")
@@ -92,25 +83,23 @@ def _submit(added: Any) -> None:
     command.add_argument("--follow", action="store_true", help="print its progress until it has ended")
     _add_server(command)
     add_json(command, "; progress goes to stderr")
-    command.set_defaults(command=server_command.submit, parser=command)
+    command.set_defaults(command=CommandFunction("server_command", "submit"))
 
 
 def _jobs(added: Any) -> None:
     text = "list the jobs of a project on a team's server; follow one, or cancel it"
-    command = add_parser(
-        added, "jobs", text, epilog="examples:\n  workbench jobs --project vision\n  workbench jobs cancel k3v9x2m7q4w8z6tb\n"
-    )
+    command = add_parser(added, "jobs", text, "workbench jobs --project vision", "workbench jobs cancel k3v9x2m7q4w8z6tb")
     _add_project(command)
     command.add_argument("--state", metavar="STATE", help="only those that are queued, starting, running, done, failed or cancelled")
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=server_command.jobs)
-    verbs = command.add_subparsers(metavar="VERB")
+    command.set_defaults(command=CommandFunction("server_command", "jobs"))
+    verbs = command.add_subparsers(metavar="VERB")  # without one, the jobs are listed
     for name, function, about in (
-        ("follow", server_command.follow, "print the progress of a job until it has ended"),
-        ("cancel", server_command.cancel, "ask for a job to be ended"),
+        ("follow", CommandFunction("server_command", "follow"), "print the progress of a job until it has ended"),
+        ("cancel", CommandFunction("server_command", "cancel"), "ask for a job to be ended"),
     ):
-        verb = add_parser(verbs, name, about)
+        verb = add_parser(verbs, name, about, f"workbench jobs {name} k3v9x2m7q4w8z6tb")
         verb.add_argument("job", metavar="ID", help="the job")
         _add_server(verb, argparse.SUPPRESS)  # what was given before the verb stays
         verb.set_defaults(command=function)
@@ -118,17 +107,17 @@ def _jobs(added: Any) -> None:
 
 def _assignments(added: Any) -> None:
     text = "list the assignments of a class on a team's server, with one's own score"
-    command = add_parser(added, "assignments", text, epilog="example:\n  workbench assignments --project cs-336\n")
+    command = add_parser(added, "assignments", text, "workbench assignments --project cs-336")
     command.add_argument("--project", metavar="NAME", required=True, help="the class")
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=server_command.assignments)
+    command.set_defaults(command=CommandFunction("server_command", "assignments"))
 
 
 def _hand_out(added: Any) -> None:
     text = "hand an exercise to a class on a team's server, and print the address of its page"
     example = "workbench hand-out exercise.json --project cs-336 --deadline 2026-12-01T23:59 --zone Europe/Berlin"
-    command = add_parser(added, "hand-out", text, epilog=f"example:\n  {example}\n")
+    command = add_parser(added, "hand-out", text, example)
     command.add_argument("exercise", metavar="EXERCISE.json", help="the exercise")
     command.add_argument("--project", metavar="NAME", required=True, help="the class")
     command.add_argument("--name", metavar="TEXT", help="what it is called there (default: the exercise's title)")
@@ -138,7 +127,7 @@ def _hand_out(added: Any) -> None:
     command.add_argument("--ranked", metavar="QUESTION", help="the question whose plans are ranked")
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=server_command.hand_out)
+    command.set_defaults(command=CommandFunction("server_command", "hand_out"))
 
 
 def _hand_in(added: Any) -> None:
@@ -147,20 +136,20 @@ def _hand_in(added: Any) -> None:
         "workbench hand-in k3v9x2m7q4w8z6tb share answer.plan.json",
         'workbench hand-in k3v9x2m7q4w8z6tb sent --answer "16 KiB"',
     )
-    command = add_parser(added, "hand-in", text, epilog="\n  ".join(("examples:", *examples)) + "\n")
+    command = add_parser(added, "hand-in", text, *examples)
     command.add_argument("assignment", metavar="ASSIGNMENT", help="its id, at the end of its page's address; it is begun where it is not")
     command.add_argument("question", metavar="QUESTION", help="the question, by its name")
     command.add_argument("plan", metavar="PLAN.json", nargs="?", help="the plan that answers it")
     command.add_argument("--answer", metavar="TEXT", help="the number or choice that answers it")
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=server_command.hand_in, parser=command)
+    command.set_defaults(command=CommandFunction("server_command", "hand_in"))
 
 
 def _send_plan(added: Any) -> None:
     text = "send a plan onto the boards of all students who have not answered yet; each can take it back"
     example = "workbench send-plan k3v9x2m7q4w8z6tb --of ada --question share"
-    command = add_parser(added, "send-plan", text, epilog=f"example:\n  {example}\n")
+    command = add_parser(added, "send-plan", text, example)
     command.add_argument("assignment", metavar="ASSIGNMENT", help="its id, at the end of its page's address")
     command.add_argument("--of", metavar="STUDENT", help="whose present plan is sent (default: the plan that the assignment begins with)")
     command.add_argument(
@@ -168,36 +157,36 @@ def _send_plan(added: Any) -> None:
     )
     _add_server(command)
     add_json(command)
-    command.set_defaults(command=server_command.send_plan)
+    command.set_defaults(command=CommandFunction("server_command", "send_plan"))
 
 
 def _team(added: Any) -> None:
     text = "run a server for a team: accounts, a gallery of plans, rooms where several edit one plan, jobs"
-    command = add_parser(
-        added,
-        "team",
-        text,
-        epilog="examples:\n  workbench team init\n  workbench team user add ada --admin\n  workbench team serve\n",
-    )
+    command = add_parser(added, "team", text, "workbench team serve", "workbench team user add ada --admin")
     command.add_argument(
         "--data", metavar="DIR", help="folder of the server's data (default: WORKBENCH_TEAM, else `workbench-team` in this folder)"
     )
-    verbs = command.add_subparsers(required=True, metavar="VERB")
+    verbs = command.add_verbs("VERB")
     for add in (_init, _serve, _user, _token, _backup, _restore, _move):
         add(verbs)
 
 
 def _init(verbs: Any) -> None:
-    verb = add_parser(verbs, "init", "make the folder of a server's data, its settings and its database")
+    verb = add_parser(
+        verbs,
+        "init",
+        "make the folder of a server's data, its settings and its database",
+        "workbench team --data /srv/team init --database postgresql://team@db/team",
+    )
     _add_place(verb)
-    verb.set_defaults(command=team_command.init)
+    verb.set_defaults(command=CommandFunction("team_command", "init"))
 
 
 def _serve(verbs: Any) -> None:
-    verb = add_parser(verbs, "serve", "serve a team")
+    verb = add_parser(verbs, "serve", "serve a team", "workbench team serve --listen 0.0.0.0:5007 --address https://plans.example.org")
     _add_place(verb)
     verb.add_argument("--cluster", metavar="ADDRESS", help="plan, search and compile on a Ray cluster: ray://HOST:10001, or `auto`")
-    verb.set_defaults(command=team_command.serve)
+    verb.set_defaults(command=CommandFunction("team_command", "serve"))
 
 
 def _add_place(verb: argparse.ArgumentParser) -> None:
@@ -207,49 +196,62 @@ def _add_place(verb: argparse.ArgumentParser) -> None:
 
 
 def _user(verbs: Any) -> None:
-    command = add_parser(verbs, "user", "add people, list them, disable them")
-    kinds = command.add_subparsers(required=True, metavar="VERB")
-    add = add_parser(kinds, "add", "add somebody, and print the link by which they choose a password")
+    command = add_parser(verbs, "user", "add people, list them, disable them", "workbench team user add ada --admin")
+    kinds = command.add_verbs("VERB")
+    add = add_parser(
+        kinds, "add", "add somebody, and print the link by which they choose a password", "workbench team user add ada --admin"
+    )
     add.add_argument("name", metavar="NAME", help="what colleagues type: letters, digits, `.`, `_`, `-`")
     add.add_argument("--display", metavar="TEXT", default="", help="how they are shown")
     add.add_argument("--email", metavar="ADDRESS")
     add.add_argument("--admin", action="store_true", help="may see and set everything of the server")
-    add.set_defaults(command=team_command.add_person)
-    listed = add_parser(kinds, "list", "list the people of the server")
+    add.set_defaults(command=CommandFunction("team_command", "add_person"))
+    listed = add_parser(kinds, "list", "list the people of the server", "workbench team user list --json")
     add_json(listed)
-    listed.set_defaults(command=team_command.list_people)
+    listed.set_defaults(command=CommandFunction("team_command", "list_people"))
     for name, function, about in (
-        ("disable", team_command.disable_person, "sign somebody out everywhere, within a second, and let them in no more"),
-        ("enable", team_command.enable_person, "let somebody in again"),
-        ("password", team_command.new_password, "print a link by which somebody chooses a new password"),
+        (
+            "disable",
+            CommandFunction("team_command", "disable_person"),
+            "sign somebody out everywhere, within a second, and let them in no more",
+        ),
+        ("enable", CommandFunction("team_command", "enable_person"), "let somebody in again"),
+        ("password", CommandFunction("team_command", "new_password"), "print a link by which somebody chooses a new password"),
     ):
-        verb = add_parser(kinds, name, about)
+        verb = add_parser(kinds, name, about, f"workbench team user {name} ada")
         verb.add_argument("name", metavar="NAME")
         verb.set_defaults(command=function)
 
 
 def _token(verbs: Any) -> None:
-    verb = add_parser(verbs, "token", "make a token of somebody, and print it this once")
+    verb = add_parser(
+        verbs, "token", "make a token of somebody, and print it this once", "workbench team token ada --scopes read,run --days 90"
+    )
     verb.add_argument("name", metavar="NAME", help="whose")
     verb.add_argument("--for", dest="about", metavar="TEXT", default="command line", help="what it is for (default: %(default)s)")
     verb.add_argument("--scopes", metavar="LIST", default="read,edit,run", help="of read, edit, run, manage (default: %(default)s)")
     verb.add_argument("--days", type=positive, metavar="N", help="days until it ends (default: never)")
-    verb.set_defaults(command=team_command.make_token)
+    verb.set_defaults(command=CommandFunction("team_command", "make_token"))
 
 
 def _backup(verbs: Any) -> None:
-    verb = add_parser(verbs, "backup", "write a backup of everything; the server may run meanwhile")
+    verb = add_parser(verbs, "backup", "write a backup of everything; the server may run meanwhile", "workbench team backup monday.tar.gz")
     verb.add_argument("file", metavar="FILE.tar.gz")
-    verb.set_defaults(command=team_command.make_backup)
+    verb.set_defaults(command=CommandFunction("team_command", "make_backup"))
 
 
 def _restore(verbs: Any) -> None:
-    verb = add_parser(verbs, "restore", "put a backup into an empty folder and database")
+    verb = add_parser(verbs, "restore", "put a backup into an empty folder and database", "workbench team --data new restore monday.tar.gz")
     verb.add_argument("file", metavar="FILE.tar.gz")
-    verb.set_defaults(command=team_command.restore_backup)
+    verb.set_defaults(command=CommandFunction("team_command", "restore_backup"))
 
 
 def _move(verbs: Any) -> None:
-    verb = add_parser(verbs, "move", "copy everything into another, empty database; the server must not run")
+    verb = add_parser(
+        verbs,
+        "move",
+        "copy everything into another, empty database; the server must not run",
+        "workbench team move postgresql://team@db/team",
+    )
     verb.add_argument("target", metavar="URL", help="postgresql://user@host/name, or sqlite:///folder/team.db")
-    verb.set_defaults(command=team_command.move_store)
+    verb.set_defaults(command=CommandFunction("team_command", "move_store"))

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from workbench.core.installation import upgrade_advice
 from workbench.core.layout import Layout
 from workbench.core.layout_text import axes_text
 from workbench.core.mesh import Mesh
@@ -214,7 +215,7 @@ def _parse_document(text: str, name: str) -> dict[str, Any]:
     if isinstance(version, int) and version > VERSION:
         raise DocumentError(
             f"{name} is a plan document of version {version}; this workbench reads up to version {VERSION}.",
-            ["install a newer workbench: pip install --upgrade sharding-workbench"],
+            [f"install a newer workbench: {upgrade_advice()}"],
         )
     _verify_schema(document, name)
     return document

@@ -98,11 +98,33 @@ def _find_function(module: ModuleType, attribute: str, reference: Reference) -> 
         message, ways_out = unknown_name("function", attribute, functions, f" in `{module.__name__}`")
         raise DocumentError(f"The program is `{reference.target}`. {message}", ways_out)
     if getattr(function, "__annotations__", {}).get("return") not in _PROGRAM_ANNOTATIONS:
-        raise DocumentError(
-            f"`{reference.target}` does not say that it returns a program, so a document may not call it.",
-            [f"declare it `def {attribute}(...) -> wb.Program:`"],
-        )
+        raise _no_builder_error(reference.target, module.__name__, function)
     return function
+
+
+def _no_builder_error(target: str, module: str, function: Callable[..., Any]) -> DocumentError:
+    """The error about a function that does not declare that it builds a program; of one with arguments, a loss say, with the builder."""
+    name = target.partition(":")[2]
+    declared = f"declare it `def {name}(...) -> wb.Program:`"
+    parameters = list(inspect.signature(function).parameters.values()) if inspect.isfunction(function) else []
+    arguments = [each.name for each in parameters if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
+    if not arguments:
+        return DocumentError(f"`{target}` does not say that it returns a program, so a document may not call it.", [declared])
+    call = f"trace_training({name}, {', '.join(arguments)}, optimizer=optax.adam(1e-3))" if len(arguments) == 2 else None
+    builder = f"""
+    import jax, optax
+    import workbench as wb
+
+    def program() -> wb.Program:
+        {", ".join(arguments)} = ...  # arrays, or shapes: jax.ShapeDtypeStruct((64, 1024), "float32")
+        return wb.{call or f"trace({name}, {', '.join(arguments)})"}
+"""
+    return DocumentError(
+        f"`{target}` is not a program builder: it takes {' and '.join(f'`{each}`' for each in arguments)}, and does not declare that it "
+        f"returns a `wb.Program`. If it is {'a loss' if call else 'a function to plan'}, add a builder to `{module}` and name "
+        f"`{module}:program`:\n{builder}",
+        [f"if it is a builder, {declared}"],
+    )
 
 
 def _call_function(reference: Reference, function: Callable[..., Any]) -> Program:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.core.installation import upgrade_advice
 from workbench.core.parse_untrusted import UnreadableError, parse_json, read_text, verify_length
 from workbench.documents.document_schema import schema_problem
 from workbench.errors import DocumentError, unknown_name, wrong_type
@@ -129,7 +130,7 @@ def parse_document(kind: str, text: str, name: str) -> Mapping[str, Any]:
     if isinstance(version, int) and version > VERSION:
         raise DocumentError(
             f"{name} is of version {version}; this workbench reads up to version {VERSION}.",
-            ["install a newer workbench: pip install --upgrade sharding-workbench"],
+            [f"install a newer workbench: {upgrade_advice()}"],
         )
     if problem := schema_problem(kind, document):
         raise DocumentError(f"{name} is not valid: at `{problem[0]}`, {problem[1]}.", ["mend that entry"])

@@ -1,7 +1,7 @@
 """An entry of the catalogue: a kind of device, and the hardware that so many of them make."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,12 @@ class CatalogueEntry:
             return (self.network.link, self.network.network)
         on_chip = (self.network.on_chip,) if self.network.on_chip else ()
         return (*on_chip, self.network.link, self.network.slices)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The entry as JSON carries it, but for rates without a limit: figures of one device in SI units and bytes."""
+        named = {"name": self.name, "aliases": list(self.aliases), "devices_per_chip": self.devices, "example": self.example}
+        return {**named, "device": asdict(self.chip), "links": [asdict(link) for link in self.links]}
 
     @property
     def example(self) -> str:

@@ -292,9 +292,25 @@ def model_text(model: Model, preset: str | None = None) -> str:
     return f"{model.name}: {model.about}{presets}\n\n{table_text(['argument', f'in {preset}>' if preset else 'default>', 'may be~'], rows)}"
 
 
+def model_record(model: Model, preset: str | None = None) -> dict[str, Any]:
+    """A model as JSON carries it: each argument's value in a preset (by default the model's own), and the values it may have.
+
+    Raises `DocumentError` for a preset that is not there.
+    """
+    preset = preset or model.arguments.get("preset") or ""
+    config = choose_preset(model.presets, preset) if model.config else None
+    arguments = {name: {"value": _value(model, config, preset, name), "may_be": _kind_text(model, name)} for name in model.arguments}
+    named = {"name": model.name, "about": model.about, "presets": list(model.presets), "preset": preset or None}
+    return {**named, "arguments": arguments, "layouts": [{"mesh": mesh, "layout": layout} for mesh, layout in model.layouts]}
+
+
 def _value_text(model: Model, config: Any, preset: str, name: str) -> str:
-    value = preset if name == "preset" else model.arguments[name] or getattr(config, name, model.arguments[name])
+    value = _value(model, config, preset, name)
     return "-" if value in (None, "") else json.dumps(value).strip('"')
+
+
+def _value(model: Model, config: Any, preset: str, name: str) -> Any:
+    return preset if name == "preset" else model.arguments[name] or getattr(config, name, model.arguments[name])
 
 
 def _kind_text(model: Model, name: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from workbench.core.installation import install_command
 from workbench.core.mesh import Mesh
 from workbench.core.text_tables import axes_text, dims_text, table_text
 from workbench.reports.kernel import Graph, GraphNode, GraphSend
@@ -261,7 +262,7 @@ def _pill(mesh: Mesh, pill: Pill, frame: PixelRect) -> Iterator[Mark]:
 
 def outline_drawing(text: str) -> Drawing:
     """The rows of the text equivalent, used without Graphviz."""
-    lines = [*text.splitlines(), "", 'To see it drawn: pip install "sharding-workbench[app]", or install Graphviz.']
+    lines = [*text.splitlines(), "", f"To see it drawn: {install_command('app')}, or install Graphviz."]
     return fit_drawing(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))
 
 

@@ -20,7 +20,7 @@ from tests.support.deploy_files import (
     manifest,
     manifests,
 )
-from workbench.cli.team_parser import make_team_parser
+from workbench.cli.parser import make_parser
 from workbench.team.job_setup import make_dispatcher
 from workbench.team.jobs import kubernetes
 from workbench.team.jobs.job_spec import JobSpec
@@ -45,9 +45,9 @@ def configured(folder: Path, source: Path) -> TeamConfig:
 def verify_command(words: list[str]) -> None:
     """The command line takes what a container starts."""
     assert words[:3] == ["tini", "--", "workbench"]
-    options = make_team_parser().parse_args(words[3:])
+    options = make_parser().parse_args(words[3:])
     assert options.listen == f"0.0.0.0:{PORT}"
-    assert options.command.__name__ == "serve"
+    assert options.command.name == "serve"
 
 
 # the image

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.deploy_files import DEPLOY, ROOT
-from workbench.cli.team_parser import TEAM_COMMANDS, make_team_parser
+from workbench.cli.command_parser import CommandParser
+from workbench.cli.parser import make_parser
+from workbench.cli.team_parser import add_team_commands
 from workbench.team.access import ProjectRole
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.job_setup import make_dispatcher
@@ -36,6 +38,11 @@ def toml_with(words: str) -> str:
     return next(each for each in blocks(PAGES[-1], "toml") if words in each)
 
 
+VERBS = CommandParser(prog="workbench").add_verbs("COMMAND")
+add_team_commands(VERBS)
+TEAM_COMMANDS = tuple(VERBS.choices)
+
+
 def commands() -> list[str]:
     """Every command of a team that is written anywhere, without what goes before it."""
     pattern = rf"\bworkbench (?:{'|'.join(TEAM_COMMANDS)})\b[^`\n&|]*"
@@ -58,7 +65,7 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize("line", commands())
 def test_a_documented_command_is_one(line):
-    make_team_parser().parse_args(shlex.split(line.removesuffix("."))[1:])
+    make_parser().parse_args(shlex.split(line.removesuffix("."))[1:])
 
 
 def test_every_setting_is_documented_with_the_value_that_holds_without_it(tmp_path):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.core.child_process import start_child
+from workbench.core.installation import install_command
 from workbench.core.public_error_text import last_line, strip_folders
 from workbench.errors import EngineError
 
@@ -77,7 +78,7 @@ def _import_ray() -> Any:
 
 
 def _no_ray_error() -> EngineError:
-    return EngineError("A cluster needs Ray, which is not installed.", ['pip install "sharding-workbench[ray]"'])
+    return EngineError("A cluster needs Ray, which is not installed.", [install_command("ray")])
 
 
 def _read_address(address: str, ways_out: Sequence[str]) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from workbench.core.installation import install_command
 from workbench.core.mesh import Mesh
 from workbench.engine.spmd.device_mesh import device_mesh, device_mesh_over, row_major
 from workbench.errors import EngineError
@@ -74,12 +75,12 @@ def verify_target(plan: Plan, hardware: Hardware | None) -> None:
     if kind == "tpu" and not has_compiler(hardware):
         raise EngineError(
             f"Compiling for {hardware} needs libtpu, XLA's compiler for TPUs, which is not installed. No TPU is needed.",
-            ['pip install "sharding-workbench[tpu]"'],
+            [install_command("tpu")],
         )
     if kind == "cuda" and not has_compiler(hardware):
         raise EngineError(
             f"Compiling for {hardware} needs JAX's CUDA plug-in, which is not installed. No GPU is needed.",
-            ['pip install "sharding-workbench[cuda]" (4.4 GB)'],
+            [f"{install_command('cuda')} (4.4 GB)"],
         )
     if kind != "cpu" and plan.mesh.size != hardware.size:
         raise _wrong_size_error(plan.mesh, hardware)

@@ -14,6 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from workbench.core.installation import install_command
 from workbench.team.jobs.job_folder import python_path, read_started, start_mark, write_whole
 from workbench.team.jobs.job_spec import JobError, JobSpec
 from workbench.team.jobs.local_engine import EngineUnavailableError, NativeState, end_process, process_state, supervisor_command
@@ -136,7 +137,7 @@ def _import_submitit() -> Any:
     try:
         import submitit
     except ModuleNotFoundError:
-        raise JobError("Jobs under Slurm need submitit, which is not installed.", ['pip install "sharding-workbench[team]"']) from None
+        raise JobError("Jobs under Slurm need submitit, which is not installed.", [install_command("team")]) from None
     return submitit
 
 

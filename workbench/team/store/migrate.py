@@ -27,6 +27,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, MetaData, Table, func, insert, inspect, select, text
 
+from workbench.core.installation import install_command
 from workbench.errors import WorkbenchError
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
@@ -65,7 +66,7 @@ def newest() -> str:
     """The version of this program."""
     found = _scripts().get_current_head()
     if found is None:
-        raise MigrationError("This installation has no migrations.", ["install sharding-workbench[team] again"])
+        raise MigrationError("This installation has no migrations.", [f"install it again: {install_command('team')}"])
     return found
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from workbench.core.installation import install_command
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import WorkbenchError
 from workbench.visualize.draw.drawing_marks import Drawing, Label, fit_drawing
@@ -95,7 +96,7 @@ def _png(svg: str, ground: str | None) -> bytes:
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
-        ways_out = ['pip install "sharding-workbench[app]"', "save it as .svg"]
+        ways_out = [install_command("app"), "save it as .svg"]
         raise WorkbenchError("A picture becomes a PNG through `resvg-py`, which is not installed.", ways_out) from None
     try:
         return bytes(svg_to_bytes(svg_string=svg, zoom=2, background=ground, monospace_family="DejaVu Sans Mono"))

@@ -40,6 +40,14 @@ COURSES: dict[str, dict[str, str]] = {
     },
 }
 """The folder of each lesson and its title, in the order in which lessons build on each other."""
+NOTEBOOKS: dict[str, str] = {
+    "01_layouts": "Layouts",
+    "02_pipeline": "Pipelines",
+    "03_gspmd": "Annotations and propagation",
+    "04_many_models": "Many models at once",
+    "05_search": "Finding the best plan",
+}
+"""The file of each notebook, without its ending, and its title."""
 LESSON_OF: dict[str, str] = {
     "Mesh": "one_product",
     "Named dimension": "one_product",

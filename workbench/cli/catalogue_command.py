@@ -1,0 +1,107 @@
+"""`workbench models` and `workbench hardware`: what plans can name, as text or JSON."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from workbench.cli.command_parser import CommandFunction, complete_with, hardware_names
+from workbench.cli.shared_arguments import add_hardware_file, add_json, add_parser, positive
+
+
+def models(options: argparse.Namespace) -> None:
+    """Print the zoo, or the arguments of one model."""
+    from workbench.models import ALL_MODELS
+    from workbench.models.registry import model_record, model_text, models_text, verify_model
+
+    if options.name is None:
+        records = [model_record(model) for model in ALL_MODELS]
+        print(json.dumps(records, indent=1) if options.json else models_text(ALL_MODELS))
+        return
+    model = verify_model(options.name, {})
+    print(json.dumps(model_record(model, options.preset), indent=1) if options.json else model_text(model, options.preset))
+
+
+def hardware(options: argparse.Namespace) -> None:
+    """Print the catalogue, or one kind or size of hardware."""
+    from workbench.cli.plan_arguments import use_hardware_file
+    from workbench.hardware.catalogue import default_catalogue, parse_hardware
+    from workbench.hardware.hardware_text import catalogue_text, hardware_text
+
+    use_hardware_file(options)
+    catalogue = default_catalogue()
+    if not options.json:
+        print(catalogue_text(catalogue) if options.name is None else hardware_text(options.name, catalogue))
+        return
+    entries = catalogue.entries.values()
+    found = [each.record for each in entries] if options.name is None else _sized_record(parse_hardware, options.name, catalogue)
+    print(json.dumps(_finite(found), indent=1))
+
+
+def _sized_record(parse: Any, name: str, catalogue: Any) -> dict[str, Any]:
+    """A kind of device, or hardware of a size, with its physical axes."""
+    if name in catalogue:
+        return dict(catalogue[name].record)
+    sized = parse(name, catalogue)
+    return {**catalogue[sized.chip.name].record, "hardware": sized.name, "size": sized.size, "axes": [asdict(axis) for axis in sized.axes]}
+
+
+def _finite(value: Any) -> Any:
+    """A record with `null` for an unlimited rate, which JSON cannot write."""
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+# The arguments.
+
+
+def add_models(added: Any) -> None:
+    command = add_parser(
+        added,
+        "models",
+        "list the models of the zoo, or the arguments of one",
+        "workbench models decoder",
+        "workbench models decoder llama3-8b --json",
+        description="List the models of the zoo, for --model; or every argument of one, and what it may be.",
+    )
+    command.add_argument("name", nargs="?", metavar="NAME", help="a model")
+    command.add_argument("preset", nargs="?", metavar="PRESET", help="the preset whose values are shown (default: the model's own)")
+    add_json(command)
+    command.set_defaults(command=CommandFunction("catalogue_command", "models"))
+
+
+def add_hardware_list(added: Any) -> None:
+    command = add_parser(
+        added,
+        "hardware",
+        "list the hardware catalogue, for --hardware",
+        'workbench hardware "TPU v5p"',
+        'workbench hardware "32 nodes of 8 H100" --json',
+        description="List the hardware catalogue, or show one entry: its rates and links, and the source of each number.",
+    )
+    name = command.add_argument("name", nargs="?", metavar="NAME", help='a kind of device, "TPU v5p", or a size of it, "TPU v5p 8x8x16"')
+    complete_with(name, hardware_names)
+    add_hardware_file(command)
+    add_json(command)
+    command.set_defaults(command=CommandFunction("catalogue_command", "hardware"))
+
+
+def add_calibrate(added: Any) -> None:
+    command = add_parser(
+        added,
+        "calibrate",
+        "measure the attached devices, for a hardware file",
+        'workbench calibrate --name "Our cluster" > ours.toml',
+        description="Measure how fast the attached devices are, all busy at once, and print an entry for a hardware file "
+        "(WORKBENCH_HARDWARE names it). It takes a few seconds.",
+    )
+    command.add_argument("--name", default="This machine", help='what to call it, for --hardware "8 NAME" (default: %(default)s)')
+    command.add_argument(
+        "--devices", type=positive, default=8, help="virtual devices to share a machine without accelerators (default: %(default)s)"
+    )
+    command.set_defaults(command=CommandFunction("commands", "calibrate"))

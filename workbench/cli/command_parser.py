@@ -1,0 +1,107 @@
+"""The parser of a command: its errors show the usage of the command they are about and the closest known word, and its function is imported
+when it is called, so that help, `--version` and completion need no JAX."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NoReturn
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFunction:
+    """A function of a module in `workbench.cli`, imported when it is called.
+
+    >>> CommandFunction("team_command", "init").needs_jax, CommandFunction("commands", "report").needs_jax
+    (False, True)
+    """
+
+    module: str
+    name: str
+
+    def __call__(self, options: argparse.Namespace) -> None:
+        getattr(import_module(f"workbench.cli.{self.module}"), self.name)(options)
+
+    @property
+    def needs_jax(self) -> bool:
+        """Whether the command plans, compiles or runs something."""
+        return self.module not in {"command_parser", "team_command", "server_command", "catalogue_command", "learn_command"}
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that prints its help where a verb is missing, and answers an unknown word with the closest known one."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
+        self.set_defaults(parser=self)  # of a chosen verb in place of its command's: the parser that an error is about
+
+    def add_verbs(self, metavar: str) -> Any:
+        """The commands of a program, or the verbs of a command. Without one, the help is printed."""
+        self.set_defaults(command=CommandFunction("command_parser", "print_help"))
+        return self.add_subparsers(metavar=metavar)
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]  # the type of its overloads
+        """The options. Exits with 2 for an unknown one, with the usage of the command that it was given to."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = [word for action in options.parser._actions for word in action.option_strings]  # noqa: SLF001 - argparse has no other way to them
+            words = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{_suggestion(words, known)}")
+        return options
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            suggestion = _suggestion([str(value)], known) or f"; choose from {', '.join(known)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{suggestion}")
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage, the error and how to read more; exit with 2."""
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}\nFor details: {self.prog} --help\n")
+
+
+def _suggestion(words: Iterable[str], known: Sequence[str]) -> str:
+    """The known word that is closest to one of these, as a question; empty where none is close."""
+    close = [found for word in words for found in get_close_matches(word, known, n=1)]
+    return f" (did you mean `{close[0]}`?)" if close else ""
+
+
+def print_help(options: argparse.Namespace) -> None:
+    """Print the help of a command that was given no verb."""
+    options.parser.print_help()
+
+
+# Completion in shells: argcomplete asks this program itself which words are possible, so that it needs no list of its own.
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that asks for possible words, and exit. Does nothing when a person runs the command."""
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+
+
+def print_completion(options: argparse.Namespace) -> None:
+    """Print the code that makes a shell complete the words of `workbench`."""
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["workbench"], shell=options.shell))
+
+
+def complete_with(action: argparse.Action, words: Callable[..., list[str]]) -> None:
+    """Let a shell complete an argument with these words; argcomplete reads the attribute."""
+    vars(action)["completer"] = words
+
+
+def hardware_names(**_: Any) -> list[str]:
+    """The kinds of hardware in the catalogue, for completion."""
+    from workbench.hardware.catalogue import default_catalogue
+
+    return list(default_catalogue().entries)

@@ -1,0 +1,81 @@
+"""`workbench learn`: list the lessons and notebooks that come with the package, and copy one to work on."""
+
+import argparse
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from workbench.core.installation import install_command, shipped_folder
+from workbench.errors import DocumentError, unknown_name
+from workbench.widgets.glossary.lessons import COURSES, NOTEBOOKS
+
+_ANSWERS = "answers.json"  # stays behind: a copy is for whoever answers
+
+
+class CourseItem(NamedTuple):
+    """A lesson or a notebook, with the course that it belongs to."""
+
+    name: str
+    title: str
+    course: str
+
+
+def course_items() -> list[CourseItem]:
+    """The lessons in the order of their courses, then the notebooks."""
+    lessons = [CourseItem(name, title, course) for course, titles in COURSES.items() for name, title in titles.items()]
+    return [*lessons, *(CourseItem(name, title, "Notebooks") for name, title in NOTEBOOKS.items())]
+
+
+def learn(options: argparse.Namespace) -> None:
+    """List everything, or copy one lesson or notebook and print how to open it."""
+    items = course_items()
+    if options.name is None:
+        print(json.dumps([each._asdict() for each in items], indent=1) if options.json else _list_text(items))
+        return
+    item = next((each for each in items if each.name == options.name), None)
+    if item is None:
+        raise DocumentError(*unknown_name("lesson", options.name, [each.name for each in items]))
+    target = Path(options.to or item.name)
+    try:
+        notebook = _copy(item, target)
+    except OSError as error:
+        raise DocumentError(f"`{target}` cannot be written: {error.strerror or error}.", ["choose another folder with --to"]) from None
+    lines = _next_steps(item, target, notebook)
+    print(json.dumps({**item._asdict(), "folder": str(target), "commands": lines}, indent=1) if options.json else "\n  ".join(lines))
+
+
+def _list_text(items: list[CourseItem]) -> str:
+    width = max(len(each.name) for each in items)
+    lines, course = list[str](), ""
+    for item in items:
+        lines += ["", item.course] * (item.course != course)
+        lines.append(f"  {item.name:<{width}}  {item.title}")
+        course = item.course
+    return "\n".join([*lines[1:], "", "`workbench learn NAME` copies one into a folder and prints how to open it."])
+
+
+def _copy(item: CourseItem, target: Path) -> Path | None:
+    """Copy the files; the notebook to open, `None` for a lesson that stays Markdown because jupytext is not installed."""
+    if target.exists():
+        raise DocumentError(f"`{target}` exists already.", ["choose another folder with --to"])
+    if item.name in NOTEBOOKS:
+        target.mkdir(parents=True)
+        return Path(shutil.copy(shipped_folder("notebooks") / f"{item.name}.ipynb", target))
+    shutil.copytree(shipped_folder("lessons") / item.name, target, ignore=shutil.ignore_patterns(_ANSWERS))
+    try:
+        import jupytext
+    except ModuleNotFoundError:
+        return None
+    jupytext.write(jupytext.read(target / "lesson.md"), target / "lesson.ipynb")
+    return target / "lesson.ipynb"
+
+
+def _next_steps(item: CourseItem, target: Path, notebook: Path | None) -> list[str]:
+    """What was copied, and the commands that open it."""
+    exercise = target / "exercise.json"
+    steps = [f"{item.title} is in {target}. To open it:"]
+    steps += [f"jupyter lab {shlex.quote(str(notebook))}"] if notebook else []
+    steps += [f"workbench serve --exercise {shlex.quote(str(exercise))}"] if exercise.exists() else []
+    return steps if notebook else [*steps, f"as a notebook: {install_command('lab')}, then copy it again"]
