@@ -179,7 +179,7 @@ def print_left_out(left: Sequence[LeftOut]) -> None:
     """Missing packages in one line, what is not recorded in another, all others in one each."""
     missing = sorted({each.reason.removesuffix(" not installed") for each in left if each.reason.endswith(" not installed")})
     if missing:
-        print(f"Left out, for these packages are not installed: {', '.join(missing)} (pip install 'sharding-workbench[corpus]').")
+        print(f"Left out, for these packages are not installed: {', '.join(missing)} (pip install -e '.[corpus]').")
     if unknown := sum(each.reason == NOT_RECORDED for each in left):
         print(f"Left out, for the compiler's answers are not recorded yet: {unknown} cases (python benchmarks/record_corpus.py).")
     for each in left:
@@ -218,7 +218,7 @@ def main() -> None:
     chosen = QUICK if options.quick else CASES
     chosen = [each for each in chosen if options.target in (None, each.target) and (options.case or "") in str(each)]
     if not any(importlib.util.find_spec(name) for name in ("jax_cuda13_plugin", "jax_cuda12_plugin")):
-        print('NVIDIA is left out: JAX\'s CUDA plug-in is not installed (pip install "sharding-workbench[cuda]").')
+        print('NVIDIA is left out: JAX\'s CUDA plug-in is not installed (pip install -e ".[cuda]").')
         chosen = [each for each in chosen if each.target != "H100"]
     results: list[Result] = []
     failed: list[str] = []

@@ -50,7 +50,7 @@ def main() -> None:
     chosen = [each for each in PROGRAMS if each.name in (options.programs or [each.name])]
     for program in chosen:
         if program.missing:
-            print(f"{program.name} is left out: {', '.join(program.missing)} not installed (pip install 'sharding-workbench[corpus]').")
+            print(f"{program.name} is left out: {', '.join(program.missing)} not installed (pip install -e '.[corpus]').")
     for program, layout in shuffled([each for each in chosen if not each.missing], [options.layout] if options.layout else LAYOUTS):
         record(program, layout, anew=options.anew)
 

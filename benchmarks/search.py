@@ -5,7 +5,7 @@
 - `small` (`search_small.py`): searches against every plan of small spaces; optima, fronts, bounds above the truth;
 - `gpt3` (`search_gpt3.py`): GPT-3 175B on 2,048 chips, seconds to a plan, to 5 %, to 1 %, to the proof, beside a planned sample;
 - `wide` (`search_wide.py`): the same model in a space of about ten million plans: what a minute finds, beside the best of hours, and beside
-  Optuna's TPE and pymoo's NSGA-II in as many seconds with as many processes (`pip install "sharding-workbench[bench]"`);
+  Optuna's TPE and pymoo's NSGA-II in as many seconds with as many processes (`pip install -e ".[bench]"`);
 - `interaction` (`search_interaction.py`): first plan, states a second, cancelling, changing one's mind;
 - `operations` (`search_operations.py`): each operation split by itself, beside all recipes and named dimensions;
 - `iopddl` (`search_iopddl.py`): the per-operation problem on six public instances of Google's contest within its time, beside the best

@@ -139,7 +139,7 @@ def search_ours(case: WideCase) -> Found:
 def search_with(name: str, case: WideCase, seed: int) -> Found:
     """A general optimiser, by the name of its package, in the same space."""
     if find_spec(name) is None:
-        return Found(name, case.seconds, missing=f'{name} is not installed: pip install "sharding-workbench[bench]"')
+        return Found(name, case.seconds, missing=f'{name} is not installed: pip install -e ".[bench]"')
     space = case.space()
     vectors = CandidateVectors(space)
     names = [each.name for each in vectors.columns]

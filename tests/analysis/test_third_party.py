@@ -200,7 +200,7 @@ def name_of(case):
 def known_and_found(program, layout):
     """The recorded answer, and the one compiled now. Skips the test where a package is missing or the record is of other versions."""
     if program.missing:
-        pytest.skip(f"{', '.join(program.missing)} not installed (pip install 'sharding-workbench[corpus]')")
+        pytest.skip(f"{', '.join(program.missing)} not installed (pip install -e '.[corpus]')")
     answers = read_answers(program.name)
     assert answers is not None
     plan = program.plan(layout)

@@ -97,7 +97,7 @@ def test_without_a_long_run_or_an_optimiser_the_rest_is_told():
 def test_an_optimiser_that_is_not_installed_says_so(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     missing = search_with(name, CASES[True], 0).missing
-    assert missing == f'{name} is not installed: pip install "sharding-workbench[bench]"'
+    assert missing == f'{name} is not installed: pip install -e ".[bench]"'
 
 
 def test_a_judge_asks_once_keeps_the_better_that_fit_and_counts_what_is_refused():

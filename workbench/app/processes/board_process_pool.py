@@ -56,6 +56,8 @@ class Boards:
             if len(self._boards) >= MOST:
                 return None
             resumes = live is None and is_board_id(name)
+            if not self._boards:
+                self._worker.warm()  # only now: a server without visitors needs no partitioner, which takes 0.1 GiB
             board = ServedBoard(name if resumes else new_board_id(), query, screen, self._start, self._explain_end)
             self._boards.append(board)
             return board
@@ -92,13 +94,7 @@ class Boards:
     def _start_prepared(self) -> RemoteBoard:
         remote = RemoteBoard(self._forking.connect(), self._queue, self._worker)
         remote.send(self._prepare)
-        remote.prepared.add_done_callback(lambda _: self._warm())
         return remote
-
-    def _warm(self) -> None:
-        """Start the partitioner before the first visitor comes, without slowing down the first board."""
-        if not self._is_closed.is_set():
-            self._worker.warm()
 
     def _refill(self, previous: RemoteBoard | None = None) -> None:
         """Start another spare process once the one taken is ready: two at a time would slow each other down."""

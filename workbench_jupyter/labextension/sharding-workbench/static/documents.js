@@ -97,8 +97,8 @@ export function planDocuments(lab, app, themes) {
       this.say(reason);
       const again = Object.assign(document.createElement("button"), { className: "sw-button", textContent: "Try again" });
       again.addEventListener("click", () => this.start());
-      const advice = "It needs sharding-workbench and jupyter-server-proxy in the environment that JupyterLab runs in: " +
-        'pip install "sharding-workbench[app]", then restart JupyterLab. Its log says more.';
+      const advice = "It needs sharding-workbench with its extra `lab` (jupyter-server-proxy) in the environment that JupyterLab " +
+        "runs in. Install it, then restart JupyterLab. The log of JupyterLab has details.";
       this.said.append(Object.assign(document.createElement("p"), { textContent: advice }), again);
     }
 
