@@ -31,7 +31,8 @@ extensions = [
     "plain_docstrings",
     "recorded_boards",
 ]
-exclude_patterns = ["deploy", "**/answers.json", "Thumbs.db"]
+html_extra_path = ["extra"]  # the schemas of documents
+exclude_patterns = ["deploy", "extra", "**/answers.json", "Thumbs.db"]
 
 # Notebooks: lessons run; what has outputs is shown with them.
 nb_execution_mode = "cache"

@@ -19,6 +19,7 @@ def write_pages(root: Path) -> None:
     terms = {f"{page_name(term.name)}.md": _term_page(term, group) for group, terms in GROUPS for term in terms}
     _fill(docs / "glossary", {**terms, "index.md": _glossary_page()})
     _write(docs / "reference" / "command_line.md", _commands_page())
+    _fill(docs / "extra" / "schemas", _copies(root / "workbench" / "documents", "*.schema.json"))
 
 
 def _copies(source: Path, *patterns: str) -> dict[str, str]:
@@ -51,13 +52,12 @@ def _courses_page(root: Path) -> str:
         "# Lessons",
         "",
         "Each lesson takes about a quarter of an hour: predict, change, see. They build on each other; begin with the first. Here you can",
-        "read them, with recordings of their boards. To answer the questions of one, copy its folder, open `lesson.md` as a notebook, and",
-        "run its cells: every question checks itself.",
+        "read them, with recordings of their boards. To answer the questions of one, copy it, open it as a notebook, and run its cells:",
+        "every question checks itself.",
         "",
         "```sh",
-        'pip install -e ".[docs]"',
-        "cp -r lessons/one_product my_lesson && cd my_lesson",
-        "jupytext --to ipynb lesson.md && jupyter lab lesson.ipynb",
+        "workbench learn one_product",
+        "jupyter lab one_product/lesson.ipynb",
         "```",
     ]
     for course, names in COURSES.items():

@@ -89,6 +89,7 @@ _MODULE_OF = {
 }
 """The module of each name that this package exports, imported when it is first asked for: the process that serves a team's pages imports
 this package, and neither JAX nor a user interface."""
+__all__ = ["load", "models", *_MODULE_OF]  # noqa: PLE0604 - names, which docs/reference/python.md documents one by one
 
 
 def __getattr__(name: str) -> Any:

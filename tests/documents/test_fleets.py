@@ -85,11 +85,11 @@ ONE = '[[models]]\nname = "a"\nprogram = "mnist"\n'
         ("memory = 2.5\n" + ONE, "The text: 2.5 without a unit is no amount of memory.", 'write "2 GiB"'),
         (f"memory = '{'9' * 400} GiB'\n" + ONE, "no amount of memory", 'write "2 GiB"'),
         ("memory = 2305843009213693952\n" + ONE, "A budget of 2.00 EiB is more than any device has.", 'write "2 GiB"'),
-        (ONE + f"arguments.{'a.' * 40}b = 1", "line 4 joins more than 16 names with dots", "README.md"),
-        (ONE + "seed = " + "9" * 60, "a whole number has more than 40 digits", "README.md"),
-        (ONE + "stop_below = nan", "nan is no number to plan with", "README.md"),
+        (ONE + f"arguments.{'a.' * 40}b = 1", "line 4 joins more than 16 names with dots", "docs/many_models.md"),
+        (ONE + "seed = " + "9" * 60, "a whole number has more than 40 digits", "docs/many_models.md"),
+        (ONE + "stop_below = nan", "nan is no number to plan with", "docs/many_models.md"),
         (ONE + "seed = 1.0", "Model `a`: `seed` is 1.0; it should be a whole number of 64 bits.", "leave it out"),
-        (ONE + "grid = { batch = [1979-05-27] }", "is of type date; write it as text", "README.md"),
+        (ONE + "grid = { batch = [1979-05-27] }", "is of type date; write it as text", "docs/many_models.md"),
         (ONE + "mini_batches = 1000000000", "`a` has 1 x 1,000,000,000); it may have 1,000,000.", "fewer mini-batches"),
         (
             ONE + f"grid = {{ batch = {[*range(1, 101)]}, hidden = {[*range(1, 101)]} }}",
@@ -103,7 +103,7 @@ ONE = '[[models]]\nname = "a"\nprogram = "mnist"\n'
             "model `a`: `batch` stands in `arguments` and in `grid`.",
             "leave it out",
         ),
-        ("models = [", "The text is not TOML: ", "README.md"),
+        ("models = [", "The text is not TOML: ", "docs/many_models.md"),
     ],
 )
 def test_what_is_wrong_is_said_in_the_names_of_the_file(text, message, way_out):

@@ -43,7 +43,7 @@ MOST_MODELS = 1_000
 MOST_TRACED = 32
 """Different programs of the zoo in a fleet file, unless they are allowed by name: each is traced when the file is opened."""
 _TRAINING_HINT = "end it with `return wb.trace_training(...)`"
-_FORMAT_HINTS = ("write it as README.md shows", "name it *.toml or *.json")
+_FORMAT_HINTS = ("write it as docs/many_models.md shows", "name it *.toml or *.json")
 
 
 def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any) -> Fleet:
