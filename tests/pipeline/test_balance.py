@@ -64,10 +64,6 @@ def test_what_is_left_over_when_one_block_dominates_is_spread_evenly():
     assert balance([10, 1, 1, 1, 1], 3).costs == (10, 2, 2)
 
 
-def test_a_piece_that_does_not_fit_is_made_smaller_and_its_neighbour_larger():
-    assert balance([1] * 6, 2, fits=lambda piece, a, b: piece > 0 or b - a <= 2).sizes(6) == (2, 4)
-
-
 def test_sending_moves_a_boundary_to_where_little_is_sent():
     assert balance([1, 1, 1, 1], 2, sent=[0, 9, 0, 0]).starts in ((1,), (3,))
 
@@ -77,7 +73,6 @@ def test_sending_moves_a_boundary_to_where_little_is_sent():
     [
         (4, {}, "3 blocks cannot make 4 virtual stages"),
         (0, {}, "0 virtual stages"),
-        (2, {"fits": lambda *_: False}, "No partition into 2 virtual stages fits"),
     ],
 )
 def test_what_cannot_be_cut_is_said(pieces, options, words):

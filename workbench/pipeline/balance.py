@@ -3,7 +3,7 @@
 Letters: n blocks with costs c_0 .. c_{n-1}, K pieces; piece k holds blocks s_k to s_{k+1} - 1 and costs their sum, and what is sent at its
 two ends, or the longer of the two where they overlap. The method here is exact: dynamic programming over (pieces so far, blocks so far)
 finds the least possible cost of the most expensive piece, and among the partitions that have it the most even one (the least sum of
-squares). O(K n^2) at worst; most is pruned.
+squares): K passes over a table of n^2 pieces.
 
 `bucket_rule` is what GPipe's own code did (lingvo, `gpipe.PartitionSequentialLayers`), for comparison: block i goes to piece
 min(int(K x share of the work up to and with i), K - 1).
@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
@@ -28,7 +31,8 @@ from workbench.tracing.stage_partition.network_blocks import Block, Network
 from workbench.tracing.stage_partition.partition_network import StageValue, starts_at
 from workbench.tracing.stage_partition.trace_network import known_network, network_of
 
-Fits = Callable[[int, int, int], bool]
+Starts = tuple[int, ...]
+Table = NDArray[np.float64]
 _IMPOSSIBLE = float("inf")
 
 
@@ -65,16 +69,14 @@ def balance(
     sent: Sequence[float] = (),
     overlapped: bool = False,
     fixed: Sequence[int] = (),
-    fits: Fits | None = None,
 ) -> Balance:
     """The partition whose most expensive piece is cheapest; `costs` are seconds, to balance time, or bytes, to balance memory.
 
     - `sent[i]`: what a boundary behind block i adds to the pieces on both its sides, in the same unit;
     - `overlapped`: what is sent goes on beside the work, and a piece costs the longer of the two;
-    - `fixed`: blocks that begin a piece in any case;
-    - `fits(piece, a, b)`: whether blocks a to b - 1 may be piece number `piece` (whether it fits into memory, say).
+    - `fixed`: blocks that begin a piece in any case.
 
-    Raises `PipelineError` if there are fewer blocks than pieces, or no partition fits.
+    Raises `PipelineError` if there are fewer blocks than pieces.
 
     >>> balance([1, 2, 3, 4, 5, 6], 2).sizes(6), balance([0, 0], 2).starts
     ((4, 2), (1,))
@@ -86,14 +88,11 @@ def balance(
         raise PipelineError(
             f"Virtual stages that begin at {sorted(fixed)} are not {pieces} virtual stages of {n} blocks.", ["take out a boundary"]
         )
-    problem = _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(fixed), fits, overlapped)
-    worst = problem.solve(pieces, bound=_IMPOSSIBLE, combine=max)[0]
-    if worst == _IMPOSSIBLE:
-        raise PipelineError(
-            f"No partition into {pieces} virtual stages fits the devices' memory.", ["take more stages", "take remat:always"]
-        )
-    starts = problem.solve(pieces, bound=worst, combine=lambda so_far, cost: so_far + cost * cost)[1]
-    return problem.evaluate(starts)
+    problem = _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), overlapped)
+    allowed = problem.cost_table(fixed)
+    worst = _solve(allowed, pieces, np.maximum)[0]
+    even = np.where(allowed <= worst, allowed * allowed, _IMPOSSIBLE)
+    return problem.evaluate(_solve(even, pieces, np.add)[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,52 +101,44 @@ class _BalanceProblem:
 
     sums: tuple[float, ...]
     sent: tuple[float, ...]
-    fixed: frozenset[int]
-    fits: Fits | None
     overlapped: bool = False
 
-    def cost(self, a: int, b: int) -> float:
-        ends = (self.sent[a - 1] if a else 0.0) + (self.sent[b - 1] if b < len(self.sums) - 1 else 0.0) if self.sent else 0.0
-        inside = self.sums[b] - self.sums[a]
-        return max(inside, ends) if self.overlapped else inside + ends
-
-    def solve(self, pieces: int, bound: float, combine: Callable[[float, float], float]) -> tuple[float, tuple[int, ...]]:
-        """The least combined cost with no piece above `bound`, and the starts of its pieces, by dynamic programming.
-
-        `best[b]` is that of the first b blocks in the pieces so far. A piece is extended to the left until its blocks alone cost too much.
-        """
+    def cost_table(self, fixed: Sequence[int] = ()) -> Table:
+        """The cost of blocks a to b - 1 as a piece, by a and b; infinite where there is none, or a `fixed` start would be inside."""
         n = len(self.sums) - 1
-        best = [0.0] + [_IMPOSSIBLE] * n
-        starts: list[tuple[int, ...]] = [()] * (n + 1)
-        for piece in range(pieces):
-            following = [_IMPOSSIBLE] * (n + 1)
-            paths: list[tuple[int, ...]] = [()] * (n + 1)
-            for b in range(piece + 1, n - (pieces - piece - 1) + 1):
-                for a in range(b - 1, piece - 1, -1):
-                    inside = self.sums[b] - self.sums[a]
-                    if inside > bound or (inside >= following[b] and combine is max):
-                        break
-                    cost = self.cost(a, b)
-                    if cost <= bound and best[a] < _IMPOSSIBLE and self._allows(piece, a, b):
-                        total = combine(best[a], cost)
-                        if total < following[b]:
-                            following[b], paths[b] = total, (*starts[a], a) if a else starts[a]
-                    if a in self.fixed:
-                        break
-            best, starts = following, paths
-        return best[n], starts[n]
-
-    def _allows(self, piece: int, a: int, b: int) -> bool:
-        return self.fits is None or self.fits(piece, a, b)
+        first, end = np.arange(n)[:, None], np.arange(n + 1)
+        sums, ends = np.array(self.sums, float), np.zeros(n + 1)
+        if self.sent:
+            ends[1:n] = self.sent[: n - 1]  # what is sent behind so many blocks: nothing before the first, nor behind the last
+        inside, sending = sums[end] - sums[first], ends[first] + ends[end]
+        found = np.maximum(inside, sending) if self.overlapped else inside + sending
+        earliest = [max((start for start in fixed if start < b), default=0) for b in range(n + 1)]
+        return np.where((first < end) & (first >= earliest), found, _IMPOSSIBLE)
 
     def evaluate(self, starts: tuple[int, ...]) -> Balance:
         bounds = (0, *starts, len(self.sums) - 1)
-        return Balance(starts, tuple(self.cost(a, b) for a, b in pairwise(bounds)))
+        table = self.cost_table()
+        return Balance(starts, tuple(table[a, b].item() for a, b in pairwise(bounds)))
+
+
+def _solve(costs: Table, pieces: int, combine: Callable[[Table, Table], Table]) -> tuple[float, Starts]:
+    """The least combined cost of so many pieces, and the starts of all but the first; of equal ones those that begin latest."""
+    backward = np.ascontiguousarray(costs[::-1].T)  # by end and start, the last start first: of equals NumPy finds the first
+    best, chosen = costs[0], []
+    for _ in range(pieces - 1):
+        totals = combine(best[-2::-1], backward)
+        choice = totals.argmin(axis=1)
+        best = totals[np.arange(len(best)), choice]
+        chosen.append(choice)
+    starts = [len(best) - 1]
+    for choice in reversed(chosen):
+        starts.append(len(costs) - 1 - int(choice[starts[-1]]))
+    return float(best[-1]), tuple(reversed(starts[1:]))
 
 
 def evaluate_starts(costs: Sequence[float], starts: Sequence[int], sent: Sequence[float] = ()) -> Balance:
     """The costs of a given partition."""
-    return _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), frozenset(), None).evaluate(tuple(starts))
+    return _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent)).evaluate(tuple(starts))
 
 
 def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:
@@ -168,8 +159,6 @@ def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:
 # compute, one-forward-one-backward waits for each micro-batch there and back. So blocks are balanced in three ways: alone, as if sending
 # took no time; with what is sent at a stage's two ends, as if a device did nothing meanwhile; and by the longer of the two, as if all of it
 # went on beside. Where these are different partitions, the step is simulated with each.
-
-Starts = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
