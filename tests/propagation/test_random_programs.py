@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding
+from workbench.propagation import partition, read_result_dims
 from workbench.public_plan import Plan
 from workbench.tracing import trace
 
@@ -131,6 +132,12 @@ def test_a_report_holds_no_impossible_number(plan):
 def test_the_same_plan_has_the_same_report(plan):
     first, second = plan.report(), plan.report()
     assert (first.collectives, first.memory, first.flops, first.values) == (second.collectives, second.memory, second.flops, second.values)
+
+
+@settings(max_examples=60)
+@given(plans())
+def test_results_are_sharded_alike_whether_or_not_communication_is_made_explicit(plan):
+    assert read_result_dims(plan) == partition(plan).results
 
 
 @given(st.sampled_from(TRACED))

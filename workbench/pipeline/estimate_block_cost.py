@@ -27,7 +27,7 @@ from workbench.hardware.axis_placement import PhysicalSpan
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.staged_program import StagedProgram, find_data_parallel_groups
 from workbench.plan.plan import Plan
-from workbench.propagation import partition
+from workbench.propagation import read_result_dims
 from workbench.reports.collective import payload_by_axis_and_kind
 from workbench.reports.device_memory import ARGUMENT_ROLES
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
@@ -239,9 +239,9 @@ def place_results(program: Program, stage: StageContext) -> PlacedPaths:
     rounds = sorted(
         {0, *(priority for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for priority in sharding.priorities)}
     )
-    after = [partition(_until_round(plan, each), plan.hardware).results for each in rounds[:-1]]
+    after = [read_result_dims(_until_round(plan, each)) for each in rounds[:-1]]
     found = []
-    for number, (tensor, dims) in enumerate(zip(program.results, partition(plan, plan.hardware).results, strict=True)):
+    for number, (tensor, dims) in enumerate(zip(program.results, read_result_dims(plan), strict=True)):
         reached = (next((k for k, each in enumerate(after) if each[number][i] == axes), -1) for i, axes in enumerate(dims))
         priorities = tuple(rounds[k] if axes else 0 for k, axes in zip(reached, dims, strict=True))
         found.append((tensor.path, Sharding(dims, priorities=priorities)))

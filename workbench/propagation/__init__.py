@@ -21,6 +21,7 @@ from workbench.propagation.prepared_program import source_annotations as source_
 from workbench.propagation.prepared_program import structure_of as structure_of
 from workbench.propagation.propagated_plan import Propagated as Propagated
 from workbench.propagation.propagated_plan import partition as partition
+from workbench.propagation.propagated_plan import read_result_dims as read_result_dims
 from workbench.propagation.reshard_report import reshard_list as reshard_list
 from workbench.propagation.shardy_collectives import collectives as collectives
 from workbench.propagation.xla_backends import TWO_BYTE_FLOATS as TWO_BYTE_FLOATS

@@ -69,6 +69,22 @@ def propagate(plan: Plan) -> ir.Operation:
     return module
 
 
+def propagate_to_results(plan: Plan) -> ir.Operation:
+    """The plan's module with its results' shardings, no communication made explicit: that takes most of `propagate`'s time, and leaves the
+    results as they are. Raises `PartitionError` with Shardy's words."""
+    module, structure = annotated_module(plan), load_prepared(plan.program).structure
+    passes = _select_passes(plan, structure)
+    with module.context, ir.Location.unknown():
+        try:
+            run_passes(module, ",".join(passes[: passes.index(_INSERT_RESHARDS)]))
+        except ir.MLIRError as error:
+            raise refusal_error(str(error)) from error
+        if _has_constraints_or_barriers(plan, structure):
+            clear_unreduced_results(main_function(module), result_shardings(plan))
+        reshard_carried_results(main_function(module), plan)
+    return module
+
+
 def annotated_module(plan: Plan) -> ir.Operation:
     """The plan's module before propagation: its mesh, shardings, constraints, groups and barriers, and no more.
 

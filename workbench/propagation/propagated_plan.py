@@ -16,7 +16,7 @@ from workbench.propagation.module.operation_kinds import CONTROL_FLOW
 from workbench.propagation.module.prepare_module import ID
 from workbench.propagation.module.shardy_attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.propagation.prepared_program import load_prepared
-from workbench.propagation.propagate import propagate
+from workbench.propagation.propagate import propagate, propagate_to_results
 from workbench.propagation.propagated_module import PropagationAnswer
 from workbench.propagation.reductions import Reductions, verify_partial_sums
 from workbench.propagation.reshard_edges import REDUCTIONS, Edge, group_chains, kinds_of, largest_move_bytes
@@ -51,6 +51,23 @@ def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
     return _Collector(plan, structure, backend_of(hardware)).collect(propagate(plan))
 
 
+def read_result_dims(plan: Plan) -> list[Dims]:
+    """The sharding of each result of main, as `partition` has it, without the answer to the rest."""
+    structure = load_prepared(plan.program).structure
+    module = propagate_to_results(plan)  # which its main function does not keep alive
+    return _read_results(main_function(module), plan, PropagationAnswer(structure, [None] * len(structure.values)))
+
+
+def _read_results(main: ir.Operation, plan: Plan, answer: PropagationAnswer) -> list[Dims]:
+    ranks = [len(tensor.shape) for tensor in plan.program.results]
+    attrs = ir.ArrayAttr(main.attributes["res_attrs"])
+    found = []
+    for rank, each in zip(ranks, attrs, strict=True):
+        entries = ir.DictAttr(each)
+        found.append(answer.parse_shardings(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
+    return found
+
+
 class _Collector:
     def __init__(self, plan: Plan, structure: Structure, backend: Backend) -> None:
         self._plan, self._structure, self._mesh, self._backend = plan, structure, plan.mesh, backend
@@ -72,17 +89,8 @@ class _Collector:
             self._dims[value] = self._answer.parse_shardings(entries["sdy.sharding"])[0]
         self._collect_block(main.regions[0].blocks[0], 0)
         verify_partial_sums(module, self._plan, self._answer)
-        results = self._result_dims(main)
+        results = _read_results(main, self._plan, self._answer)
         return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._halos.operand_dims)
-
-    def _result_dims(self, main: ir.Operation) -> list[Dims]:
-        ranks = [len(tensor.shape) for tensor in self._plan.program.results]
-        attrs = ir.ArrayAttr(main.attributes["res_attrs"])
-        found = []
-        for rank, each in zip(ranks, attrs, strict=True):
-            entries = ir.DictAttr(each)
-            found.append(self._answer.parse_shardings(entries["sdy.sharding"])[0][:rank] if "sdy.sharding" in entries else ((),) * rank)
-        return found
 
     def _collect_block(self, block: ir.Block, region: int) -> None:
         ops, values, dims = self._structure.ops, self._structure.values, self._dims
