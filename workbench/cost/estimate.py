@@ -117,6 +117,11 @@ def estimate_on(found: Estimate, hardware: Hardware) -> Estimate:
     return _estimate_cost(found.plan, hardware, found.planned, found.partitioned, found.plan.mesh)
 
 
+def estimate_propagated(plan: Plan, planned: Propagated, own_mesh: Mesh) -> Estimate:
+    """The same of a plan on its hardware whose propagation is known."""
+    return _estimate_cost(plan, plan.hardware, planned, planned, own_mesh)
+
+
 def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None, own_mesh: Mesh) -> Estimate:
     planned = partition(plan, hardware)
     return _estimate_cost(plan, hardware, planned, planned if answer is None else with_answer(planned, answer, plan.mesh), own_mesh)

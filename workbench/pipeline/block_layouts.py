@@ -7,17 +7,18 @@ tasks of a stage in this order and reads off each how it shards what it gives (`
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from workbench.core.derived_value_cache import cache_with_owner, cache_with_program
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Role
-from workbench.pipeline.estimate_block_cost import StageContext, place_results
+from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, place_results
 from workbench.propagation import gc_paused
 from workbench.tracing.stage_partition.block_programs import BlockTasks, block_tasks
 from workbench.tracing.stage_partition.network_blocks import Network
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LaidBlock:
     """The first block that is alike, and laid out alike, and the stage as it sees it; `outputs` are the shardings of
     `StageFunction.output_activations`."""
@@ -25,6 +26,13 @@ class LaidBlock:
     block: BlockTasks
     stage: StageContext
     outputs: tuple[Sharding, ...]
+
+    @cached_property
+    def cost(self) -> BlockCost:
+        """The cost of the block on a device of the stage. Estimated once: the bounds of a search ask for a few blocks before a plan does
+        for all."""
+        with gc_paused():  # tracing leaves many live objects and little garbage
+            return estimate_block(self.block, self.stage)
 
 
 @cache_with_owner

@@ -8,10 +8,11 @@ same devices per stage.
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple
 
+from workbench.core.derived_value_cache import cache_with_program
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
 from workbench.core.path_patterns import matches
@@ -20,14 +21,14 @@ from workbench.core.schedules.stage_cost import Payload, sum_payloads
 from workbench.core.sharding import Sharding, axes_overlap, axis_size
 from workbench.core.tensor import Role, Tensor
 from workbench.cost.collective_times import closest_spans
-from workbench.cost.estimate import Estimate, estimate
+from workbench.cost.estimate import Estimate, estimate_propagated
 from workbench.cost.tile_padding import tiled_bytes
 from workbench.errors import WorkbenchError
 from workbench.hardware.axis_placement import PhysicalSpan
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.staged_program import StagedProgram, find_data_parallel_groups
 from workbench.plan.plan import Plan
-from workbench.propagation import read_result_dims
+from workbench.propagation import Propagated, partition, read_result_dims
 from workbench.reports.collective import payload_by_axis_and_kind
 from workbench.reports.device_memory import ARGUMENT_ROLES
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
@@ -59,6 +60,11 @@ class StageContext:
     parts: DataParallelGroups
     plan: Plan = field(compare=False, repr=False)
     entering: PlacedPaths = ()
+
+    @property
+    def anywhere(self) -> "StageContext":
+        """The same wherever its axes run: no sharding depends on that, what is sent takes other times."""
+        return replace(self, physical_spans=())
 
     @property
     def adds_separately(self) -> bool:
@@ -230,11 +236,26 @@ def _estimate_seconds(block: BlockTasks, stage: StageContext, forward: Estimate,
 
 
 def _estimate_alone(program: Program, stage: StageContext) -> Estimate:
-    return estimate(plan_task(program, stage), own_mesh=stage.mesh)
+    layout, planned = _propagate_task(program, stage.anywhere)
+    whole = stage.plan
+    plan = Plan(program, whole.mesh, layout, hardware=whole.hardware, axis_assignment=whole.axis_assignment)
+    return estimate_propagated(plan, planned, stage.mesh)
+
+
+@cache_with_program(300)
+def _propagate_task(program: Program, stage: StageContext) -> tuple[Layout, Propagated]:
+    """The layout of a task, and Shardy's answer to it, which stages over other links share."""
+    plan = plan_task(program, stage)
+    return plan.layout, partition(plan, plan.hardware)
 
 
 def place_results(program: Program, stage: StageContext) -> PlacedPaths:
     """How Shardy leaves the results of a task, by path: each dimension with the round (`Sharding.priorities`) after which it was so."""
+    return _place_results(program, stage.anywhere)
+
+
+@cache_with_program(20)
+def _place_results(program: Program, stage: StageContext) -> PlacedPaths:
     plan = plan_task(program, stage)
     rounds = sorted(
         {0, *(priority for _, sharding in (*plan.layout.overrides, *plan.layout.constraints) for priority in sharding.priorities)}

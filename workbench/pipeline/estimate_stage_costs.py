@@ -22,7 +22,6 @@ from workbench.pipeline.estimate_block_cost import (
     BlockCost,
     StageContext,
     TogetherBytes,
-    estimate_block,
     estimate_together,
     make_stage_context,
 )
@@ -56,9 +55,8 @@ def block_costs(staged: StagedProgram) -> tuple[BlockCost, ...]:
 @cache_with_program(5)
 def stage_block_costs(stage: StageContext, network: Network) -> tuple[BlockCost, ...]:
     """The cost of every block of a network on the devices of one stage."""
-    blocks = tasks_of(network)
-    costs = estimate_each(estimate_block, stage, network)
-    return tuple(cost._replace(path=block.stage.virtual_stage.blocks[0]) for cost, block in zip(costs, blocks, strict=True))
+    placed = zip(laid_network(stage, network), tasks_of(network), strict=True)
+    return tuple(laid.cost._replace(path=block.stage.virtual_stage.blocks[0]) for laid, block in placed)
 
 
 @cache_with_program(5)

@@ -24,7 +24,7 @@ from workbench.hardware.axis_placement import complete_axis_assignment
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.balance import Starts, list_balanced_starts
 from workbench.pipeline.block_layouts import laid_network, tasks_of
-from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, estimate_block, make_stage_context
+from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, make_stage_context
 from workbench.pipeline.estimate_stage_costs import find_sending, stage_block_costs
 from workbench.pipeline.stage_bytes import value_bytes, weigh_params
 from workbench.pipeline.staged_program import StagedProgram, staged_program
@@ -92,8 +92,7 @@ class RelaxedStage:
         laid = laid_network(self.context, self.network)
         alike = Counter(map(id, laid))
         most = max(laid, key=lambda each: alike[id(each)] * each.block.stage.virtual_stage.flops)
-        block, count = most.block, alike[id(most)]
-        cost = estimate_block(block, most.stage)
+        block, count, cost = most.block, alike[id(most)], most.cost
         if exchanges([cost]) and not self.is_exact:
             return BlockWork(0.0, 0.0)
         forward, backward = cost.forward, cost.backward_input + cost.backward_weight
