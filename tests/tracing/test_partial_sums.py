@@ -15,6 +15,7 @@ from workbench.core.remat import Remat
 from workbench.models import build
 from workbench.tracing.grad_accumulation.accumulate_gradients import split_task
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups, split_gradients
+from workbench.tracing.stage_partition.block_programs import block_tasks
 from workbench.tracing.stage_partition.partition_network import partition_network
 from workbench.tracing.stage_partition.stage_tasks import StageTasks
 from workbench.tracing.stage_partition.trace_network import network_of, partition_loss
@@ -132,6 +133,14 @@ def test_halves_of_a_backward_pass_hand_over_partial_sums(name, recompute):
         plain, found = expected["gradient", place], known["gradient", place]
         assert found.shape == (2, *plain.shape)
         np.testing.assert_allclose(found.sum(axis=0), plain, rtol=0, atol=1e-4 * (float(jnp.abs(plain).max()) or 1.0))
+
+
+def test_a_block_whose_parameters_no_device_has_whole_is_traced_once_for_any_number_of_groups():
+    first, second, *_ = block_tasks(network_of(pipelines.chain(), 2))
+    groups = [DataParallelGroups(("data",), count, frozenset(second.stage.virtual_stage.param_slices)) for count in (2, 4)]
+    divided, whole = ([each.backward_program(groups[i], recompute=False, add_separately=False) for i in (0, 1)] for each in (first, second))
+    assert divided[0] is divided[1]
+    assert whole[0] is not whole[1]
 
 
 def test_what_every_device_has_not_whole_is_left_as_it_is():

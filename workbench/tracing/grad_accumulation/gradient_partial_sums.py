@@ -7,7 +7,7 @@ as outside. This is exact for any network, batch normalisation too, for nothing 
 is left as it is.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,12 @@ class DataParallelGroups:
     axes: tuple[str, ...] = ()
     count: int = 1
     param_slices: frozenset[int] = frozenset()
+
+    def among(self, param_slices: Iterable[int]) -> "DataParallelGroups":
+        """As far as they concern a block with these parameter slices: none, where it has no gradient as partial sums, however many groups
+        there are."""
+        own = self.param_slices.intersection(param_slices)
+        return replace(self, param_slices=own) if own else NO_GROUPS
 
 
 NO_GROUPS = DataParallelGroups()

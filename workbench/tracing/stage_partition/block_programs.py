@@ -112,9 +112,10 @@ class BlockTasks:
 
     def both_program(self, parts: DataParallelGroups) -> Program:
         """Forward and backward pass as one program, nothing computed twice. Traced once."""
-        if parts not in self._known_both:
-            self._known_both[parts] = self._make_program(self._split_both(parts)[0], "forward and backward")
-        return self._known_both[parts]
+        own = parts.among(self.stage.virtual_stage.param_slices)
+        if own not in self._known_both:
+            self._known_both[own] = self._make_program(self._split_both(own)[0], "forward and backward")
+        return self._known_both[own]
 
     @cached_property
     def _known_both(self) -> dict[DataParallelGroups, Program]:
@@ -127,9 +128,10 @@ class BlockTasks:
 
     def _split_both(self, parts: DataParallelGroups) -> tuple[TracedStageTask, frozenset[int]]:
         """Forward and backward pass as one task, and the places of the parameter slices whose gradients are split; found once."""
-        if parts not in self._known_splits:
-            self._known_splits[parts] = split_task(self.stage, self.stage.forward_and_backward, parts)
-        return self._known_splits[parts]
+        own = parts.among(self.stage.virtual_stage.param_slices)
+        if own not in self._known_splits:
+            self._known_splits[own] = split_task(self.stage, self.stage.forward_and_backward, own)
+        return self._known_splits[own]
 
     @cached_property
     def _known_splits(self) -> dict[DataParallelGroups, tuple[TracedStageTask, frozenset[int]]]:
@@ -143,10 +145,10 @@ class BlockTasks:
     def backward_program(self, parts: DataParallelGroups, *, recompute: bool, add_separately: bool) -> Program:
         """Its backward pass as it runs, which reads the forward pass's residuals or recomputes them; `parts` and `add_separately` as in
         `accumulate_grads`. Traced once."""
-        key = parts, recompute, add_separately
+        key = parts.among(self.stage.virtual_stage.param_slices), recompute, add_separately
         if key not in self._known_backward:
             task = self.stage.backward(recompute=recompute)
-            self._known_backward[key] = self.running_program(task, "backward", parts, add_separately=add_separately)
+            self._known_backward[key] = self.running_program(task, "backward", key[0], add_separately=add_separately)
         return self._known_backward[key]
 
     @cached_property
