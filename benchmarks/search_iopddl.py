@@ -22,7 +22,7 @@ from workbench.search.per_operation.choice_problem import assess
 from workbench.search.per_operation.solve_problem import Solution, solve
 
 FOLDER = Path(__file__).parents[2] / "shared" / "iopddl"
-_RESERVE = 4.0  # seconds of the limit that are left for the step that is under way when the time is over
+_RESERVE = 2.0  # seconds of the limit that are left for looking at the answer
 
 
 @dataclass(frozen=True)

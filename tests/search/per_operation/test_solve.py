@@ -1,6 +1,7 @@
 """What `solve` finds is allowed and as good as said, and its bound is below every allowed choice."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -98,3 +99,28 @@ def test_a_search_is_cancelled_between_two_steps(by_blocks):
     found = solve(random_problem(2), seconds=1e6, is_cancelled=is_cancelled)
     assert found.bound > 0
     assert len(asked) < 20
+
+
+def test_the_time_is_kept_where_steps_and_handing_out_take_long(by_blocks, monkeypatch):
+    """A clock that only they move on: a block takes 7 s, handing out a choice 4."""
+    now, blocks = [0.0], []
+
+    def improve_slowly(*arguments):
+        now[0] += 7.0
+        blocks.append(now[0])
+        return improve_block(*arguments)
+
+    def step_slowly(dual):
+        now[0] += 0.1
+        return step(dual)
+
+    def take(_):
+        now[0] += 4.0
+
+    improve_block, step = solve_module.improve_block, solve_module.DualAscent.step
+    monkeypatch.setattr(solve_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(solve_module, "improve_block", improve_slowly)
+    monkeypatch.setattr(solve_module.DualAscent, "step", step_slowly)
+    solve(random_problem(0), seconds=120.0, seed=1, on_progress=take)
+    assert len(blocks) > 5
+    assert 100.0 < now[0] <= 120.0

@@ -5,6 +5,7 @@ the memory of the outside is taken off the limit. It is reduced as the whole pro
 solver; often nothing is.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,10 +38,10 @@ def improve_block(
 ) -> BlockResult:
     """The best strategies of `block` beside what `chosen` says of the others.
 
-    The solver works for `effort` (deterministic seconds) and `seconds` at most. `usage` is the memory of `chosen` at each time. Where it is
-    over the limit, the block may take what it has at that time, not more.
+    The solver works for `effort` (deterministic seconds) at most, and ends after `seconds` of all together. `usage` is the memory of
+    `chosen` at each time. Where it is over the limit, the block may take what it has at that time, not more.
     """
-    nodes = list(block.allowed)
+    began, nodes = time.monotonic(), list(block.allowed)
     within = MemoryOverTime(tuple(problem.memory.nodes[node] for node in nodes), problem.memory.left)
     taken = within.profile(chosen[nodes])
     graph = _block_graph(problem, chosen, nodes)
@@ -52,7 +53,7 @@ def improve_block(
     left = shorten_memory(graph, left).left
     hint = {node: int(chosen[node]) for node in nodes}
     found = (
-        solve_exactly(graph, left, _positions(graph, hint), effort, seconds)
+        solve_exactly(graph, left, _positions(graph, hint), effort, seconds - (time.monotonic() - began))
         if graph.costs
         else ExactChoice({}, graph.constant, is_proven=True)
     )

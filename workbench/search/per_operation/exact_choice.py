@@ -7,6 +7,7 @@ the rounding can be wrong by is taken off the bound.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import monotonic
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -31,17 +32,21 @@ def solve_exactly(
 ) -> ExactChoice:
     """Solves `graph`, whose memory at time t must stay within `left[t]`.
 
-    CP-SAT works for `effort` (its deterministic seconds) and `seconds` at most. `hint` has a strategy for some of the nodes.
+    CP-SAT works for `effort` (its deterministic seconds) at most. All together takes `seconds`, in which its model is written, too: where
+    that takes longer, nothing is solved. `hint` has a strategy for some of the nodes.
     """
+    began = monotonic()
     model = _ExactModel(graph)
     model.limit_memory(left)
     if hint:
         model.hint(hint)
+    if (left_seconds := seconds - (monotonic() - began)) <= 0:
+        return ExactChoice(None, -np.inf, is_proven=False)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = effort
-    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.max_time_in_seconds = left_seconds
     solver.parameters.linearization_level = 2
     solver.parameters.relative_gap_limit = 0.0
     status = solver.solve(model.model)

@@ -26,6 +26,7 @@ _FIRST_LENGTH, _LAST_LENGTH = 0.1, 1e-4  # of a step of the multipliers, as a pa
 _TOLERANCE = 1e-9  # the part of a cost by which a bound may miss it
 _SECONDS_BETWEEN = 1.0  # between two solutions that are handed out
 _PUBLICATION_SHARE = 0.05  # of the time, which it takes to restore and hand out solutions
+_FORGOTTEN = 0.9  # what is left, after each step, of the longest before it
 _REPAIRED_EVERY, _REPAIRED_LATER = 5, 25  # sweeps, until and after a choice was found, whose choice is brought under the limit
 _PATIENCE = 15  # sweeps without a better bound before the steps become shorter
 
@@ -72,8 +73,8 @@ def solve(
     iterations: int | None = None,
     gap: float = _TOLERANCE,
 ) -> Solution:
-    """The best choice found in `seconds`, or after `iterations` sweeps and blocks whatever they take; ends early where it is proven that
-    none costs less by more than a part `gap` of its cost.
+    """The best choice found and handed out in `seconds`, or after `iterations` sweeps and blocks whatever they take; ends early where it is
+    proven that none costs less by more than a part `gap` of its cost.
 
     `is_cancelled` is asked between two steps, of a second or less.
     """
@@ -101,6 +102,7 @@ class _ChoiceSearch:
         self.on_progress, self.is_cancelled, self.gap = on_progress, is_cancelled, gap
         self.began = self.started = time.monotonic()
         self.next_publication = self.began
+        self.handing_out, self.longest_step = 0.0, 0.0  # seconds, by what they took before
         self.work = 0
         self.best = Solution(None, np.inf, 0.0, 0.0)  # as it was handed out last
         self.chosen: Ints | None = None
@@ -143,6 +145,7 @@ class _ChoiceSearch:
         if self.on_progress:
             self.on_progress(self.best)
         taken = time.monotonic() - began
+        self.handing_out = max(self.handing_out, taken)
         self.next_publication = began + max(_SECONDS_BETWEEN, taken / _PUBLICATION_SHARE)
 
     def ascend(self) -> None:
@@ -166,13 +169,15 @@ class _ChoiceSearch:
         if self.chosen is None:
             return
         usage = self.reduced.memory.profile(self.chosen)
-        while not self._is_over():
+        while not self._is_over() and self._seconds_left() > self.longest_step:
+            began = time.monotonic()
             width, block = self.neighbourhoods.draw(usage)
             result = improve_block(self.reduced, self.chosen, block, usage, _EFFORT, self._seconds_left())
             self.neighbourhoods.adapt(width, result.is_proven)
             if result.chosen is not None:
                 self.report(result.chosen, -np.inf)
                 usage = self.reduced.memory.profile(self.chosen)
+            self.longest_step = max(_FORGOTTEN * self.longest_step, time.monotonic() - began)
 
     def _keep_decoded(self, step: DualStep) -> None:
         chosen: Ints | None = step.chosen
@@ -189,7 +194,8 @@ class _ChoiceSearch:
         self.report(chosen, found.bound)
 
     def _seconds_left(self) -> float:
-        return np.inf if self.iterations is not None else max(self.seconds - (time.monotonic() - self.began), 0.1)
+        """Until the last choice must be handed out."""
+        return np.inf if self.iterations is not None else self.seconds - (time.monotonic() - self.began) - self.handing_out
 
     def _is_over(self, share: float = 1.0) -> bool:
         """Whether `share` of the work is done, the best is proven, or nobody waits for it. Counts a step."""
