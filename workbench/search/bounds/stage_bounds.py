@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import takewhile
 
 import numpy as np
@@ -83,16 +83,9 @@ def update_seconds(blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[
     return blocks.resident * (2 / bandwidth) + blocks.summed * slope
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """How far a stage gets that begins at block `start`: to the last block whose `end`, with what the stage's `begin` adds, is within a
-    limit. Lists, for `bisect` looks into them faster than NumPy into an array."""
-
-    end: list[float]
-    begin: list[float]
-
-    def of(self, start: int, limit: float) -> int:
-        return bisect_right(self.end, limit - self.begin[start]) - 1
+_Bound = tuple[list[float], list[float]]
+"""A lower bound of a stage's figure, as what its end and its beginning add, by block: a stage that begins at block `start` gets to the last
+block whose end, with its beginning, is within a limit. Lists, for `bisect` looks into them faster than NumPy into an array."""
 
 
 def _before(values: Array) -> Array:
@@ -114,7 +107,7 @@ def chunk_flights(schedule: Schedule, device: int, shape: PipelineShape) -> tupl
     return tuple(counts[stage] for stage in stages)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _StageProblem:
     """`update`: seconds of each block's part of it."""
 
@@ -124,17 +117,17 @@ class _StageProblem:
     blocks: BlockTotals
     update: Array
 
-    @property
+    @cached_property
     def _recomputing(self) -> int:
         """How many devices, the first ones, recompute all micro-batches."""
         return sum(recomputes_all(self.spec, device) for device in range(self.spec.stages))
 
-    @property
+    @cached_property
     def _spared(self) -> int:
         """Micro-batches that devices which recompute do not: the last, or none."""
         return int(self.spec.recomputes(0, 0) and not recomputes_all(self.spec, 0))
 
-    @property
+    @cached_property
     def _sparing(self) -> int:
         """How many devices, the first ones, recompute micro-batches, be it all but the last."""
         return self.spec.stages if self._spared else self._recomputing
@@ -164,14 +157,10 @@ class _StageProblem:
         if self.spec.chunks > 1:
             return max(mean, self._least_mean(nothing, forward + self._back(recomputed=False)))
         first, ends = self._recomputing, {recomputed: self._ends(recomputed=recomputed) for recomputed in (False, True)}
-
-        reaches = {key: [_Reach(end.tolist(), begin.tolist()) for end, begin in pairs] for key, pairs in ends.items()}
-
-        def reach(device: int, start: int, limit: float) -> int:
-            return min(each.of(start, limit) for each in reaches[device < first])
-
+        bounds = {key: [(end.tolist(), begin.tolist()) for end, begin in pairs] for key, pairs in ends.items()}
         (whole, _), _ = ends[first > 0]
-        return self._bisect(reach, mean, float(whole[-1] + forward[-1] + self._back(recomputed=first > 0)[-1]))
+        of_stages = [bounds[device < first] for device in range(self.spec.stages)]
+        return self._bisect(of_stages, mean, float(whole[-1] + forward[-1] + self._back(recomputed=first > 0)[-1]))
 
     def _ends(self, *, recomputed: bool) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Of a device with one chunk: two lower bounds of its seconds, each as what its end and its beginning add. What is before a device
@@ -198,8 +187,8 @@ class _StageProblem:
 
     def _waits(self, passed: Array) -> list[float]:
         """Seconds that each device waits for the chunks before its first: each of these has one block at least."""
-        firsts = [min(k for k in range(self.spec.virtual_stages) if self._device_of(k) == device) for device in range(self.spec.stages)]
-        return [float(passed[min(first, len(passed) - 1)]) for first in firsts]
+        firsts = {self._device_of(k): k for k in reversed(range(self.spec.virtual_stages))}
+        return [float(passed[min(firsts[device], len(passed) - 1)]) for device in range(self.spec.stages)]
 
     def _device_of(self, stage: int) -> int:
         return self.schedule.device_of(stage, self.shape)
@@ -208,20 +197,20 @@ class _StageProblem:
         if self.spec.chunks > 1:
             return self._least_shared_memory()
         resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
-        first, entry = self._sparing, self._entry
         waiting = [chunk_flights(self.schedule, device, self.shape)[0] for device in range(self.spec.stages)]
-        ends = {count: (resident + count * kept).tolist() for count in {0, *waiting}}
-        reaches = {count: _Reach(end, [-each for each in end]) for count, end in ends.items()}
-
-        def reach(device: int, start: int, limit: float) -> int:
-            count, recomputes = waiting[device], device < first
-            held = (count - self._spared) * entry if recomputes and start else 0.0
-            return reaches[0 if recomputes else count].of(start, limit - held)
-
+        devices = [(count, device < self._sparing) for device, count in enumerate(waiting)]
+        known = {each: self._held(*each, resident, kept) for each in dict.fromkeys(devices)}
+        bounds = [known[each] for each in devices]
         received = float(self.blocks.received.sum())
-        return self._bisect(reach, float(resident[-1] / self.spec.stages), float(resident[-1] + max(waiting) * (kept[-1] + received)))
+        return self._bisect(bounds, float(resident[-1] / self.spec.stages), float(resident[-1] + max(waiting) * (kept[-1] + received)))
 
-    @property
+    def _held(self, count: int, recomputes: bool, resident: Array, kept: Array) -> list[_Bound]:
+        """Bytes of a device with one chunk and so many micro-batches in flight: what its blocks keep, or what they were sent."""
+        end = resident + (0 if recomputes else count) * kept
+        received = np.where(np.arange(len(end)) > 0, (count - self._spared) * self._entry if recomputes else 0.0, 0.0)
+        return [(end.tolist(), (received - end).tolist())]
+
+    @cached_property
     def _entry(self) -> float:
         """The least bytes that a stage is sent which begins behind the first block."""
         return float(self.blocks.received[1:].min()) if len(self.blocks.received) > 1 else 0.0
@@ -250,24 +239,29 @@ class _StageProblem:
             return self._entry * sum(each - self._spared for each in (flights[1:] if device == 0 else flights))
         return float(self.blocks.kept.min()) * sum(each - min(flights) for each in flights)
 
-    def _bisect(self, reach: Callable[[int, int, float], int], low: float, high: float) -> float:
-        """The least limit, from below, within which every stage in order reaches far enough: `reach(stage, start, limit)` is the end of the
-        longest stage that begins at block `start`; it ends no earlier for a later start."""
-        if self._fits(reach, low):
+    def _bisect(self, bounds: Sequence[Sequence[_Bound]], low: float, high: float) -> float:
+        """The least limit, from below, within which every stage in order, with these bounds, reaches far enough. One that begins later
+        ends no earlier."""
+        if self._fits(bounds, low):
             return low
         step = max(low, high * _PRECISION) / 8
-        while low + step < high and not self._fits(reach, low + step):
+        while low + step < high and not self._fits(bounds, low + step):
             low, step = low + step, 2 * step
         high = min(high, low + step)
         while high - low > _PRECISION * high:
             middle = (low + high) / 2
-            low, high = (low, middle) if self._fits(reach, middle) else (middle, high)
+            low, high = (low, middle) if self._fits(bounds, middle) else (middle, high)
         return low
 
-    def _fits(self, reach: Callable[[int, int, float], int], limit: float) -> bool:
+    def _fits(self, bounds: Sequence[Sequence[_Bound]], limit: float) -> bool:
         """Whether the stages get past all blocks. One that fits nothing more is passed over: if the one before left it a block, they
         would be no further."""
         start, blocks = 0, len(self.blocks.forward)
-        for stage in range(self.spec.stages):
-            start = max(start, min(reach(stage, start, limit), blocks - (self.spec.stages - stage - 1)))
+        furthest = blocks - len(bounds)
+        for of_stage in bounds:
+            furthest += 1  # a block is left for each stage behind
+            reached = furthest
+            for end, begin in of_stage:
+                reached = min(reached, bisect_right(end, limit - begin[start]) - 1)
+            start = max(start, reached)
         return start == blocks
