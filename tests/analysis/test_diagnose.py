@@ -8,6 +8,7 @@ from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from workbench.analysis.analyze import analyze
+from workbench.errors import LayoutError
 from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.spmd.ask_partitioner import ask_partitioner
@@ -33,14 +34,31 @@ def test_a_loop_of_unknown_length_is_told():
     assert [each.kind for each in Plan(program, "x:1").report().diagnostics] == ["unknown trip count"]
 
 
-def test_a_loop_with_a_bound_is_counted_as_often_as_it_may_turn():
-    def halved(x):
-        return jax.lax.while_loop(lambda s: (s[1].sum() > 1) & (s[0] < 30), lambda s: (s[0] + 1, s[1] @ s[1]), (0, x))[1]
+def halved(x):
+    return jax.lax.while_loop(lambda s: (s[1].sum() > 1) & (s[0] < 30), lambda s: (s[0] + 1, s[1] @ s[1]), (0, x))[1]
 
+
+def test_a_loop_that_data_may_end_is_counted_once_though_it_has_a_bound():
     report = Plan(trace(halved, jax.ShapeDtypeStruct((8, 8), jnp.float32)), "x:1").report()
     (note,) = report.diagnostics
-    assert (note.kind, "30 at most" in note.message) == ("unknown trip count", True)
-    assert report.flops.unique == 30 * 2 * 8**3
+    way_out = note.message.partition("`")[2].partition("`")[0]
+    assert (note.kind, way_out[:23]) == ("unknown trip count", "turns[test_diagnose.py:")
+    assert report.flops.unique == 2 * 8**3
+    stated = report.plan.updated(layout=way_out).report()
+    assert (stated.flops.unique, stated.diagnostics) == (8 * 2 * 8**3, ())
+
+
+def test_turns_of_a_loop_that_counts_itself_change_nothing_and_that_is_told():
+    program = trace(lambda x: jax.lax.fori_loop(0, 5, lambda _, s: s @ s, x), jax.ShapeDtypeStruct((8, 8), jnp.float32))
+    report = Plan(program, "x:1", "turns[while]=9").report()
+    assert [each.kind for each in report.diagnostics] == ["known trip count"]
+    assert report.flops.unique == 5 * 2 * 8**3
+
+
+def test_turns_of_no_loop_are_refused():
+    program = trace(halved, jax.ShapeDtypeStruct((8, 8), jnp.float32))
+    with pytest.raises(LayoutError, match=r"There is no loop `solve`; there are `test_diagnose.py:\d+`"):
+        Plan(program, "x:1", "turns[solve]=9")
 
 
 def test_a_plan_that_uses_everything_has_nothing_to_mind():

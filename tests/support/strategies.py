@@ -68,4 +68,5 @@ def layouts(draw: st.DrawFn, *, names: tuple[str, ...] = AXES) -> Layout:
     entries = st.lists(st.tuples(patterns(), shardings(names=names, is_plain=False)), max_size=3).map(tuple)
     groups = st.lists(st.lists(places(), min_size=2, max_size=3, unique=True).map(tuple), max_size=2).map(tuple)
     barriers = st.lists(st.tuples(places(), st.sampled_from(DIRECTIONS)), max_size=2).map(tuple)
-    return Layout(tuple(rules.items()), draw(entries), draw(entries), priorities, draw(groups), draw(barriers))
+    turns = st.lists(st.tuples(st.sampled_from(["solve/while", "while", "gpt.py:42"]), st.integers(1, 999_999_999)), max_size=2).map(tuple)
+    return Layout(tuple(rules.items()), draw(entries), draw(entries), priorities, draw(groups), draw(barriers), draw(turns))

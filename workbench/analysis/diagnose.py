@@ -10,7 +10,8 @@ from workbench.analysis.diagnose_resharding import diagnose_rematerialisations, 
 from workbench.analysis.memory_remedies import largest_dims, memory_remedies
 from workbench.analysis.remedies import fix_padding, fix_split_reshape
 from workbench.core.offload import STREAMED, Offload
-from workbench.core.path_patterns import matches, operations_at
+from workbench.core.path_patterns import matches, operations_at, stated_turns
+from workbench.core.program import Operation
 from workbench.core.remat import OFFLOAD_DOTS, Remat
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role
@@ -19,7 +20,6 @@ from workbench.hardware.hardware import Chip
 from workbench.plan.edits import SetAxisAssignment, SetHardware, SetOffload, SetRemat
 from workbench.propagation import Propagated, padding_list
 from workbench.propagation.reshard_edges import Edge
-from workbench.propagation.structure.program_structure import Structure
 from workbench.reports.device_memory import Memory
 from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT, Diagnostic
 from workbench.reports.padding import Padding
@@ -198,15 +198,24 @@ def _carries_stages(report: Report, axis: str) -> bool:
 
 def _diagnose_unknown_loops(report: Report, partitioned: Propagated) -> list[Diagnostic]:
     structure, operations = partitioned.structure, report.plan.program.operations
-    unknown = [index for index in structure.control_flow if not structure.ops[index].trips_known and STREAMED not in operations[index].path]
-    return [Diagnostic(UNKNOWN_TRIP_COUNT, subject_of(report.plan.program, index), _trip_count_text(structure, index)) for index in unknown]
+    loops = [(operations[index].path, operations[index].source) for index in structure.body_of if not structure.ops[index].trips_known]
+    useless = [stated for stated in report.plan.layout.turns if not any(stated_turns([stated], *loop) for loop in loops)]
+    return [
+        Diagnostic("known trip count", loop, f"`turns[{loop}]={count}` changes nothing: the function itself says how often this loop runs.")
+        for loop, count in useless
+    ] + [
+        Diagnostic(UNKNOWN_TRIP_COUNT, subject_of(report.plan.program, index), _trip_count_text(operations[index]))
+        for index in structure.control_flow
+        if not (op := structure.ops[index]).trips_known and op.trips_stated is None and STREAMED not in operations[index].path
+    ]
 
 
-def _trip_count_text(structure: Structure, loop: int) -> str:
-    turns = structure.regions[structure.body_of[loop]].runs_per_step // (structure.regions[structure.ops[loop].region].runs_per_step or 1)
-    if turns == 1:
-        return "The number of iterations of this loop depends on data; its body is counted once."
-    return f"The number of iterations of this loop depends on data, and is {turns:,} at most; its body is counted that many times."
+def _trip_count_text(loop: Operation) -> str:
+    name = loop.source if loop.source and not loop.path.startswith("grad/") else f"{loop.path}/while".lstrip("/")
+    return (
+        "The number of iterations of this loop depends on data; its body is counted once, here and wherever XLA's own program is read. "
+        f"Way out: say how often it runs, `turns[{name}]=8` in the layout."
+    )
 
 
 def _diagnose_branches(report: Report, partitioned: Propagated) -> list[Diagnostic]:

@@ -144,6 +144,7 @@ def list_changes(before: Plan, after: Plan) -> Iterator[Change]:
         ("constraint", mine.constraints, theirs.constraints),
         ("group", _as_entries(mine.groups), _as_entries(theirs.groups)),
         ("barrier", mine.barriers, theirs.barriers),
+        ("turns", mine.turns, theirs.turns),
         ("mesh axis", before.mesh.axes, after.mesh.axes),
     ):
         yield from _compare_entries(kind, dict(one), dict(other))

@@ -25,6 +25,7 @@ from workbench.errors import LayoutError, wrong_type
 
 T = TypeVar("T")
 _PAIR = 2  # a dimension and its mesh axes
+MOST_TURNS = 999_999_999
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -40,7 +41,8 @@ class Layout:
     - `@mlp/dot_general=[data, ?, model]`, a constraint on the intermediate values whose named scope matches, or `@gpt.py:42=[data, ?]` on
       those that this source line makes in the forward pass; `?` leaves a dimension to propagation;
     - `group[params/embed, @head/dot_general]`: these get the same sharding, whichever it is (`shard_as`);
-    - `barrier[@mlp/dot_general] allows:forward`: no sharding propagates through here, or only in one direction.
+    - `barrier[@mlp/dot_general] allows:forward`: no sharding propagates through here, or only in one direction;
+    - `turns[solve/while]=8`: a loop that ends when its data say so is counted that often (else once).
 
     >>> layout = Layout("batch:data; d_ff:model; params/head=[-, model]")
     >>> layout.rule("d_ff"), str(layout)
@@ -60,6 +62,7 @@ class Layout:
     priorities: tuple[tuple[str, int], ...]
     groups: tuple[tuple[str, ...], ...]
     barriers: tuple[tuple[str, str], ...]
+    turns: tuple[tuple[str, int], ...]
 
     def __init__(
         self,
@@ -69,11 +72,12 @@ class Layout:
         priorities: tuple[tuple[str, int], ...] = (),
         groups: tuple[tuple[str, ...], ...] = (),
         barriers: tuple[tuple[str, str], ...] = (),
+        turns: tuple[tuple[str, int], ...] = (),
     ) -> None:
         if isinstance(rules, str):
             pairs, *parsed = parse_statements(rules)
-            given = (overrides, constraints, priorities, groups, barriers)
-            overrides, constraints, priorities, groups, barriers = (one + other for one, other in zip(parsed, given, strict=True))  # type: ignore[assignment]
+            given = (overrides, constraints, priorities, groups, barriers, turns)
+            overrides, constraints, priorities, groups, barriers, turns = (one + other for one, other in zip(parsed, given, strict=True))  # type: ignore[assignment]
         elif isinstance(rules, Mapping):
             _verify_mapping(rules)
             read = {dim: parse_axes(axes) if isinstance(axes, str) else (tuple(axes), 0) for dim, axes in rules.items()}
@@ -81,7 +85,7 @@ class Layout:
             priorities = (*((dim, priority) for dim, (_, priority) in read.items() if priority), *priorities)
         else:
             pairs = _normalize_pairs(rules)
-        _verify_bounds(pairs, overrides, constraints, groups, barriers)
+        _verify_bounds(pairs, overrides, constraints, groups, (*barriers, *turns))
         for dim, axes in pairs:
             _verify_rule(dim, axes, pairs)
         rules_with_axes = tuple((dim, axes) for dim, axes in pairs if axes)
@@ -91,6 +95,7 @@ class Layout:
         object.__setattr__(self, "priorities", _order_priorities(rules_with_axes, dict(priorities)))
         object.__setattr__(self, "groups", tuple(dict.fromkeys(map(_normalize_group, groups))))
         object.__setattr__(self, "barriers", tuple(map(_check_barrier, _keep_last_of_each(barriers))))
+        object.__setattr__(self, "turns", tuple(map(_check_turns, _keep_last_of_each(turns))))
 
     def rule(self, dim: str) -> tuple[str, ...]:
         """The mesh axes that dimension `dim` is sharded over; empty if it is not sharded."""
@@ -138,7 +143,7 @@ class Layout:
     @property
     def is_annotated(self) -> bool:
         """Whether some of it is written into the lowered module: what JAX cannot express, and constraints."""
-        return bool(self.constraints) or not self.is_plain
+        return bool(self.constraints or self.turns) or not self.is_plain
 
     def updated(self, **changes: object) -> "Layout":
         """A new layout with some of its kinds of statements changed."""
@@ -219,6 +224,7 @@ class Layout:
             *(f"@{pattern}={sharding}" for pattern, sharding in self.constraints),
             *(group_text(places) for places in self.groups),
             *(barrier_text(place, allows) for place, allows in self.barriers),
+            *(f"turns[{loop}]={count}" for loop, count in self.turns),
         )
 
     def __str__(self) -> str:
@@ -332,3 +338,13 @@ def _check_barrier(barrier: tuple[str, str]) -> tuple[str, str]:
             ["`barrier[@mlp/dot_general]` lets nothing through", "`allows:forward` and `allows:backward` let shardings through one way"],
         )
     return barrier
+
+
+def _check_turns(stated: tuple[str, int]) -> tuple[str, int]:
+    loop, count = stated
+    if not loop.strip() or not 1 <= count <= MOST_TURNS:
+        raise LayoutError(
+            f"`turns[{loop[:80]}]={count}` is no number of turns.",
+            [f"name a loop, and say from 1 to {MOST_TURNS:,}: `turns[solve/while]=8`"],
+        )
+    return stated

@@ -20,6 +20,7 @@ _RULE = re.compile(rf"(?P<dim>[^\s:=@\[\]]+)\s*:\s*{_AXES}")
 _UNBRACKETED = re.compile(rf"(?P<name>[^\s:=@\[\]]+)\s*=\s*{_AXES}")  # no statement: `I=x`
 _GROUP = re.compile(r"group\s*\[(?P<places>[^\[\]]*)\]")
 _BARRIER = re.compile(r"barrier\s*\[(?P<place>[^\[\],]*)\](?:\s*allows:(?P<allows>\w+))?")
+_TURNS = re.compile(r"turns\s*\[(?P<loop>[^\[\],]+)\]\s*=\s*(?P<count>\d{1,9})")
 
 
 class Statements(NamedTuple):
@@ -31,6 +32,7 @@ class Statements(NamedTuple):
     priorities: tuple[tuple[str, int], ...]
     groups: tuple[tuple[str, ...], ...]
     barriers: tuple[tuple[str, str], ...]
+    turns: tuple[tuple[str, int], ...]
 
 
 def parse_statements(text: str) -> Statements:
@@ -67,6 +69,8 @@ def _parse_statement(word: str) -> Iterator[tuple[str, object]]:
         yield "groups", tuple(place.strip() for place in found["places"].split(",") if place.strip())
     elif found := _BARRIER.fullmatch(word):
         yield "barriers", (found["place"].strip(), found["allows"] or "none")
+    elif found := _TURNS.fullmatch(word):
+        yield "turns", (found["loop"].strip(), int(found["count"]))
     elif found := _RULE.fullmatch(word):
         yield "rules", (found["dim"], tuple(found["axes"].split("+")))
         if found["priority"]:
@@ -81,6 +85,7 @@ def _parse_statement(word: str) -> Iterator[tuple[str, object]]:
                 "a constraint `@mlp/dot_general=[data, ?, model]`",
                 "a group `group[@q/dot_general, @k/dot_general]`",
                 "a barrier `barrier[@mlp/dot_general]`",
+                "how often a loop turns `turns[solve/while]=8`",
             ],
         )
 

@@ -125,6 +125,18 @@ def selects(pattern: str, path: str, source: str) -> bool:
     return in_forward and source == found["line"] and (found["path"] is None or matches(found["path"], path))
 
 
+def stated_turns(turns: Iterable[tuple[str, int]], path: str, source: str) -> int | None:
+    """How often the loop of this path and line runs, by the last statement of a layout that names it.
+
+    >>> stated_turns([("solve", 8)], "solve", ""), stated_turns([("solve/while", 8)], "solve", ""), stated_turns([("while", 8)], "", "")
+    (8, 8, 8)
+    >>> stated_turns([("a.py:1", 4), ("a.py:2", 5)], "", "a.py:1"), stated_turns([("search", 8)], "solve", "")
+    (4, None)
+    """
+    named = (count for pattern, count in turns if selects(pattern, path, source) or matches(pattern, f"{path}/while".lstrip("/")))
+    return max(enumerate(named), default=(0, None))[1]
+
+
 def unknown_line(pattern: str, values: Iterable[tuple[str, str]]) -> tuple[str, tuple[str, ...]]:
     """Message and suggestions for a line that makes no value, given the (path, source) of all values; the nearest lines first.
 

@@ -112,6 +112,7 @@ class Program:
       with them can be read.
     - `proposed` are the dimensions that the user did not name, with the names that the trace proposes and the reasons.
     - Two programs are equal if their StableHLO, names, remat, precision and offload are; `step` is not compared.
+    - `turns` say how often loops run whose trip count is not known (`Layout.turns`), else once; the structure counts them so.
     - `named_values` are the names of `checkpoint_name` in the function of a training step, which remat can speak of.
     - `retrace` makes the same program under another remat policy, precision and offload, each once; pickling drops it.
     """
@@ -132,6 +133,7 @@ class Program:
     remat: Remat = AS_TRACED
     precision: Precision = AS_WRITTEN
     offload: Offload = ALL_ON_DEVICE
+    turns: tuple[tuple[str, int], ...] = ()
     named_values: tuple[str, ...] = ()
     retrace: "Callable[[Remat, Precision, Offload], Program] | None" = None
     list_removed: Callable[[], tuple[RemovedValue, ...]] = field(default=tuple, repr=False)
@@ -204,6 +206,10 @@ class Program:
             operations=tuple(replace(each, dims=dims(each.dims)) for each in self.operations),
         )
 
+    def with_turns(self, turns: tuple[tuple[str, int], ...]) -> "Program":
+        """The program whose loops of unknown trip count are counted so often."""
+        return self if turns == self.turns else replace(self, turns=turns)
+
     @property
     def traced_with(self) -> str:
         """How it was traced, `remat full, precision bfloat16`; empty for a program as its function says."""
@@ -240,7 +246,7 @@ class Program:
     @property
     def identity(self) -> tuple[Any, ...]:
         """The key that equal programs have in common; it does not hold the programs themselves."""
-        return self.fingerprint, self.remat, self.precision, self.offload, self._names_digest
+        return self.fingerprint, self.remat, self.precision, self.offload, self.turns, self._names_digest
 
     @cached_property
     def _names_digest(self) -> bytes:

@@ -181,6 +181,7 @@ def layout_record(layout: Layout) -> dict[str, Any]:
         **({"constraints": {pattern: str(sharding) for pattern, sharding in layout.constraints}} if layout.constraints else {}),
         **({"groups": [list(places) for places in layout.groups]} if layout.groups else {}),
         **({"barriers": dict(layout.barriers)} if layout.barriers else {}),
+        **({"turns": dict(layout.turns)} if layout.turns else {}),
     }
 
 
@@ -192,6 +193,7 @@ def parse_layout(record: Mapping[str, Any]) -> Layout:
         _parse_shardings(record.get("constraints", {})),
         groups=tuple(map(tuple, record.get("groups", ()))),
         barriers=tuple(record.get("barriers", {}).items()),
+        turns=tuple(record.get("turns", {}).items()),
     )
 
 

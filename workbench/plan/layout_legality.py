@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from workbench.core.layout import Layout, fits_state
 from workbench.core.layout_text import group_text
 from workbench.core.mesh import Mesh
-from workbench.core.path_patterns import is_line, matches, operations_at, selects, unfold_pattern, unknown_line
+from workbench.core.path_patterns import is_line, matches, operations_at, selects, stated_turns, unfold_pattern, unknown_line
 from workbench.core.pipeline_spec import PipelineSpec, plan_input_splits
 from workbench.core.program import Program
 from workbench.core.sharding import Sharding, base_axis
@@ -163,6 +163,11 @@ def _pattern_errors(program: Program, layout: Layout) -> Iterator[LayoutError]:
         yield from group_errors(program, places)
     for place, _ in layout.barriers:
         yield from _place_errors(program, place)
+    loops = [(each.path, each.source) for each in program.operations if each.kind == "while"] if layout.turns else []
+    for pattern, count in layout.turns:
+        if not any(stated_turns([(pattern, count)], *loop) for loop in loops):
+            named = dict.fromkeys(source or f"{path}/while".lstrip("/") for path, source in loops)
+            yield LayoutError(*unknown_name("loop", pattern, named))
 
 
 def _override_errors(program: Program, pattern: str, sharding: Sharding) -> Iterator[LayoutError]:

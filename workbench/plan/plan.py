@@ -69,6 +69,7 @@ class Plan:
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
         given = read_layout(layout, program, self.mesh).with_aliases(program.proposed.aliases)
         object.__setattr__(self, "layout", given.with_present_dims(program.former_dims, program.dims))
+        object.__setattr__(self, "program", program.with_turns(self.layout.turns))
         object.__setattr__(self, "name", name or program.name)
         object.__setattr__(self, "hardware", read_hardware(hardware))
         object.__setattr__(self, "axis_assignment", read_axis_assignment(axis_assignment or wiring))

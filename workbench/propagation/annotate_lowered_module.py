@@ -13,7 +13,7 @@ from jax.extend.mlir.dialects import sdy
 
 from workbench.core.layout import Layout
 from workbench.core.mesh import Mesh
-from workbench.core.path_patterns import selects
+from workbench.core.path_patterns import selects, stated_turns
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
 from workbench.propagation.argument_shardings import argument_placements
@@ -31,6 +31,7 @@ from workbench.propagation.module.insert_statements import annotate_main, insert
 from workbench.propagation.module.mlir_context import declare_mesh, int64, main_function, module_bytes, parse_module, run_passes
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW, operations_below
 from workbench.propagation.module.prepare_module import inline_calls
+from workbench.propagation.module.source_location import TURNS, scope_of
 from workbench.propagation.module.source_meshes import verify_source_axes
 from workbench.propagation.prepared_program import place_of
 from workbench.propagation.propagate import refusal_error
@@ -87,7 +88,7 @@ def module_of(plan: Plan, *, compiles: bool = False) -> bytes:
         for op in _numbered_operations(module):
             name = f"{CALLED if op.name == CALL else OPERATION}{ir.IntegerAttr(op.attributes[_NUMBER]).value}"
             del op.attributes[_NUMBER]
-            op.location = _prefix_location(op, name) if compiles else ir.Location.name(name)
+            op.location = _prefix_location(op, name) if compiles else ir.Location.name(name + _turns_in(op))
     return module_bytes(module)
 
 
@@ -137,6 +138,7 @@ def _write_statements(module: ir.Module, plan: Plan) -> None:
     annotate_main(main, plan, keep=True)
     called = list(operations_called(module.operation)) if _has_places(plan.layout) else []
     places = [place_of(op, scope) for op, scope in called]
+    _name_turns(called, places, plan.layout)
     insert_statements(main, [op for op, _ in called], plan, lambda pattern, rank: _find_operations(places, pattern, rank))
     if not all(each.is_closed for each in plan.argument_shardings):
         lies = argument_placements(plan)
@@ -162,8 +164,22 @@ def _propagate_here(module: ir.Module) -> None:
         del op.attributes[_SHARDING]
 
 
+def _name_turns(called: Iterable[tuple[ir.Operation, str]], places: Iterable[_Place], layout: Layout) -> None:
+    """Put how often a loop runs behind its name, which XLA keeps."""
+    for (op, _), (path, source, _) in zip(called, places, strict=True):
+        if op.name == "stablehlo.while" and (count := stated_turns(layout.turns, path, source)):
+            lines = op.location.child_loc if isinstance(op.location, ir.NameLoc) else None
+            op.location = ir.Location.name(f"{scope_of(op.location) or 'while'}/{TURNS}{count}", lines)
+
+
+def _turns_in(op: ir.Operation) -> str:
+    """What `_name_turns` put behind a loop's name, from the slash on."""
+    _, turns, count = scope_of(op.location).rpartition(f"/{TURNS}") if op.name == "stablehlo.while" else ("", "", "")
+    return turns + count
+
+
 def _has_places(layout: Layout) -> bool:
-    return bool(layout.constraints or layout.groups or layout.barriers)
+    return bool(layout.constraints or layout.groups or layout.barriers or layout.turns)
 
 
 def _propagates_here(layout: Layout) -> bool:

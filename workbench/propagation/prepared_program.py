@@ -110,7 +110,7 @@ def _size_names(naming: Naming, program: Program) -> ProposedNames:
 def load_prepared(program: Program) -> Prepared:
     """The program's module and structure, parsed once."""
     parsed = parse_module(program.module)
-    return Prepared(parsed, read_structure(parsed))
+    return Prepared(parsed, read_structure(parsed, program.turns))
 
 
 def structure_of(program: Program) -> Structure:

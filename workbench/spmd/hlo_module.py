@@ -5,12 +5,14 @@ Shapes are read in `hlo_shapes.py`, groups of devices in `device_groups.py`.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 from typing import Any, NamedTuple
 
+from workbench.propagation.module.source_location import TURNS
 from workbench.spmd import hlo_pb2
 from workbench.spmd.hlo_shapes import Array, Shape, arrays, read_shape
 
@@ -152,9 +154,10 @@ class HloModule:
         return root.opcode + instruction.opcode.removeprefix("async") if root else instruction.opcode
 
     def trip_count(self, loop: HloInstruction) -> int:
-        """How often a `while` runs: as XLA proved, else at most what its condition and its counter's step amount to, else 1."""
+        """How often a `while` runs: as XLA proved, else as its counter says if that alone ends it, else as the layout says, else 1."""
         known = known_trip_count(loop)  # first: finding a loop's home takes a pass over all instructions
-        return max_trip_count(self.computations, self.home_of(loop), loop) if known is None else known
+        known = counted_trips(self.computations, self.home_of(loop), loop) if known is None else known
+        return (stated_trips(loop) or 1) if known is None else known
 
     def home_of(self, instruction: HloInstruction) -> Computation:
         """The computation that contains an instruction."""
@@ -211,16 +214,29 @@ def known_trip_count(loop: HloInstruction) -> int | None:
     return None if known is None else int(known)
 
 
-def max_trip_count(computations: Mapping[str, Computation], home: Computation, loop: HloInstruction) -> int:
-    """How often a `while` in the computation `home` runs at most: what its condition and its counter's step amount to, else 1."""
+_STATED = re.compile(rf"\b{TURNS}(\d+)")
+
+
+def stated_trips(loop: HloInstruction) -> int | None:
+    """How often a `while` runs by the layout that was written into its program."""
+    found = _STATED.search(loop.op_name)
+    return int(found[1]) if found else None
+
+
+def counted_trips(computations: Mapping[str, Computation], home: Computation, loop: HloInstruction) -> int | None:
+    """How often a `while` in the computation `home` runs: what its condition and its counter's step amount to; `None` where data may end
+    it sooner."""
     condition = computations[loop_condition(loop)]
-    numbers = (each.whole_number for each in condition.values())
-    limits = set(_limits(condition, root_of(condition))) or {each for each in numbers if each is not None}
-    if len(limits) != 1:
-        return 1
+    numbers = {each.whole_number for each in condition.values()} - {None}
+    called = [each for within in condition.values() for name in within.called for each in computations[name].values()]
+    if len(numbers) != 1 or any(each.opcode in _JOINING for each in (*condition.values(), *called)):
+        return None
     start, step = _counter(computations[loop_body(loop)], home, loop, condition)
-    turns = max(ceil((limits.pop() - (start or 0)) / step), 0)
-    return turns if turns or start is not None else 1  # it counts down from a value that depends on data
+    turns = max(ceil(((numbers.pop() or 0) - (start or 0)) / step), 0)
+    return turns if turns or start is not None else None  # it counts down from a value that depends on data
+
+
+_JOINING = ("and", "or", "not", "reduce")  # of a condition that more than a counter decides
 
 
 def _counter(body: Computation, home: Computation, loop: HloInstruction, condition: Computation) -> tuple[int | None, int]:
@@ -244,15 +260,6 @@ def _element(home: Computation, loop: HloInstruction, index: int) -> HloInstruct
     """The instruction that makes one element of a loop's operand, if that is a tuple in the same computation."""
     made = home.get(loop.operands[0])
     return home.get(made.operands[index]) if made and made.opcode == "tuple" else None
-
-
-def _limits(condition: Computation, truth: HloInstruction | None) -> Iterator[int]:
-    """The whole numbers that a condition, all of whose parts must hold, compares with."""
-    if truth is not None and truth.opcode == "and":
-        for name in truth.operands:
-            yield from _limits(condition, condition[name])
-    elif truth is not None and truth.opcode == "compare":
-        yield from (limit for name in truth.operands if (limit := condition[name].whole_number) is not None)
 
 
 # The instructions inside fusions and asynchronous calls: the work of one kernel.

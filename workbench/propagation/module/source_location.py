@@ -11,8 +11,10 @@ from jax.extend.mlir import ir
 
 # What JAX's own machinery adds to a name stack, as opposed to the user's named scopes.
 _MACHINERY = re.compile(
-    r"while|body|cond|closed_call|eval_jaxpr|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
+    r"while|turns=\d+|body|cond|closed_call|eval_jaxpr|checkpoint|rematted_computation|core_call|remat|branch_\d+_fun|custom_(jvp|vjp)_call.*|.*->.*"
 )
+TURNS = "turns="
+"""What stands at the end of a loop's name before the number of its turns, where a layout says it."""
 _TRANSFORM = re.compile(r"(?P<name>jit|pjit|jvp|vmap|transpose|remat|checkpoint|custom_jvp|custom_vjp)\((?P<inner>.*)\)")
 _WORKBENCH = Path(__file__).resolve().parents[2]
 _LIBRARIES = tuple(

@@ -48,6 +48,7 @@ class Op:
     work: OperationWork
     crossing_dims: tuple[int, ...]  # dimensions of the first result (see `operation_work.shifted_dims`)
     trips_known: bool = True
+    trips_stated: int | None = None  # by the plan's layout, of a loop whose trip count is not known
     is_recomputed: bool = False  # a dot that rematerialisation computes again
     placement: str = ""  # the memory it moves its operand to (see `read_structure`)
     custom_kernel: str = ""  # the hand-written kernel it is a part of (see `kernel_instances`)

@@ -2,14 +2,15 @@
 
 from jax.extend.mlir import ir
 
+from workbench.core.path_patterns import stated_turns
 from workbench.core.tensor import itemsize
 from workbench.propagation.module.function_calls import scope_in_call
 from workbench.propagation.module.hlo_form import ORDER
-from workbench.propagation.module.loops import is_open, max_trip_count, trip_count
+from workbench.propagation.module.loops import is_open, trip_count
 from workbench.propagation.module.mlir_context import main_function
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW
 from workbench.propagation.module.shardy_attributes import dtype_name
-from workbench.propagation.module.source_location import marked_kernel, readable_path, scope_of
+from workbench.propagation.module.source_location import marked_kernel, readable_path, scope_of, source_of
 from workbench.propagation.module.varying_axes import marked_axes
 from workbench.propagation.structure.choose_dot_shardings import DotFacts
 from workbench.propagation.structure.kernel_instances import separate_kernels
@@ -25,9 +26,9 @@ _NEED_NO_RULE = frozenset(
 )
 
 
-def read_structure(module: ir.Module) -> Structure:
-    """Walk a prepared module once, and note its structure."""
-    reader = _StructureReader()
+def read_structure(module: ir.Module, turns: tuple[tuple[str, int], ...] = ()) -> Structure:
+    """Walk a prepared module once, and note its structure. `turns`: how often loops run that end when their data say so."""
+    reader = _StructureReader(turns)
     main = main_function(module.operation)
     block = main.regions[0].blocks[0]
     reader.structure.regions.append(Region(-1, 1))
@@ -47,8 +48,8 @@ def read_structure(module: ir.Module) -> Structure:
 
 
 class _StructureReader:
-    def __init__(self) -> None:
-        self.structure = Structure()
+    def __init__(self, turns: tuple[tuple[str, int], ...]) -> None:
+        self.structure, self._turns = Structure(), turns
         self.returned: tuple[int, ...] = ()
         self._position = 0
         self._ids: dict[ir.Value, int] = {}
@@ -116,7 +117,8 @@ class _StructureReader:
     def _read_regions(self, op: ir.Operation, index: int, record: Op) -> None:
         trips = trip_count(op) if op.name == "stablehlo.while" else 1
         record.trips_known = trips is not None
-        trips = max_trip_count(op) if trips is None else trips
+        if trips is None:
+            record.trips_stated = trips = stated_turns(self._turns, readable_path(scope_in_call(op)), source_of(op.location))
         outer = self.structure.regions[record.region].runs_per_step
         for i, region in enumerate(op.regions):
             number = len(self.structure.regions)
