@@ -25,7 +25,25 @@ def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnost
     else:
         yield from _diagnose_repeated_sums(report, partitioned, report.partitioned)
     yield from _diagnose_missing_rules(report, partitioned)
+    yield from _diagnose_missing_lowering(report.plan.program)
     yield from _diagnose_shared_padding(report, partitioned)
+
+
+def _diagnose_missing_lowering(program: Program) -> Iterator[Diagnostic]:
+    """A primitive that JAX cannot lower for the plan's hardware."""
+    if program.not_lowered:
+        made = (each for each in program.operations if program.not_lowered in each.path.split("/"))
+        places = dict.fromkeys(each.source or f"in `{each.path}`" for each in made)
+        where = f" ({', '.join(places)})" if places else ""
+        yield Diagnostic(
+            "no lowering",
+            program.not_lowered,
+            f"JAX cannot lower `{program.not_lowered}`{where} for {_COMPILERS.get(program.platform, program.platform)}, and there the program "
+            "does not compile: it is planned as lowered for CPUs. Ways out: plan for CPUs, or compute it by other functions.",
+        )
+
+
+_COMPILERS = {"tpu": "TPUs", "cuda": "NVIDIA GPUs"}
 
 
 def subject_of(program: Program, index: int) -> str:

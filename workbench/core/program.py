@@ -114,7 +114,9 @@ class Program:
     - Two programs are equal if their StableHLO, names, remat, precision and offload are; `step` is not compared.
     - `turns` say how often loops run whose trip count is not known (`Layout.turns`), else once; the structure counts them so.
     - `named_values` are the names of `checkpoint_name` in the function of a training step, which remat can speak of.
-    - `retrace` makes the same program under another remat policy, precision and offload, each once; pickling drops it.
+    - `platform` is that for which the program was lowered (`cpu`, `cuda`, `tpu`), empty if it is the same for all; `not_lowered` names the
+      primitive that JAX cannot lower for the platform that was asked for: the program is then as for CPUs.
+    - `retrace` makes the same program under another remat policy, precision and offload, and for a platform, each once; pickling drops it.
     """
 
     name: str
@@ -134,8 +136,10 @@ class Program:
     precision: Precision = AS_WRITTEN
     offload: Offload = ALL_ON_DEVICE
     turns: tuple[tuple[str, int], ...] = ()
+    platform: str = ""
+    not_lowered: str = ""
     named_values: tuple[str, ...] = ()
-    retrace: "Callable[[Remat, Precision, Offload], Program] | None" = None
+    retrace: "Callable[[Remat, Precision, Offload, str], Program] | None" = None
     list_removed: Callable[[], tuple[RemovedValue, ...]] = field(default=tuple, repr=False)
 
     @cached_property
@@ -216,6 +220,12 @@ class Program:
         parts = {"remat": self.remat, "precision": self.precision, "offload": self.offload}
         return ", ".join(f"{name} {each}" for name, each in parts.items() if each not in (AS_TRACED, AS_WRITTEN, ALL_ON_DEVICE))
 
+    def for_platform(self, platform: str) -> "Program":
+        """The program as JAX lowers it for this platform; itself where it was traced elsewhere, and the function is not here."""
+        if self.platform in ("", platform) or self.retrace is None:
+            return self
+        return self._traced(self.remat, self.precision, self.offload, platform)
+
     def variant(self, *, remat: Remat | None = None, precision: Precision | None = None, offload: Offload | None = None) -> "Program":
         """The program traced again with another remat policy, precision or offload; it keeps the names of this one.
 
@@ -226,7 +236,11 @@ class Program:
             return self
         if self.retrace is None:
             raise TraceError(f"`{self.name}` cannot be traced again: its function is not here.", ["build the program in this process"])
-        found = replace(self.retrace(*traced_as), reference=self.reference, former_dims=self.former_dims)
+        return self._traced(*traced_as, self.platform)
+
+    def _traced(self, remat: Remat, precision: Precision, offload: Offload, platform: str) -> "Program":
+        made = self.retrace and self.retrace(remat, precision, offload, platform)
+        found = replace(made or self, reference=self.reference, former_dims=self.former_dims, turns=self.turns)
         renamed = {traced: now for traced, now in self.renamed.items() if traced != now}
         return found.rename(renamed) if renamed else found
 

@@ -65,13 +65,13 @@ class Plan:
             _warn_of_former_name()
         if not isinstance(program, Program):
             raise WorkbenchError(wrong_type("program", program, "a `Program`"), _suggest_programs(program))
-        object.__setattr__(self, "program", program)
+        object.__setattr__(self, "hardware", read_hardware(hardware))
+        program = program.for_platform((self.hardware and self.hardware.chip.platform) or "cpu")
         object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
         given = read_layout(layout, program, self.mesh).with_aliases(program.proposed.aliases)
         object.__setattr__(self, "layout", given.with_present_dims(program.former_dims, program.dims))
         object.__setattr__(self, "program", program.with_turns(self.layout.turns))
         object.__setattr__(self, "name", name or program.name)
-        object.__setattr__(self, "hardware", read_hardware(hardware))
         object.__setattr__(self, "axis_assignment", read_axis_assignment(axis_assignment or wiring))
         object.__setattr__(self, "pipeline", on_stage_axis(read_pipeline(pipeline), self.mesh, self.layout))
         if self.hardware is not None and self.axis_assignment is not None:

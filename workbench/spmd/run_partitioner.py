@@ -34,6 +34,9 @@ _WIDENING_PASSES = (  # of XLA:CPU, which has no arithmetic of floats of two byt
     *("operand_upcaster", "all-reduce-promotion"),
 )
 
+_BATCHED = re.compile(rb"\b(?:cusolver_\w+_ffi|cuhybrid_\w+|cusparse_gtsv2_ffi|cu_lu_pivots_to_permutation)\b")
+"""Kernels that JAX's GPU plugins say XLA may split along the batch (`batch_partitionable_targets`); here no such plugin need be."""
+
 
 class PartitionerAnswer(NamedTuple):
     """The serialised `HloModuleProto` that the partitioner left, and its output meanwhile (warnings)."""
@@ -54,6 +57,8 @@ def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: 
     Raises `PartitionError` with XLA's message.
     """
     client = client_of(devices)
+    for target in set(_BATCHED.findall(module)):
+        xla_client.register_custom_call_as_batch_partitionable(target.decode())
     skipped = (*_SKIPPED_PASSES, *(() if widens else _WIDENING_PASSES))
     flags = {"xla_disable_hlo_passes": ",".join(skipped)}
     found: list[bytes] = []

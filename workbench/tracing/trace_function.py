@@ -28,6 +28,7 @@ from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
 from workbench.tracing.jaxpr.equations import removed_values, size_of, users_functions
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
+from workbench.tracing.lower_for_platform import lower
 from workbench.tracing.mesh_context import keep_mesh, written_shardings
 from workbench.tracing.model_state import cast, cast_like, compute_in
 from workbench.tracing.retraced_variants import Variants
@@ -153,7 +154,8 @@ def build_program(
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
     traced = guard_tracing(lambda: _trace_once(step.call, specs), name)
     verify_byte_counts(traced.jaxpr.jaxpr, name)
-    module = guard_tracing(lambda: _lower(traced, name), name)
+    lowered = guard_tracing(lambda: lower(traced, name), name)
+    module = lowered.module
     place_library_functions(module.operation, set(users_functions(traced.jaxpr.jaxpr)))
     traced.jaxpr.jaxpr.eqns.clear()  # JAX 0.11 caches for good what it lowered, with all its arguments
     arguments = [
@@ -165,7 +167,8 @@ def build_program(
         for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
     ]
     program = prepare_program(name, module, arguments, outputs, carried, names, step, reference)
-    return replace(program, list_removed=lambda: removed_values(_trace_once(step.call, specs).jaxpr.jaxpr, program))
+    found = replace(program, platform=lowered.platform, not_lowered=lowered.missing)
+    return replace(found, list_removed=lambda: removed_values(_trace_once(step.call, specs).jaxpr.jaxpr, program))
 
 
 def _trace_once(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:
@@ -177,19 +180,6 @@ def _trace_once(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct])
         return call(*leaves)
 
     return jax.jit(once, keep_unused=True).trace(*specs)
-
-
-def _lower(traced: Any, name: str) -> Any:
-    """StableHLO as lowered for TPUs, the plainest there is: no custom calls into one vendor's libraries. What prints from the device (a
-    `jax.debug.print`) can only be lowered for the backend at hand."""
-    try:
-        return traced.lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo")
-    except ValueError as error:
-        if "lowering platform" not in str(error):
-            raise
-    if any(call in str(traced.jaxpr) for call in ("pure_callback[", "io_callback[")):
-        raise TraceError(f"`{name}` calls back to the host (jax.pure_callback, io_callback).", ["take the call out for planning"])
-    return traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
 
 
 def _verify_paths(paths: list[str]) -> None:

@@ -20,7 +20,7 @@ OF_PARTITIONER, OF_LIBTPU = b"P", b"L"
 
 def asks_libtpu(plan: Plan, hardware: Hardware | None) -> bool:
     """Whether the compiler of this hardware is libtpu, is installed, and would compile the plan as it is."""
-    if hardware is None or hardware.chip.target not in CLOCKS or plan.mesh.size != hardware.size:
+    if hardware is None or hardware.chip.target not in CLOCKS or plan.mesh.size != hardware.size or plan.program.not_lowered:
         return False
     return has_compiler(hardware) and sys.platform == "linux"
 

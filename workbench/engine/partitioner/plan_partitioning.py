@@ -33,7 +33,7 @@ class PartitionService(Protocol):
 
 MOST_FILES = 10_000
 """The number of cached answers, a few kilobytes each; the least recently used are deleted first."""
-_READER = 10  # raised when the question, or what is read of an answer, changes
+_READER = 11  # raised when the question, or what is read of an answer, changes
 
 
 def partition_plan(plan: Plan, hardware: Hardware | None = None, *, keep: bool = True) -> Partitioned:

@@ -115,5 +115,6 @@ def _scalar_text(value: ir.Value) -> str:
     owner = producer(value)
     if owner is None:
         return str(value)
-    number = str(owner.attributes["value"]) if "value" in owner.attributes else ""  # of a constant
+    # Of a constant; as it is printed, for jaxlib reads no attribute of complex numbers.
+    number = str(owner).partition(" = ")[2] if "value" in owner.attributes else ""
     return f"{owner.name} {value.type} {number} ({', '.join(map(_scalar_text, owner.operands))})"
