@@ -38,8 +38,8 @@ def _diagnose_missing_lowering(program: Program) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "no lowering",
             program.not_lowered,
-            f"JAX cannot lower `{program.not_lowered}`{where} for {_COMPILERS.get(program.platform, program.platform)}, and there the program "
-            "does not compile: it is planned as lowered for CPUs. Ways out: plan for CPUs, or compute it by other functions.",
+            f"JAX cannot lower `{program.not_lowered}`{where} for {_COMPILERS.get(program.platform, program.platform)}, and there the "
+            "program does not compile: it is planned as lowered for CPUs. Ways out: plan for CPUs, or compute it by other functions.",
         )
 
 

@@ -11,30 +11,11 @@ from jax.extend import core as jex_core
 from workbench.errors import TraceError
 
 _PLATFORM = ContextVar("platform", default="cpu")
-_BY_PLATFORM = frozenset(
-    # Of these JAX makes calls of LAPACK, of cuSOLVER, or loops of products. All else is lowered alike, or as plainly for TPUs.
-    [
-        "approx_top_k",
-        "cholesky",
-        "eig",
-        "eigh",
-        "geqp3",
-        "geqrf",
-        "hessenberg",
-        "householder_product",
-        "lu",
-        "lu_pivots_to_permutation",
-        "ormqr",
-        "qr",
-        "schur",
-        "svd",
-        "sylvester",
-        "symmetric_product",
-        "triangular_solve",
-        "tridiagonal",
-        "tridiagonal_solve",
-    ]
-)
+# Of these JAX makes calls of LAPACK, of cuSOLVER, or loops of products. All else is lowered alike, or as plainly for TPUs.
+_BY_PLATFORM = {"approx_top_k", "cholesky", "eig", "eigh", "geqp3", "geqrf", "hessenberg", "householder_product", "lu"} | {
+    *("lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "sylvester", "symmetric_product", "triangular_solve"),
+    *("tridiagonal", "tridiagonal_solve"),
+}
 _MISSING = re.compile(r"primitive '(\w+)' not found for platform")
 
 
