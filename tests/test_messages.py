@@ -93,7 +93,7 @@ MESSAGES = [
         lambda: Layout("d_ff"),
         "`d_ff` is not a layout statement.\n  Ways out: a rule is `d_ff:model` · an override `params/w=[data, -]` · "
         "a constraint `@mlp/dot_general=[data, ?, model]` · a group `group[@q/dot_general, @k/dot_general]` · "
-        "a barrier `barrier[@mlp/dot_general]`.",
+        "a barrier `barrier[@mlp/dot_general]` · how often a loop turns `turns[solve/while]=8`.",
     ),
     (lambda: Layout("I:x K:y"), "`I:x K:y` is not a layout statement.\n  Ways out: put `;` between two: `I:x; K:y`."),
     (

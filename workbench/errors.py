@@ -11,24 +11,34 @@ import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 from reprlib import repr as short_repr
+from textwrap import indent
+from typing import Any
 
 _SHOWN_TYPES = (type(None), bool, int, float, str, list, tuple, dict)  # whose text says more than their type
 _LEAST_SIMILARITY = 0.6  # the least ratio of `difflib` that is worth a question, as in `get_close_matches`
 
 
 class WorkbenchError(Exception):
-    """Something the user can mend. The text is all a page or a terminal needs to show."""
+    """Something the user can mend. The text is all a page or a terminal needs to show.
 
-    def __init__(self, message: str, ways_out: Iterable[str] = ()) -> None:
+    `detail` is what JAX or XLA said, whole, where the message has only the beginning; a page folds it.
+    """
+
+    def __init__(self, message: str, ways_out: Iterable[str] = (), detail: str = "") -> None:
         self.message = message
         self.ways_out = tuple(ways_out)
-        super().__init__(message, self.ways_out)
+        self.detail = "" if detail.strip() in message else detail.strip()
+        super().__init__(*self.parts)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What the error is made of, to make it again elsewhere."""
+        return (self.message, self.ways_out, self.detail) if self.detail else (self.message, self.ways_out)
 
     def __str__(self) -> str:
-        if not self.ways_out:
-            return self.message
         ways_out = " · ".join(self.ways_out)
-        return f"{self.message}\n  Ways out: {ways_out}{'' if ways_out.endswith('?') else '.'}"
+        ways = f"\n  Ways out: {ways_out}{'' if ways_out.endswith('?') else '.'}" if ways_out else ""
+        return f"{self.message}{ways}" + (f"\n  In full:\n{indent(self.detail, '    ')}" if self.detail else "")
 
 
 class MeshError(WorkbenchError):
@@ -128,3 +138,14 @@ def _are_alike(name: str, other: str) -> bool:
     one, two = "/".join(mine), "/".join(its)
     is_part = one.startswith(two) or two.startswith(one)
     return is_part or re.sub(r"\d+", "", one) == re.sub(r"\d+", "", two) or SequenceMatcher(None, one, two).ratio() >= _LEAST_SIMILARITY
+
+
+def opening_text(text: str, most: int = 400) -> str:
+    """The first line of a message, with those that follow while it ends with a colon.
+
+    >>> opening_text("sizes do not divide:\\n* x has 3\\n\\nMore."), opening_text("one\\ntwo")
+    ('sizes do not divide: * x has 3', 'one')
+    """
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    count = next((number for number, line in enumerate(lines, 1) if not line.endswith(":")), len(lines))
+    return " ".join(lines[:count])[:most]

@@ -110,7 +110,8 @@ def propagating_passes(plan: Plan) -> tuple[str, ...]:
 def refusal_error(words: str) -> PartitionError:
     """The error with Shardy's own message, without the IR it prints below it."""
     first = next((line for line in words.splitlines() if "error" in line), words[:200])
-    return PartitionError(f"Shardy refuses this plan: {first.strip()}", ["remove the last constraint", "report it: this is a bug"])
+    ways_out = ["remove the last constraint", "if it is a plan that should work, report it to openxla/shardy: the message is Shardy's own"]
+    return PartitionError(f"Shardy refuses this plan: {first.strip()}", ways_out, words)
 
 
 def _annotate_copy(source: ir.Operation, plan: Plan) -> ir.Operation:

@@ -87,16 +87,17 @@ class Failed:
 
     message: str
     ways_out: tuple[str, ...] = ()
+    detail: str = ""
 
     @classmethod
     def of(cls, error: WorkbenchError) -> "Failed":
         """The event for this error."""
-        return cls(error.message, error.ways_out)
+        return cls(*error.parts)
 
     @property
     def text(self) -> str:
         """The message with its ways out, as a page or a terminal shows it."""
-        return str(WorkbenchError(self.message, self.ways_out))
+        return str(WorkbenchError(self.message, self.ways_out, self.detail))
 
 
 @dataclass(frozen=True)

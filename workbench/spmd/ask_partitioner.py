@@ -18,7 +18,8 @@ from workbench.propagation.module.insert_statements import result_shardings
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.spmd.hlo_module import HloInstruction, read_module
 from workbench.spmd.locate_xla_collectives import LocatedCollective, Users, find_collectives, operations_named
-from workbench.spmd.run_partitioner import PartitionerAnswer, ask, read_warnings
+from workbench.spmd.run_partitioner import PartitionerAnswer, RefusedError, ask, read_warnings
+from workbench.spmd.xla_refusals import xla_refusal
 
 COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
 
@@ -70,7 +71,10 @@ def _read_answer_collectives(answer: PartitionerAnswer, plan: Plan, platform: st
 def _run_partitioner(plan: Plan, platform: str) -> PartitionerAnswer:
     given = result_shardings(plan)
     open_results = tuple(number not in given for number in range(len(plan.program.results)))
-    return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")
+    try:
+        return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")
+    except RefusedError as error:
+        raise xla_refusal(error.words, plan.program) from error
 
 
 def gathered_whole(words: str) -> tuple[GatheredWhole, ...]:

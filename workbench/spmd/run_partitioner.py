@@ -20,7 +20,7 @@ from jax.extend import backend, xla
 from jaxlib import xla_client
 
 from workbench.core.operating_system import can_read
-from workbench.errors import PartitionError
+from workbench.errors import PartitionError, opening_text
 
 MAX_DEVICES = 2048  # of a CPU client in one process (XLA)
 _HOOK = "workbench-partitioner"
@@ -45,6 +45,14 @@ class PartitionerAnswer(NamedTuple):
     printed_text: str
 
 
+class RefusedError(PartitionError):
+    """XLA refuses the module; in its `words` operations have the names that they have in the module."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"XLA refuses this plan: {opening_text(words, 300)}", ["change the layout back"], words)
+        self.words = words
+
+
 class _StopCompilation(Exception):  # noqa: N818 - no error: the way out of a compilation
     """Ends the compilation once the module is received."""
 
@@ -54,7 +62,7 @@ def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: 
 
     `open_results` are those whose sharding is left to propagation. `widens`: as XLA:CPU has it, which computes and sends two-byte floats
     as four-byte ones.
-    Raises `PartitionError` with XLA's message.
+    Raises `RefusedError` with XLA's message, `PartitionError` for more devices than a client can have.
     """
     client = client_of(devices)
     for target in set(_BATCHED.findall(module)):
@@ -84,8 +92,7 @@ def _compile_until_stopped(
         client.compile_and_load(module, client.devices()[:devices], options)
     except Exception as error:  # the hook's own, wrapped, or XLA's
         if not stopped:
-            first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise PartitionError(f"XLA refuses this plan: {first[:300]}", ["change the layout back", "report it: this is a bug"]) from error
+            raise RefusedError(str(error)) from error
 
 
 def compile_options(client: Any, numbers: Sequence[int], open_results: Sequence[bool], flags: Mapping[str, str | bool]) -> Any:

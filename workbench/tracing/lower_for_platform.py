@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jax.extend import core as jex_core
 
-from workbench.errors import TraceError
+from workbench.tracing.host_calls import refuse_host_calls
 
 _PLATFORM = ContextVar("platform", default="cpu")
 # Of these JAX makes calls of LAPACK, of cuSOLVER, or loops of products. All else is lowered alike, or as plainly for TPUs.
@@ -42,6 +42,7 @@ def lower(traced: Any, name: str) -> Lowered:
 
     What prints from the device (a `jax.debug.print`) can only be lowered for the backend at hand.
     """
+    refuse_host_calls(traced.jaxpr.jaxpr, name)
     platform = _PLATFORM.get() if _BY_PLATFORM.intersection(primitives_in(traced.jaxpr.jaxpr)) else ""
     try:
         return Lowered(_lower_for(traced, platform or "tpu"), platform)
@@ -52,8 +53,6 @@ def lower(traced: Any, name: str) -> Lowered:
     except ValueError as error:
         if "lowering platform" not in str(error):
             raise
-    if any(call in str(traced.jaxpr) for call in ("pure_callback[", "io_callback[")):
-        raise TraceError(f"`{name}` calls back to the host (jax.pure_callback, io_callback).", ["take the call out for planning"])
     return Lowered(_lower_for(traced, "cpu"), platform)
 
 

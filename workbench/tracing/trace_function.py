@@ -21,7 +21,7 @@ from workbench.core.program import Program, Reference, Step
 from workbench.core.remat import AS_TRACED, Remat
 from workbench.core.tensor import Role, Tensor
 from workbench.core.text_tables import paths_text
-from workbench.errors import OffloadError, PrecisionError, RematError, TraceError, WorkbenchError, wrong_type
+from workbench.errors import OffloadError, PrecisionError, RematError, TraceError, WorkbenchError, opening_text, wrong_type
 from workbench.propagation import place_library_functions, prepare_program
 from workbench.propagation.module.source_location import is_library
 from workbench.tracing.given_dim_names import user_names
@@ -285,7 +285,7 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 def untraceable_error(error: Exception, name: str) -> TraceError:
     """The `TraceError` to raise from `error`."""
-    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    first = opening_text(str(error)) or type(error).__name__
     line = _user_line(error)
     where = f" ({line})" if line else ""
     if isinstance(error, jax.errors.JAXTypeError):
@@ -296,8 +296,9 @@ def untraceable_error(error: Exception, name: str) -> TraceError:
                 "keep NumPy calls off traced arrays",
                 "make sizes plain integers",
             ],
+            str(error),
         )
-    return TraceError(f"`{name}` raised {type(error).__name__} while it was traced{where}: {first}", _ways_out(error, name))
+    return TraceError(f"`{name}` raised {type(error).__name__} while it was traced{where}: {first}", _ways_out(error, name), str(error))
 
 
 def _ways_out(error: Exception, name: str) -> list[str]:

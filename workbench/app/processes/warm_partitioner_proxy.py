@@ -126,6 +126,6 @@ def _outcome(done: Future[Partitioned]) -> tuple[Any, ...]:
     try:
         return "answer", done.result()
     except PartitionError as error:
-        return "refused", error.message, error.ways_out
+        return "refused", *error.parts
     except CancelledError:
         return "refused", "The question to XLA's partitioner was cancelled.", ()

@@ -23,6 +23,7 @@ from typing import Any
 
 from workbench.core.child_process import end_with_parent
 from workbench.core.public_error_text import process_end_text
+from workbench.errors import opening_text
 from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 
@@ -67,7 +68,7 @@ def _answer(question: bytes) -> tuple[Any, ...] | None:
         plan, hardware = pickle.loads(question)  # noqa: S301 - our own parent wrote it
         return _ask(plan, hardware)
     except WorkbenchError as error:
-        return "refused", error.message, error.ways_out
+        return "refused", *error.parts
     except Exception as error:  # noqa: BLE001 - whatever is raised is said, and the process goes on
         return "refused", f"XLA:TPU could not be run: {type(error).__name__}: {error}"[:500], _STANDS
 
@@ -87,7 +88,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
         if program is not None:
             return "answer", read_answer(program, plan, hardware, begun, refusal.get("no_room", ""), stderr_since(stderr_start))
     if refusal:
-        return None if refusal.get("unknown") else ("refused", refusal["message"], tuple(refusal["ways_out"]))
+        return None if refusal.get("unknown") else ("refused", refusal["message"], tuple(refusal["ways_out"]), refusal.get("detail", ""))
     if status == 0:
         return "refused", f"XLA:TPU wrote no program of {plan.name}.", _STANDS
     how = process_end_text(status)
@@ -129,8 +130,8 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
     except WorkbenchError as error:
         refusal = {"message": error.message, "ways_out": list(error.ways_out)}
     except Exception as error:  # noqa: BLE001 - libtpu may raise anything
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:500]
-        refusal = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["change the layout back", *_STANDS]}
+        first = opening_text(str(error), 500) or type(error).__name__
+        refusal = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["change the layout back", *_STANDS], "detail": str(error)}
         if _NO_ROOM in first:
             refusal["no_room"] = first
     else:

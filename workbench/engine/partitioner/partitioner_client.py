@@ -173,7 +173,7 @@ class WarmWorker:
         except WarmProcessEnded as error:
             outcome = _process_end_error(question.name, error)
         except WorkbenchError as error:
-            outcome = PartitionError(error.message, error.ways_out)
+            outcome = PartitionError(*error.parts)
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             outcome = PartitionError(f"XLA's partitioner could not be run: {type(error).__name__}: {error}")
         with self._lock:
@@ -203,7 +203,7 @@ class WarmWorker:
         if self._abandoned is question:
             raise CancelledError
         if kind == "refused":
-            raise PartitionError(rest[0], rest[1])
+            raise PartitionError(*rest)
         found: Partitioned = rest[0]
         return found
 
@@ -271,7 +271,9 @@ def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
             *(way for check, way in _KNOWN_FAILURES.items() if check in check_line),
             "change the layout back",
             "keep the planned figures: they do not need it",
+            *(["XLA's own: report it to openxla/xla"] if "Check failed" in check_line else []),
         ],
+        ended.last_words,
     )
 
 

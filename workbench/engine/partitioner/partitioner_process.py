@@ -80,7 +80,7 @@ def _partition(question: bytes) -> tuple[Any, ...]:
         plan, target = pickle.loads(question)  # noqa: S301 - our own parent wrote it
         return "answer", ask_partitioner(plan, target if isinstance(target, str) else target.chip.platform)
     except WorkbenchError as error:
-        return "refused", error.message, error.ways_out
+        return "refused", *error.parts
     except Exception as error:  # noqa: BLE001 - whatever MLIR's bindings or XLA raise is said, and the process goes on
         return "refused", f"XLA's partitioner could not be run: {type(error).__name__}: {error}"[:500], ("keep the planned figures",)
 

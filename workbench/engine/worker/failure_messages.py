@@ -7,7 +7,7 @@ import traceback
 from workbench.core.program import Program
 from workbench.core.public_error_text import last_line, process_end_text
 from workbench.engine.worker.job_payload import WorkerJob
-from workbench.errors import EngineError, WorkbenchError
+from workbench.errors import EngineError, WorkbenchError, opening_text
 from workbench.multimodel.fleet import Fleet
 from workbench.plan.plan import Plan
 from workbench.propagation.module.source_location import is_library
@@ -62,10 +62,10 @@ def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> Wo
             ],
         )
     where = _user_line(error)
-    said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
+    said = f"{type(error).__name__}: {opening_text(text)}" if text else type(error).__name__
     noun = "run" if isinstance(subject, Plan) else "training"
     return EngineError(
-        f"The {noun} of {subject.name} stopped while {stage}{where}: {said}", ["mend the function and run again"] if where else ()
+        f"The {noun} of {subject.name} stopped while {stage}{where}: {said}", ["mend the function and run again"] if where else (), text
     )
 
 
@@ -77,10 +77,11 @@ def compilation_failed(error: BaseException, plan: Plan, target: str, stage: str
     if stage == "compiling" and any(sign in text for sign in _TOO_LARGE):
         return EngineError(f"{plan.name} does not fit on {target}: {_arithmetic(text)}.", _SMALLER)
     where = _user_line(error)
-    said = f"{type(error).__name__}: {_first_lines(text)}" if text else type(error).__name__
+    said = f"{type(error).__name__}: {opening_text(text)}" if text else type(error).__name__
     return EngineError(
         f"The compilation of {plan.name} for {target} stopped while {stage}{where}: {said}",
         ["mend the function and compile again"] if where else ["try a simpler layout", "compile for another target"],
+        text,
     )
 
 
@@ -94,7 +95,7 @@ def _arithmetic(text: str) -> str:
 
 def out_of_memory(subject: Plan | Fleet, stage: str, said: str = "") -> EngineError:
     """The error for devices with too little memory; with the state's share of it, which is known without a report."""
-    detail = f" ({_first_lines(said)})" if said else ""
+    detail = f" ({opening_text(said)})" if said else ""
     if isinstance(subject, Plan):
         return EngineError(f"Out of memory while {stage}{detail}. {_arguments_text(subject)}", _LESS_MEMORY)
     state = sum(_state_bytes(each.program) for each in subject.models)
@@ -179,7 +180,3 @@ def _user_line(error: BaseException) -> str:
         if not is_library(frame.filename):
             return f" in `{frame.name}` ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
     return ""
-
-
-def _first_lines(text: str) -> str:
-    return " ".join(text.split("\n", maxsplit=1)[0].split())[:400]

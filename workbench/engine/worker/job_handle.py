@@ -131,7 +131,7 @@ class Handle(Generic[Result]):
     def _keep_ending(self, event: WorkerEvent) -> bool:
         """Keep the event if the job ends with it; whether it does."""
         if isinstance(event, Failed):
-            self._error = EngineError(event.message, event.ways_out)
+            self._error = EngineError(event.message, event.ways_out, event.detail)
         elif (result := _result_of(event)) is not None:
             self._done, self._result = event, result
         return self._error is not None or self._done is not None

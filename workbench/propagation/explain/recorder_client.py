@@ -24,7 +24,7 @@ SECONDS = 60
 _REMEMBERED = 64  # plans that crashed the process
 _GRACE = 2  # seconds until the process, asked to end, is killed; its own alarm goes off as much later than ours
 _STILL_VALID = "so they cannot be explained. The plan and all its other figures stand."
-_WAYS_OUT = ("change or remove the last constraint, group or barrier", "report it: this is a bug")
+_WAYS_OUT = ("change or remove the last constraint, group or barrier", "report it to openxla/shardy, whose process ended")
 
 
 class Recorder:

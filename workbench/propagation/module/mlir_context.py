@@ -46,7 +46,7 @@ def declared_mesh(module: ir.Operation) -> ir.Operation:
     """The declaration of the module's one mesh, `@mesh`; made without axes if there is none."""
     body = module.regions[0].blocks[0]
     for each in body.operations:
-        if each.operation.name == "sdy.mesh":
+        if each.operation.name == "sdy.mesh" and ir.StringAttr(each.operation.attributes["sym_name"]).value == "mesh":
             return each.operation
     declaration = ir.Operation.parse("sdy.mesh @mesh = <[]>")
     body.append(declaration)

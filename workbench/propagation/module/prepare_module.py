@@ -14,6 +14,7 @@ from workbench.propagation.module.loops import capture_invariants
 from workbench.propagation.module.mlir_context import main_function, number_operations, producer, run_passes
 from workbench.propagation.module.operation_kinds import CONSTANTS, CONTROL_FLOW, ELEMENTWISE, operations_below
 from workbench.propagation.module.source_location import readable_path, scope_of
+from workbench.propagation.module.source_meshes import drop_single_devices
 from workbench.propagation.module.varying_axes import mark_varying_axes
 
 ID = "wb_id"
@@ -22,6 +23,7 @@ ID = "wb_id"
 def prepare(module: ir.Module) -> None:
     """Prepare a module with one mesh for edits, in place."""
     with module.context, ir.Location.unknown():
+        drop_single_devices(module.operation)
         inline_calls(module.operation)
         to_hlo_form(main_function(module.operation))
         capture_invariants(main_function(module.operation))

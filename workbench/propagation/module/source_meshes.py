@@ -1,7 +1,7 @@
 """Shardings in the traced function (`with_sharding_constraint`, `shard_map`), translated to the plan's one mesh.
 
 The function's meshes are merged into one declaration, `@mesh`: the axes a plan's mesh must have. Constraints over no axes (JAX puts them on
-random keys) say nothing and are dropped.
+random keys) say nothing and are dropped. What runs on one device, such as a print from it, keeps the mesh of that device, as XLA wants it.
 """
 
 import re
@@ -10,7 +10,9 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
+from workbench.propagation.module.function_calls import functions_of
 from workbench.propagation.module.mlir_context import declare_mesh, declared_mesh
+from workbench.propagation.module.operation_kinds import operations_below
 
 _SYMBOL = re.compile(r"(<@|<mesh = @)([\w.]+)")
 _MESH_WORDS = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on
@@ -22,7 +24,9 @@ def merge_meshes(module: ir.Operation) -> None:
     """Leave one mesh, `@mesh`, with the axes of all the function's own meshes, and refer everything to it; in place."""
     axes: dict[str, str] = {}
     names: dict[str, bool] = {}  # each mesh symbol, and whether it has axes
-    for op in [each.operation for each in module.regions[0].blocks[0].operations if each.operation.name == "sdy.mesh"]:
+    for op in _declared(module):
+        if _is_single_device(op):
+            continue
         found = _AXIS.findall(str(op.attributes["mesh"]))
         names[ir.StringAttr(op.attributes["sym_name"]).value] = bool(found)
         axes |= dict(found)
@@ -30,6 +34,31 @@ def merge_meshes(module: ir.Operation) -> None:
     declare_mesh(module, ", ".join(f'"{name}"={size}' for name, size in axes.items()))
     if names:
         _rename_meshes(module, names)
+
+
+def drop_single_devices(module: ir.Operation) -> None:
+    """Drop what keeps an operation on one device, in place: it spreads to no other, and as planned it is on all."""
+    names = {ir.StringAttr(op.attributes["sym_name"]).value for op in _declared(module) if _is_single_device(op)}
+    if not names:
+        return
+    for op in (op for function in functions_of(module).values() for op in operations_below(function)):
+        if any(f"@{name}," in str(op.attributes[_SHARDING]) for name in names if _SHARDING in op.attributes):
+            del op.attributes[_SHARDING]
+    for op in _declared(module):
+        if _is_single_device(op):
+            op.erase()
+
+
+def _declared(module: ir.Operation) -> list[ir.Operation]:
+    return [each.operation for each in module.regions[0].blocks[0].operations if each.operation.name == "sdy.mesh"]
+
+
+def _is_single_device(mesh: ir.Operation) -> bool:
+    """Whether it is a mesh of one device by its number."""
+    return "device_ids=" in str(mesh.attributes["mesh"]) and not _AXIS.search(str(mesh.attributes["mesh"]))
+
+
+_SHARDING = "sdy.sharding"
 
 
 def _rename_meshes(parent: ir.Operation, meshes: dict[str, bool]) -> None:
