@@ -103,12 +103,20 @@ def test_a_function_that_does_not_train_runs_on_its_examples():
     assert measured.max_error < 1e-6
 
 
-def test_the_check_of_results_that_are_no_numbers_says_so():
-    program = trace(lambda x: jnp.log(x - 2.0), jnp.ones((16, 8)))
+@pytest.mark.parametrize(
+    ("fn", "count"),
+    [
+        (lambda x: jnp.log(x - 2.0), 128),
+        (lambda x: jnp.sqrt(x).at[0, :4].set(jnp.nan), 4),
+        (lambda x: (x / jnp.where(x > 2, x, 0.0), x.astype("complex64").at[1, 1].set(jnp.nan)), 1),
+    ],
+)
+def test_what_is_no_number_on_both_sides_is_equal_and_counted(fn, count):
+    program = trace(fn, jnp.ones((16, 8)))
     measured = execute(Plan(program, MESH, f"{program.arguments[0].dims[0]}:data"), steps=2, check=True)
-    assert np.isnan(measured.max_error)
-    assert "largest error       no number   the results are not all numbers, here or in the unsharded step" in str(measured)
-    assert measurement_record(measured)["max_error"] is None
+    assert (measured.max_error, measured.not_numbers, measured.is_wrong) == (0.0, count, False)
+    assert f"; {count} element{'s are' if count > 1 else ' is'} not a number in both" in str(measured)
+    assert measurement_record(measured)["not_numbers"] == count
 
 
 def test_the_check_finds_a_sharded_step_that_computes_something_else(monkeypatch):

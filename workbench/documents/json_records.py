@@ -196,7 +196,7 @@ def measurement_record(measurement: Measurement) -> Record:
         "max_error": _finite(measurement.max_error),
         "explained_error": _finite(measurement.explained_error),
         "is_wrong": measurement.is_wrong if measurement.is_judged else None,
-        **select(measurement, "first_wrong wrong_text"),
+        **select(measurement, "first_wrong wrong_text not_numbers"),
         "trace": trace and {**select(trace, "seconds devices operations"), "events": len(trace.events) + trace.events_left_out},
         **select(measurement, "why_untraced tasks task_overhead"),
     }

@@ -66,6 +66,7 @@ class Measurement(Printed):
     - `max_error`: largest difference from the unsharded step, relative to the largest magnitude, if it was checked;
     - `explained_error`: the largest such difference that rounding explains; a larger one is wrong (`is_wrong`), and `first_wrong` is the
       path and the line of the first value that is, where it was found;
+    - `not_numbers`: how many elements of the results are not a number, here and in the unsharded step, where they count as equal;
     - `trace`: one more step, profiled, on the devices of this process; `why_untraced` if that was tried and failed;
     - `tasks`: of a pipelined plan, one more step task by task; `task_overhead`: seconds the engine itself spends on a task, dispatching it.
     """
@@ -85,6 +86,7 @@ class Measurement(Printed):
     max_error: float | None = None
     explained_error: float | None = None
     first_wrong: str = ""
+    not_numbers: int = 0
     trace: Trace | None = None
     why_untraced: str = ""
     tasks: tuple[TaskTime, ...] = ()
@@ -221,7 +223,15 @@ def _error_text(measurement: Measurement, *, is_pipelined: bool) -> tuple[str, s
     if error is None or not isfinite(error):
         return "no number", f"the results are not all numbers, here or in {against}"
     beside = "" if explained is None or isnan(explained) else f"; rounding explains up to {explained:.1e}"
-    return f"{error:.1e}" + ", wrong" * measurement.is_wrong, f"against {against}, relative to the largest magnitude{beside}"
+    equal = f"; {not_numbers_text(measurement)}" if measurement.not_numbers else ""
+    return f"{error:.1e}" + ", wrong" * measurement.is_wrong, f"against {against}, relative to the largest magnitude{beside}{equal}"
+
+
+def not_numbers_text(measurement: Measurement) -> str:
+    """How many elements of the results are not a number."""
+    count = measurement.not_numbers
+    element, counts = ("element is", "counts") if count == 1 else ("elements are", "count")
+    return f"{count:,} {element} not a number in both, and {counts} as equal"
 
 
 def _compiled_text(measurement: Measurement, report: "Report | None") -> str:

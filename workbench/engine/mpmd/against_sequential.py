@@ -14,6 +14,7 @@ from workbench.core.tensor import Role, itemsize
 from workbench.engine.mpmd.mpmd_step import MpmdStep
 from workbench.engine.spmd.against_unsharded import (
     StepCheck,
+    count_not_numbers,
     explained_error,
     free_bytes,
     largest_epsilon,
@@ -21,7 +22,6 @@ from workbench.engine.spmd.against_unsharded import (
     largest_magnitude,
     move_by_rounding,
     relative,
-    worst,
 )
 from workbench.engine.spmd.compiled_step import CompiledStep
 from workbench.tracing.grad_accumulation.accumulate_gradients import grad_accumulation_step
@@ -79,8 +79,8 @@ def _relative_error(pairs: Iterable[tuple[Role, Any, Any]]) -> float:
     scales: dict[Role, float] = {}
     for role, ours, theirs in pairs:
         expected = _wide(theirs)
-        gaps[role] = worst(gaps.get(role, 0.0), largest_gap(_wide(ours), expected))
-        scales[role] = worst(scales.get(role, 0.0), largest_magnitude(expected))
+        gaps[role] = max(gaps.get(role, 0.0), largest_gap(_wide(ours), expected))
+        scales[role] = max(scales.get(role, 0.0), largest_magnitude(expected))
     return relative(gaps, scales)
 
 
@@ -109,7 +109,7 @@ def check_pipeline(program: Program, micro_batches: int, error_from: Callable[[S
     moved_loss, moved = run_reference_step(program, micro_batches, epsilon)
     roles = [Role.OUTPUT, *(program.arguments[argument].role for argument in program.state)]
     sensitivity = _relative_error(zip(roles, (moved_loss, *moved), (loss, *state), strict=True))
-    return StepCheck(error, explained_error(sensitivity, epsilon))
+    return StepCheck(error, explained_error(sensitivity, epsilon), not_numbers=count_not_numbers((loss, *state)))
 
 
 def run_reference_step(program: Program, micro_batches: int, moved_by: float = 0.0) -> StepResults:

@@ -86,6 +86,7 @@ def run_pipelined(plan: Plan, steps: int, enter: Enter, tell: RunListener, *, ch
         hardware=hardware,
         max_error=found.error,
         explained_error=found.explained,
+        not_numbers=found.not_numbers,
         tasks=tasks,
         task_overhead=overhead,
     )

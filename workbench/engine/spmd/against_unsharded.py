@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf, isfinite
 from typing import Any, NamedTuple
@@ -24,12 +24,14 @@ class StepCheck(NamedTuple):
 
     - `error`: the largest difference of a result, relative to the largest magnitude among the results of its role; `None` if unchecked;
     - `explained`: the largest such difference that rounding explains; `None` where memory does not suffice to measure it;
-    - `reason`: why it is unchecked.
+    - `reason`: why it is unchecked;
+    - `not_numbers`: how many elements of the results are not a number, here and in the unsharded step.
     """
 
     error: float | None
     explained: float | None = None
     reason: str = ""
+    not_numbers: int = 0
 
     @property
     def is_wrong(self) -> bool:
@@ -104,7 +106,7 @@ def _check_against(
     if judges:
         epsilon = largest_epsilon(step.program, step.mesh.local_devices[0].platform)
         explained = explained_error(_compare(step, call(*move_by_rounding(whole, epsilon)), expected), epsilon)
-    return StepCheck(_compare(step, step.call(*arguments), expected), explained)
+    return StepCheck(_compare(step, step.call(*arguments), expected), explained, not_numbers=count_not_numbers(expected))
 
 
 def _on_one_device(array: jax.Array, device: jax.Device) -> jax.Array:
@@ -120,7 +122,7 @@ def free_bytes(device: jax.Device) -> int:
 
 
 def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tuple[jax.Array, ...]) -> float:
-    """Compare shard by shard, so that nothing is gathered; nan where both results contain nan, infinity where only one does."""
+    """Compare shard by shard, so that nothing is gathered."""
     difference: dict[Role, float] = {}
     magnitude: dict[Role, float] = {}
     for tensor, ours, theirs in zip(step.program.results, sharded, unsharded, strict=True):
@@ -128,37 +130,36 @@ def _compare(step: CompiledStep, sharded: tuple[jax.Array, ...], unsharded: tupl
             continue
         expected = np.asarray(theirs)
         gaps = [largest_gap(_wide(shard.data), _wide(expected[shard.index])) for shard in ours.addressable_shards]
-        difference[tensor.role] = worst(difference.get(tensor.role, 0.0), *gaps)
-        magnitude[tensor.role] = worst(magnitude.get(tensor.role, 0.0), largest_magnitude(_wide(expected)))
+        difference[tensor.role] = max(difference.get(tensor.role, 0.0), *gaps)
+        magnitude[tensor.role] = max(magnitude.get(tensor.role, 0.0), largest_magnitude(_wide(expected)))
     return relative(difference, magnitude)
-
-
-def worst(*values: float) -> float:
-    """The largest value, or nan where one of them is nan, which `max` may ignore.
-
-    >>> worst(0.0, 2.0, 1.0), worst(0.0, float("nan"))
-    (2.0, nan)
-    """
-    return float(np.max(values))
 
 
 def relative(difference: Mapping[Role, float], magnitude: Mapping[Role, float]) -> float:
     """The largest difference of any role, relative to the largest magnitude of that role; infinity where one of them is."""
     if inf in difference.values():
         return inf
-    return worst(0.0, *(gap / (magnitude[role] or 1.0) for role, gap in difference.items()))
+    return max(0.0, *(gap / (magnitude[role] or 1.0) for role, gap in difference.items()))
 
 
 def largest_gap(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
-    """The largest difference; infinity where only one of the two has a nan or an infinity, nan where both have a nan.
+    """The largest difference; none where both are not a number, infinity where only one of the two is, or is infinite.
 
     >>> largest_gap(np.array([1.0, -inf]), np.array([1.5, -inf])), largest_gap(np.array([1.0]), np.array([np.nan]))
     (0.5, inf)
+    >>> largest_gap(np.array([np.nan, 1.0]), np.array([np.nan, 1.0])), largest_gap(np.array([np.nan, 1.0]), np.array([1.0, np.nan]))
+    (0.0, inf)
     """
-    if np.isnan(ours).any() != np.isnan(theirs).any():
+    if (np.isnan(ours) != np.isnan(theirs)).any():
         return inf
-    differing = ours != theirs  # equal infinities have no difference
+    differing = (ours != theirs) & ~np.isnan(theirs)  # equal infinities have no difference
     return float(np.abs(ours[differing] - theirs[differing]).max(initial=0.0))
+
+
+def count_not_numbers(results: Iterable[Any]) -> int:
+    """How many elements of arrays are not a number."""
+    inexact = (each for each in results if jax.dtypes.issubdtype(each.dtype, np.inexact))
+    return sum(int(np.isnan(_wide(each)).sum()) for each in inexact)
 
 
 def largest_magnitude(array: np.ndarray[Any, Any]) -> float:

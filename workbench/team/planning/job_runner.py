@@ -103,7 +103,7 @@ def measurement_of(figures: Mapping[str, Any]) -> Measurement:
     compiled = {(tuple(each["axes"]), each["kind"]): each["payload"] for each in figures["compiled"]}
     same = ("device_kind", "devices", "processes", "compile_seconds", "compiled_peak", "device_peak", "predicted_seconds", "max_error")
     values: dict[str, Any] = {name: figures[name] for name in same} | {name: tuple(figures[name]) for name in ("step_seconds", "losses")}
-    values |= {name: figures[name] for name in ("explained_error", "first_wrong") if name in figures}
+    values |= {name: figures[name] for name in ("explained_error", "first_wrong", "not_numbers") if name in figures}
     if figures.get("is_wrong") and values["max_error"] is None:
         values["max_error"] = inf  # JSON has no such number
     shards = tuple(ShardCheck(each["path"], tuple(each["predicted"]), tuple(each["actual"])) for each in figures["shards"])

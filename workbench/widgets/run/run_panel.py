@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.analysis.tier_comparison import Comparison, collectives_table
 from workbench.plan.plan import Plan
-from workbench.reports.measurement import Measurement, wrong_shards_table
+from workbench.reports.measurement import Measurement, not_numbers_text, wrong_shards_table
 from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.tier_marks import fact
@@ -92,7 +92,7 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
             fact(
                 "against unsharded",
                 f"{measured.max_error:.1e}" if isfinite(measured.max_error) else "no number",
-                measured.wrong_text or "largest relative difference",
+                measured.wrong_text or (not_numbers_text(measured) if measured.not_numbers else "largest relative difference"),
                 "bad" if measured.is_wrong else "",
             )
         )
