@@ -19,6 +19,7 @@ from workbench.hardware.axis_placement import axis_assignment_error
 from workbench.hardware.hardware import Chip
 from workbench.plan.edits import SetAxisAssignment, SetHardware, SetOffload, SetRemat
 from workbench.propagation import Propagated, padding_list
+from workbench.propagation.module.operation_kinds import BRANCHING
 from workbench.propagation.reshard_edges import Edge
 from workbench.reports.device_memory import Memory
 from workbench.reports.diagnostic import DOES_NOT_FIT, UNKNOWN_TRIP_COUNT, Diagnostic
@@ -227,7 +228,7 @@ def _diagnose_branches(report: Report, partitioned: Propagated) -> list[Diagnost
             f"One of its {counts[index]} branches runs in a step; all of them are counted.",
         )
         for index in partitioned.structure.control_flow
-        if partitioned.structure.ops[index].kind in ("stablehlo.case", "stablehlo.if")
+        if partitioned.structure.ops[index].kind in BRANCHING
     ]
 
 

@@ -11,6 +11,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role, itemsize
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.on_chip_memory import accesses, loop_ends
+from workbench.propagation.module.operation_kinds import BRANCHING
 from workbench.propagation.structure.program_structure import Structure, TracedValue, unchanged_slots
 from workbench.propagation.structure.stored_values import VIEWING, find_stacked
 
@@ -76,7 +77,7 @@ def lifetimes_of(
     carried = {each for result, _ in program.carried for each in (returned[result], _resolve_view(structure, returned[result]))}
     outputs = set(returned) - carried
     shapes = {tensor.shape for tensor in program.arguments if tensor.role is Role.PARAMETER and tensor.shape}
-    in_place = _loop_buffers_in_place(structure, last_use)
+    in_place = _loop_buffers_in_place(structure, last_use) | _made_in_branches(structure)
     regions = []
     for number, region in enumerate(structure.regions):
         spans = []
@@ -180,6 +181,19 @@ def _loop_buffers_in_place(structure: Structure, last_use: dict[int, int]) -> se
             elif dies_here:
                 last_use[op.operands[slot]] = max(op.position, last_use.get(result, -1))
                 found.add(result)
+    return found
+
+
+def _made_in_branches(structure: Structure) -> set[int]:
+    """What the branches of a condition make and return, through views: it is made where the condition's results are, one branch's as well
+    as another's."""
+    found: set[int] = set()
+    ends = {op.region: op for op in structure.ops if op.kind == "stablehlo.return"}
+    for number, region in enumerate(structure.regions):
+        if region.parent < 0 or structure.ops[region.parent].kind not in BRANCHING or number not in ends:
+            continue
+        made = {_resolve_view(structure, value) for value in ends[number].operands}
+        found |= {value for value in made if structure.values[value].region == number}
     return found
 
 

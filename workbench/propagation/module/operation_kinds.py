@@ -8,6 +8,7 @@ from jax.extend.mlir import ir
 CONSTANTS = ("stablehlo.constant", "sdy.constant")
 # Operations whose regions are part of the program; other regions (a reduce's, a sort's) hold scalar arithmetic.
 CONTROL_FLOW = ("stablehlo.while", "stablehlo.case", "stablehlo.if", "sdy.manual_computation")
+BRANCHING = ("stablehlo.case", "stablehlo.if")
 DOTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 ELEMENTWISE = frozenset(
     f"stablehlo.{name}"
