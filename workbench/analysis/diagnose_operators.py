@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.core.program import Program
 from workbench.core.sharding import axis_size, base_axis
+from workbench.core.tensor import itemsize
 from workbench.plan.edits import ShardDim
 from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan
@@ -17,6 +18,7 @@ from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
 from workbench.tracing.jax_version import LOSES_POOLED, MISPLACES_GROUPS, installed_jax
+from workbench.units import format_bytes
 
 
 def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
@@ -24,9 +26,35 @@ def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnost
         yield from _diagnose_uncounted(report, partitioned)
     else:
         yield from _diagnose_repeated_sums(report, partitioned, report.partitioned)
+    yield from _diagnose_unpartitioned(report, partitioned)
     yield from _diagnose_missing_rules(report, partitioned)
     yield from _diagnose_missing_lowering(report.plan.program)
     yield from _diagnose_shared_padding(report, partitioned)
+
+
+def _diagnose_unpartitioned(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
+    """Operations that every device does whole, grouped by kind."""
+    structure, operations = partitioned.structure, report.plan.program.operations
+    for kind, indices in _group_by_kind(report, partitioned.unpartitioned).items():
+        first = structure.ops[indices[0]]
+        read, made = structure.values[first.operands[0]], structure.values[first.results[0]]
+        size = format_bytes(math.ceil(math.prod(read.shape) * itemsize(read.dtype)))
+        source = operations[indices[0]].source
+        places = _count_text(indices) + (f" (the first: {source})" if source else "")
+        what = "convolution of groups" if kind == "convolution" else f"`{kind}`"
+        yield Diagnostic(
+            "not partitioned",
+            subject_of(report.plan.program, indices[0]),
+            f"XLA does not partition a {what} along its batch, in {places}: every "
+            f"device gathers what it reads, {size}, does all of the work and keeps its part of the {list(made.shape)} it makes. Ways out: "
+            f"run it in `jax.shard_map` over the split batch, {_OTHER_SPLITS.get(kind, 'or split another dimension')}.",
+        )
+
+
+_OTHER_SPLITS = {
+    "fft": "or leave what it reads whole where that is small",
+    "convolution": "write the groups as a dimension of its own under `jax.vmap`, or split the channels by groups",
+}
 
 
 def _diagnose_missing_lowering(program: Program) -> Iterator[Diagnostic]:
@@ -56,7 +84,8 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
     """Operations that read across shards of a dimension in an unknown way, grouped by kind."""
     structure = partitioned.structure
     rotated = {index for index in find_rotations(structure) if _moves_whole_parts(report.plan, partitioned, index)}
-    uncounted = (index for index in structure.crossing_ops if index not in partitioned.halo_operand_dims and index not in rotated)
+    counted = {*partitioned.halo_operand_dims, *partitioned.unpartitioned, *rotated}
+    uncounted = (index for index in structure.crossing_ops if index not in counted)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(
             "not counted",

@@ -201,13 +201,17 @@ class MemoryOverStep:
         sent."""
         found: dict[int, list[tuple[int, int]]] = {}
         brought = {each.before: each for each in self._partitioned.reshards if each.kind == "all-gather"}
-        for index in self._lifetimes.gathering:
-            op = self._structure.ops[index]
-            if op.windows is not None:  # most exchange borders; of what is gathered each reads all that its windows reach over
+        for index in dict.fromkeys((*self._lifetimes.gathering, *self._partitioned.unpartitioned)):
+            op, is_whole = self._structure.ops[index], index in self._partitioned.unpartitioned
+            if (
+                op.windows is not None and not is_whole
+            ):  # most exchange borders; of what is gathered each reads all that its windows reach over
                 whole = brought[index].local_bytes + int(self._sizes[op.results[0]]) if index in brought else 0
             else:
                 touched = (*(() if index in brought else op.operands[:1]), *op.results)
-                values = [self._structure.values[value] for value in touched if self._is_sharded(value, op.crossing_dims)]
+                values = [
+                    self._structure.values[value] for value in touched if self._is_sharded(value, () if is_whole else op.crossing_dims)
+                ]
                 whole = sum(tiled_bytes(value.shape, value.dtype) for value in values)
             if whole:
                 found.setdefault(op.region, []).append((op.position, whole))

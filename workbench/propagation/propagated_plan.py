@@ -40,6 +40,7 @@ class Propagated:
     edges: list[Edge]
     local_flops: dict[int, int]  # of each dot, one execution
     halo_operand_dims: dict[int, tuple[Dims, ...]]  # of operations that send by themselves: how they read operands
+    unpartitioned: tuple[int, ...] = ()  # operations that every device does whole (see `operation_work.unsplit_dims`)
 
 
 def partition(plan: Plan, hardware: Hardware | None = None) -> Propagated:
@@ -78,6 +79,7 @@ class _Collector:
         self._manual: dict[int, tuple[str, ...]] = {}  # of a region: the mesh axes that are manual in it
         self._first_by_key: dict[tuple[Any, ...], InsertedCollective] = {}
         self._flops: dict[int, int] = {}
+        self._whole: list[int] = []
         self._halos = Halos(structure, self._mesh, backend, self._answer)
         self._reductions = Reductions(self._mesh, backend, self._answer)
 
@@ -90,7 +92,9 @@ class _Collector:
         self._collect_block(main.regions[0].blocks[0], 0)
         verify_partial_sums(module, self._plan, self._answer)
         results = _read_results(main, self._plan, self._answer)
-        return Propagated(self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._halos.operand_dims)
+        return Propagated(
+            self._structure, self._dims, results, self._reshards, self._edges, self._flops, self._halos.operand_dims, tuple(self._whole)
+        )
 
     def _collect_block(self, block: ir.Block, region: int) -> None:
         ops, values, dims = self._structure.ops, self._structure.values, self._dims
@@ -113,11 +117,32 @@ class _Collector:
                 inserted = []
             if record.windows is not None and self._is_sharded_along_windows(record):
                 self._reshards += self._halos.reshards(op, index, region, record.windows)
-            if record.work.flops:
+            if record.unsplit_dims and not self._backend.splits_every_batch and (axes := self._splitting_axes(op, record)):
+                self._gather_whole(op, index, region, axes)
+            elif record.work.flops:
                 self._flops[index] = self._local_flops(op, index)
             elif op.name in CONTROL_FLOW:
                 self._collect_regions(op, index, shardings)
         self._collect_inserted(inserted, len(ops) - 1, region)
+
+    def _splitting_axes(self, op: ir.Operation, record: Op) -> tuple[str, ...]:
+        """The axes along which the first operand would be gathered: all, if one of them splits what XLA does not partition."""
+        dims = self._answer.dims_of(op.operands[0])
+        return tuple(axis for dim in dims for axis in dim) if any(dims[dim] for dim in record.unsplit_dims) else ()
+
+    def _gather_whole(self, op: ir.Operation, index: int, region: int, axes: tuple[str, ...]) -> None:
+        """Record an operation that every device does whole."""
+        record, value = self._structure.ops[index], op.operands[0]
+        size = local_bytes(value.type, ((),) * len(self._answer.dims_of(value)), self._mesh)
+        local, payload = adjust_sent_bytes(self._backend, op, "all-gather", size, size)
+        lives = record.position, record.position, (self._structure.heights[index],)
+        made_in, source = self._answer.region_of(value, region), self._answer.producer_of(value)
+        self._reshards.append(
+            InsertedCollective("all-gather", axes, local, payload, index, made_in, source, False, *lives, sent_by_operation=True)
+        )
+        self._whole.append(index)
+        if record.work.flops:
+            self._flops[index] = record.work.flops
 
     def _is_sharded_along_windows(self, record: Op) -> bool:
         """Whether an operation may read across a shard boundary, quickly: most dimensions with windows are not sharded."""

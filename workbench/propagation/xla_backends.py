@@ -32,6 +32,8 @@ class Backend(NamedTuple):
     - `copies_transposed_operands`: what a dot or convolution reads in another order than it is stored in is copied into that order first.
     - `copies_to_host_late`: outside loops, what is copied to the host's memory stays on the device until it is fetched back: XLA:TPU starts
       all such copies at the end of the forward pass, also where memory is short.
+    - `splits_every_batch`: an FFT, and a convolution of groups, runs on each device's part of the batch; else each device does all of it
+      (`operation_work.unsplit_dims`).
     - `gather_reuse_distance`: how many operations one after the other may stand between two dots that read one gathered value for it to
       be gathered once and kept; `None` for any number. XLA:TPU gathers again what it would keep for longer
       (`schedule_aware_collective_cse.cc`: a hundred operations of the partitioned program, which has some more than the traced one).
@@ -49,6 +51,7 @@ class Backend(NamedTuple):
     widens_two_byte_floats: bool = False
     copies_transposed_operands: bool = False
     copies_to_host_late: bool = False
+    splits_every_batch: bool = False
     gather_reuse_distance: int | None = None
 
 
@@ -68,6 +71,7 @@ TPU = Backend(
     reduce_scatters_dots=True,
     narrows_dot_operands=True,
     copies_to_host_late=True,
+    splits_every_batch=True,
     gather_reuse_distance=88,
 )
 

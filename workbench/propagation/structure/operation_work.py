@@ -184,6 +184,20 @@ def _unequal_dims(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ..
     return tuple(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
 
 
+def unsplit_dims(op: ir.Operation) -> tuple[int, ...]:
+    """The dimensions of the first operand that, where they are split, make XLA gather it whole, and every device do all of the work.
+
+    It partitions no FFT along a batch, and no convolution of groups along its batch, unless each group has one channel (jaxlib 0.10.2).
+    """
+    if op.name == "stablehlo.fft":
+        rank, length = len(shape_of(op.operands[0])), len(ir.DenseI64ArrayAttr(op.attributes["fft_length"]))
+        return tuple(range(rank - length))
+    if op.name != "stablehlo.convolution" or ir.IntegerAttr(op.attributes["feature_group_count"]).value == 1:
+        return ()
+    image, kernel, _ = dimension_numbers(op)
+    return (image.index("b"),) if shape_of(op.operands[1])[kernel.index("i")] > 1 else ()
+
+
 def dimension_numbers(op: ir.Operation) -> tuple[list[str], ...]:
     """`[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]` as three lists of words."""
     text = str(op.attributes["dimension_numbers"])

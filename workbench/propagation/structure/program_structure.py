@@ -57,6 +57,7 @@ class Op:
     runs_row_by_row: bool = False  # a scatter that runs a row at a time (see `operation_work.is_serial`)
     windows: OperandAccess | None = None  # through which it reads
     varies_along: tuple[str, ...] = ()  # of a dot in a `shard_map`: the manual axes along which devices compute different parts
+    unsplit_dims: tuple[int, ...] = ()  # of its first operand (see `operation_work.unsplit_dims`)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,16 @@ from workbench.propagation.module.source_location import marked_kernel, readable
 from workbench.propagation.module.varying_axes import marked_axes
 from workbench.propagation.structure.choose_dot_shardings import DotFacts
 from workbench.propagation.structure.kernel_instances import separate_kernels
-from workbench.propagation.structure.operation_work import OperationWork, is_exact, is_serial, read_dot_dims, selects, shifted_dims, work_of
+from workbench.propagation.structure.operation_work import (
+    OperationWork,
+    is_exact,
+    is_serial,
+    read_dot_dims,
+    selects,
+    shifted_dims,
+    unsplit_dims,
+    work_of,
+)
 from workbench.propagation.structure.program_structure import Op, Region, Structure, TracedValue
 from workbench.propagation.structure.stored_values import mark_stored
 from workbench.propagation.structure.windows import windows_of
@@ -82,7 +91,7 @@ class _StructureReader:
                 self._position = ir.IntegerAttr(op.attributes[ORDER]).value
             work, kernel = self._work_in_kernel(op, operands)
             record = Op(op.name, region, self._position, operands, (), work, shifted_dims(op), custom_kernel=kernel)
-            record.placement, record.windows = placement_of(op), windows_of(op)
+            record.placement, record.windows, record.unsplit_dims = placement_of(op), windows_of(op), unsplit_dims(op)
             record.lowers_to_select, record.runs_row_by_row, record.keeps_operand_precision = (
                 selects(op),
                 is_serial(op),
