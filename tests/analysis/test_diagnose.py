@@ -169,7 +169,8 @@ def test_what_has_no_rule_is_told_beside_a_barrier():
         return rematerialized(jax.scipy.linalg.lu_factor(x)[0])
 
     program = trace(factors, jax.ShapeDtypeStruct((8, 8, 8), jnp.float32), dims={"x": "batch row column"})
-    notes = [each.message for each in Plan(program, "a:4", "row:a", hardware="TPU v5e 2x2").report().diagnostics if each.kind == "no sharding rule"]
+    report = Plan(program, "a:4", "row:a", hardware="TPU v5e 2x2").report()
+    notes = [each.message for each in report.diagnostics if each.kind == "no sharding rule"]
     assert [note.partition(":")[0] for note in notes] == ["Shardy has no rule for `custom_call`, in 1 place"]
 
 
@@ -186,3 +187,30 @@ def test_a_roll_is_a_permute_and_pads_nothing(shift):
 def test_what_only_looks_like_a_roll_is_noted():
     program = trace(lambda x: jnp.concatenate([x[1:], x[1:2]]), jax.ShapeDtypeStruct((8, 32), jnp.float32), dims={"x": "n d"})
     assert [each.kind for each in Plan(program, "x:8", "n:x").report().diagnostics] == ["padding", "not counted"]
+
+
+def scan_layers(x, w):
+    return jax.lax.scan(lambda carried, layer: (jnp.tanh(carried @ layer), None), x, w)[0]
+
+
+def scan_steps(x, w):
+    """Over the values themselves, layers of one at a time."""
+    return jax.lax.scan(lambda carried, row: (carried * 0.9 + row @ w[0], carried), x[0] @ w[0], x)[1]
+
+
+def train_layers(x, w):
+    return jax.grad(lambda each: jnp.mean(scan_layers(x, each) ** 2))(w)
+
+
+@pytest.mark.parametrize(
+    ("fn", "layout", "named"), [(scan_layers, "layer:x", "w"), (train_layers, "layer:x", "w"), (scan_steps, "row:x", "x")]
+)
+def test_a_stack_split_along_its_layers_is_told_with_an_edit_that_gathers_a_slice(fn, layout, named):
+    specs = jax.ShapeDtypeStruct((16, 16), jnp.float32), jax.ShapeDtypeStruct((8, 16, 16), jnp.float32)
+    plan = Plan(trace(fn, *specs, dims={"x": "row width", "w": "layer width out"}), "x:8", layout)
+    notes = [each for each in plan.report().diagnostics if each.kind == "split stack"]
+    assert [each.subject for each in notes] == [named]
+    assert f"XLA gathers the whole stack, {'8.00 KiB' if named == 'w' else '1.00 KiB'} on each device" in notes[0].message
+    (edit,) = notes[0].edits
+    assert "split stack" not in {each.kind for each in plan.apply(edit).report().diagnostics}
+    assert "split stack" not in {each.kind for each in plan.updated(layout="out:x").report().diagnostics}

@@ -13,7 +13,7 @@ from workbench.plan.edits import ShardDim
 from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
-from workbench.propagation.structure.program_structure import find_rotations, operations_at_places
+from workbench.propagation.structure.program_structure import Structure, find_rotations, operations_at_places
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
@@ -27,6 +27,7 @@ def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnost
     else:
         yield from _diagnose_repeated_sums(report, partitioned, report.partitioned)
     yield from _diagnose_unpartitioned(report, partitioned)
+    yield from _diagnose_split_stacks(report, partitioned)
     yield from _diagnose_missing_rules(report, partitioned)
     yield from _diagnose_missing_lowering(report.plan.program)
     yield from _diagnose_shared_padding(report, partitioned)
@@ -49,6 +50,42 @@ def _diagnose_unpartitioned(report: Report, partitioned: Propagated) -> Iterator
             f"device gathers what it reads, {size}, does all of the work and keeps its part of the {list(made.shape)} it makes. Ways out: "
             f"run it in `jax.shard_map` over the split batch, {_OTHER_SPLITS.get(kind, 'or split another dimension')}.",
         )
+
+
+def _diagnose_split_stacks(report: Report, partitioned: Propagated) -> Iterator[Diagnostic]:
+    """Stacks that a loop takes a slice of in each turn, split along the dimension it runs over: every device needs every slice."""
+    structure, program, found = partitioned.structure, report.plan.program, set[int]()
+    bodies = set(structure.body_of.values())
+    for index, op in enumerate(structure.ops):
+        if op.kind != "stablehlo.dynamic_slice" or op.region not in bodies or len(op.crossing_dims) != 1:
+            continue
+        stack, dim = _stack_of(structure, op.operands[0]), op.crossing_dims[0]
+        dims = partitioned.dims[stack]
+        if not dims or not dims[dim] or structure.values[op.results[0]].shape[dim] > 1 or stack in found:
+            continue
+        found.add(stack)
+        value, axes = structure.values[stack], tuple(dict.fromkeys(map(base_axis, dims[dim])))
+        tensor = program.arguments[value.result] if stack in structure.arguments else None
+        name = tensor.path if tensor else program.operations[value.maker].path if value.maker >= 0 else subject_of(program, index)
+        layers = f"`{tensor.dims[dim]}`" if tensor else f"dimension {dim}"
+        size = format_bytes(math.ceil(math.prod(value.shape) * itemsize(value.dtype)))
+        others = [f"`{each}`" for number, each in enumerate(tensor.dims) if number != dim] if tensor else []
+        another = " or ".join(others) or "another dimension of it"
+        yield Diagnostic(
+            "split stack",
+            name,
+            f"A loop takes one slice of `{name}` in each turn along {layers}, which is split over `{'+'.join(axes)}`: every device needs "
+            f"every slice, and XLA gathers the whole stack, {size} on each device, for the loop, or in each turn. Way out: split "
+            f"{another}, so that a turn gathers one slice, or make `{'+'.join(axes)}` the axis of a pipeline.",
+            (ShardDim(tensor.dims[dim], ()),) if tensor and report.plan.layout.rule(tensor.dims[dim]) else (),
+        )
+
+
+def _stack_of(structure: Structure, value: int) -> int:
+    """The value that stands before the open constraint, or the edge, through which a loop reads it."""
+    while (maker := structure.values[value].maker) >= 0 and structure.ops[maker].kind in ("sdy.sharding_constraint", "sdy.data_flow_edge"):
+        value = structure.ops[maker].operands[0]
+    return value
 
 
 _OTHER_SPLITS = {
