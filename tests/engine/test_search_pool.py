@@ -66,6 +66,9 @@ HERE = -1
 class EvaluatorHere:
     """Answers in this process, with `HERE` as bytes."""
 
+    def __init__(self) -> None:
+        self.is_cancelled = lambda: False
+
     def evaluate(self, candidate: PlanCandidate) -> Figures:
         return Figures(float(candidate.micro_batches), HERE)
 
@@ -190,6 +193,30 @@ def test_this_process_answers_until_a_worker_is_ready(evaluator):
         wait_for_all(pool)
         assert pool.ask([question(5)])[0] == Figures(5.0, 0)
     finally:
+        pool.close()
+
+
+def test_no_answer_is_waited_for_once_the_search_is_cancelled(evaluator):
+    release, has_begun = threading.Event(), threading.Event()
+
+    class Busy(Puppet):
+        def ask(self, question):
+            has_begun.set()
+            release.wait(60)
+            return super().ask(question)
+
+    pool = WorkerPool(evaluator, 1, Busy)
+    try:
+        wait_for_all(pool)
+        wait = pool.submit(question(4))
+        assert has_begun.wait(60)
+        evaluator.is_cancelled = lambda: True
+        assert wait() is None
+        evaluator.is_cancelled = lambda: False
+        release.set()
+        assert wait() == Figures(4.0, 0), "it is still answered for whoever asks again"
+    finally:
+        release.set()
         pool.close()
 
 

@@ -1,5 +1,7 @@
 """The nodes of a search, best-first over bounds: what waits, what was found, what is asked next, and what an answer leads to.
 
+A descent from the first plans comes before (`descent`), and again from every better plan that is found: a good plan first, then its proof.
+
 Nodes wait with bounds that nothing below them can beat: a group of cores whose devices do the same work, a core divided into micro-batches,
 its candidates that differ in the schedule, a candidate. The node with the least bound is opened next, now and then the one that holds least
 memory, so that the whole front fills; a candidate is opened by planning it. What a found plan beats in every figure is never opened. When
@@ -11,26 +13,31 @@ chosen by the answers taken so far: which nodes are opened does not depend on ho
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from workbench.errors import EngineError, WorkbenchError
+from workbench.hardware.catalogue import read_hardware
+from workbench.search.bounds.program_bounds import program_seconds
 from workbench.search.bounds.relaxed_blocks import BlockWork
+from workbench.search.descent import Descent
 from workbench.search.evaluator import Bounded, Evaluator
 from workbench.search.neighbours import list_neighbours, list_pairs
 from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
-from workbench.search.search_figures import Figures, ParetoFront
+from workbench.search.search_figures import Figures, ParetoFront, figures_on
 from workbench.search.search_nodes import SearchNode, alternate, count_unusual, guess
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, objective_key
-from workbench.search.worker_questions import Answer, Answerer
+from workbench.search.worker_questions import Answer, Answerer, Wait
 
 SLACK = 0.002
 """Plans within so much of one on the front are not looked for, except below the best."""
 IN_FLIGHT = 16
 """Questions that are asked before the first of them need be answered."""
+FEW_IN_FLIGHT = 4
+"""So many in a descent, where an answer changes what is asked next."""
 CORES = 500
 """After so many cores put into groups a large space shows how far it is: with the plans that are known, and nothing proved."""
 MANY_GROUPS = 1000
@@ -59,13 +66,23 @@ class BestFirst:
     bounded: int = 0
     groups: int = 0
     tried: set[PlanCandidate] = field(default_factory=set)
-    asked: deque[tuple[SearchNode, Callable[[], Answer]]] = field(default_factory=deque)
+    asked: deque[tuple[SearchNode, Wait]] = field(default_factory=deque)
     has_started: bool = False
 
     def __post_init__(self) -> None:
         self._heaps: dict[str, list[tuple[tuple[float, ...], int]]] = {name: [] for name in ("objective", "memory", "usual")}
         self._numbers, self._turns, self._chosen = count(), count(), count()
         self._near: tuple[PlanCandidate | None, Iterator[PlanCandidate]] = None, iter(())
+        self.descent = Descent(self.space, self.requirements, self.objective, self.found, self.may_win, self.tried)
+        self._least_of_all = min(map(self._key, self._bound_programs()), default=(0.0,))
+
+    def _bound_programs(self) -> Iterator[Figures]:
+        """What the FLOPs of the program need on each hardware: no plan of the space is better, whatever its mesh and layout."""
+        programs = {program.identity: program for _, program in self.space.programs}.values()
+        for text, devices in self.space.hardware:
+            hardware = read_hardware(text or None)
+            least = min((program_seconds(each, hardware) for each in programs), default=0.0)
+            yield figures_on(hardware, least / devices, 0.0, devices)
 
     def start(self) -> Iterator[None]:
         """Everything waits in groups, with what its FLOPs and arguments need; what is no pipeline, alone. It pauses after every `CORES`."""
@@ -90,6 +107,14 @@ class BestFirst:
             return allows_figures(self.requirements, self.evaluator.bound_core(candidate.core()).bounds)
         except WorkbenchError:
             return True
+
+    def may_win(self, candidate: PlanCandidate) -> bool:
+        """Whether a legal candidate may keep to the requirements and be better than the best, by what all plans of its core need."""
+        try:
+            bounds = self.evaluator.bound_core(candidate.core()).bounds
+        except WorkbenchError:
+            return False
+        return allows_figures(self.requirements, bounds) and self._key(bounds) < self._best_key()
 
     def _add_group(self, kind: str, members: Sequence[SearchNode]) -> None:
         """Nodes that one question raises the bounds of, those of no worth left out."""
@@ -152,16 +177,33 @@ class BestFirst:
         return min((self._key(figures) for _, figures in self.front), default=(_INFINITE,))
 
     def ask_ahead(self, answerer: Answerer) -> None:
-        """Ask for the nodes to open next, until enough questions are in flight or no node is left."""
-        while len(self.asked) < IN_FLIGHT and (node := self._choose()) is not None:
+        """Ask for the next neighbours of a descent, or where none is under way for the nodes to open next, until enough questions are in
+        flight or no node is left."""
+        while len(self.asked) < FEW_IN_FLIGHT and (each := self.descent.next_candidate()) is not None:
+            self.asked.append((guess(each), answerer.submit(guess(each).question)))
+        if any(node.is_guess for node, _ in self.asked) and len(self.asked) >= FEW_IN_FLIGHT:
+            return
+        while self.has_started and len(self.asked) < IN_FLIGHT and (node := self._choose()) is not None:
             self.asked.append((node, answerer.submit(node.question)))
 
+    def take_now(self, candidate: PlanCandidate, answerer: Answerer) -> None:
+        """Plan a candidate, unless that was done."""
+        if candidate not in self.found:
+            self.asked.appendleft((guess(candidate), answerer.submit(guess(candidate).question)))
+            self.take_next()
+
     def take_next(self) -> None:
-        """Take the oldest answer. It is not waited for where what was taken meanwhile beats the node, or has it as a neighbour."""
+        """Take the oldest answer. It is not waited for where what was taken meanwhile beats the node, or has it as a neighbour; a question
+        that nobody waits for any longer is still asked."""
         node, wait = self.asked.popleft()
         is_found = node.kind == "figures" and node.candidate in self.found
-        if not is_found and not self._is_worthless(node):
-            self.take_answer(node, wait())
+        if is_found or self._is_worthless(node):
+            return
+        answer = wait()
+        if answer is None or (isinstance(answer, EngineError) and self.evaluator.is_cancelled()):
+            self.asked.appendleft((node, wait))
+        else:
+            self.take_answer(node, answer)
 
     def _choose(self) -> SearchNode | None:
         """The node to open next."""
@@ -258,13 +300,14 @@ class BestFirst:
         """Keep a planned candidate, on the front if it keeps to the requirements."""
         self.found[candidate] = figures
         self.evaluator.remember(candidate, figures)
+        self.descent.take(candidate, figures)
         if allows_candidate(self.requirements, candidate) and allows_figures(self.requirements, figures):
             self.front = self.front.with_item(candidate, figures)
 
     def least_key(self) -> tuple[float, ...]:
         """The least bound of all that waits or was not answered, or the best if that is less."""
         if not self.has_started:
-            return (0.0,)
+            return min(self._least_of_all, self._best_key())
         heap = self._heaps["objective"]
         while heap and (heap[0][1] not in self.open or self._is_worthless(self.open[heap[0][1]])):
             self._take(heapq.heappop(heap)[1])

@@ -94,6 +94,11 @@ class LayoutChoice:
         """Whether it is found for each pipeline anew, stage by stage: `candidate_plan` makes it."""
         return bool(self.of_stages)
 
+    @property
+    def takes_search(self) -> bool:
+        """Whether it is itself the result of a search, which takes seconds."""
+        return self.is_chosen or self.is_per_stage
+
     def apply(self, plan: Plan) -> Plan:
         """The plan laid out so. Raises `WorkbenchError` where that is illegal."""
         for move in self.moves:

@@ -104,6 +104,16 @@ def allows_figures(requirements: Sequence[Requirement], figures: Figures) -> boo
     return all(each.allows_figures(figures) for each in requirements)
 
 
+def excess_of(requirements: Sequence[Requirement], figures: Figures) -> float:
+    """By how much figures exceed the limits, in shares of these, added up; 0 where they keep all of them.
+
+    >>> excess_of((AtMost("memory", 10), AtMost("devices", 4)), Figures(1.0, 15, 5))
+    0.75
+    """
+    values = [(each.limit, getattr(figures, each.figure)) for each in requirements if isinstance(each, AtMost)]
+    return sum(float("inf") if value is None else max(0.0, value / limit - 1) for limit, value in values)
+
+
 def present_text(present: Figures, best: Figures | None, objective: str, requirements: Sequence[Requirement]) -> str:
     """`12.3 s, 41.0 GiB: 18% slower than the best found`: a plan's figures, and where they stand."""
     return ": ".join(filter(None, (figures_text(present), against_best_text(present, best, objective, requirements))))

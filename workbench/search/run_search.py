@@ -11,16 +11,15 @@ from workbench.search.best_first import BestFirst
 from workbench.search.evaluator import Evaluator, never
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import FIGURES, Requirement, allows_candidate
-from workbench.search.search_nodes import guess
 from workbench.search.search_space import SearchSpace
-from workbench.search.search_state import SearchState
+from workbench.search.search_state import CANCELLED, EVALUATED, FINISHED, OUT_OF_TIME, SearchState
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST
 from workbench.search.worker_questions import Answerer, InProcess
 
 UNTIL = ("complete", "proved")
 """When a search is over: once the whole front is known, or once the best plan is proved."""
-ROUND = 8
-"""Answers from state to state."""
+STARTS = 3
+"""The best first plans that are descended from."""
 
 
 def run_search(
@@ -35,11 +34,12 @@ def run_search(
     evaluator: Evaluator | None = None,
     present: PlanCandidate | None = None,
     until: str = "complete",
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[SearchState]:
-    """Search for the plans with the least `objective` (of `FIGURES`), and yield the state after every round of answers.
+    """Search for the plans with the least `objective` (of `FIGURES`), and yield the state after every answer.
 
     It ends when the whole front is proved, or with `until="proved"` the best plan, after `within` seconds, after so many evaluations, or
-    when it is cancelled; what was found until then stands in the last state. Which nodes are opened does not depend on how many
+    when it is cancelled; the last state has what was found until then, and its `ending`. Which nodes are opened does not depend on how many
     workers there are (`best_first`). `evaluator` remembers an earlier search of the same space; the `present` plan is planned
     first.
     """
@@ -47,53 +47,63 @@ def run_search(
         raise SearchError(*unknown_name("objective", objective, FIGURES))
     if until not in UNTIL:
         raise SearchError(*unknown_name("end of a search", until, UNTIL))
-    begin = time.perf_counter()
+    begin = clock()
     here = evaluator or Evaluator(space)
     who = answerer or InProcess(here)
     search = BestFirst(space, requirements, objective, here)
-    here.is_cancelled = lambda: is_cancelled() or (bool(search.front.entries) and time.perf_counter() - begin >= within)
+
+    def ending(state: SearchState) -> str:
+        if is_cancelled():
+            return CANCELLED
+        if state.elapsed >= within:
+            return OUT_OF_TIME
+        return EVALUATED if most_evaluations is not None and state.evaluated >= most_evaluations else ""
+
+    here.is_cancelled = lambda: is_cancelled() or clock() - begin >= within
     first = list_first_candidates(space, requirements, present)
     try:
-        yield from _rounds(search, who, first, begin, within, most_evaluations, is_cancelled, until)
+        for state in _list_states(search, who, first, lambda: clock() - begin, until):
+            yield state
+            if end := ending(state):
+                yield replace(state, ending=end)
+                return
     finally:
         here.is_cancelled = never
 
 
-def _rounds(
-    search: BestFirst,
-    who: Answerer,
-    candidates: Sequence[PlanCandidate],
-    begin: float,
-    within: float,
-    most_evaluations: int | None,
-    is_cancelled: Callable[[], bool],
-    until: str,
+def _list_states(
+    search: BestFirst, who: Answerer, first: Sequence[PlanCandidate], elapsed: Callable[[], float], until: str
 ) -> Iterator[SearchState]:
-    """The state after each round; first those of the `candidates` that may keep the requirements are tried until one stands in the
-    picture, or the time is up."""
-    for each in filter(search.may_fit, candidates):
-        first = guess(each)
-        search.take_answer(first, who.submit(first.question)())
-        state = search.state(time.perf_counter() - begin)
-        yield state
-        if search.front.entries or state.elapsed >= within or is_cancelled():
+    """A state after every answer; good plans come first: the first candidates, the recipes, descents from the best of these."""
+    for each in filter(search.may_fit, first):
+        search.take_now(each, who)
+        yield search.state(elapsed())
+        if search.front.entries:
             break
+    for each in filter(search.may_win, list_recipes(search.space, search.requirements)):
+        search.take_now(each, who)
+        yield search.state(elapsed())
+    search.descent.start_from_best(STARTS)
+    yield from _descend(search, who, elapsed)
     for _ in search.start():
-        state = search.state(time.perf_counter() - begin)
+        yield search.state(elapsed())
+    state = search.state(elapsed())
+    while state.open and not (until == "proved" and state.is_proved):
         yield state
-        if state.elapsed >= within or is_cancelled():
-            return
-    while True:
-        state = search.state(time.perf_counter() - begin)
-        yield state
-        is_over = most_evaluations is not None and state.evaluated >= most_evaluations
-        is_over = is_over or (until == "proved" and state.is_proved)
-        if not state.open or is_over or state.elapsed >= within or is_cancelled():
-            return
-        for _ in range(ROUND):
-            search.ask_ahead(who)
-            if search.asked and not is_cancelled():
-                search.take_next()
+        search.ask_ahead(who)
+        if search.asked:
+            search.take_next()
+        state = search.state(elapsed())
+    yield replace(state, ending=FINISHED)
+
+
+def _descend(search: BestFirst, who: Answerer, elapsed: Callable[[], float]) -> Iterator[SearchState]:
+    """The descents from the first plans, before anything is bounded."""
+    search.ask_ahead(who)
+    while search.asked:
+        search.take_next()
+        yield search.state(elapsed())
+        search.ask_ahead(who)
 
 
 # The first candidates: the present plan, then plans that are likely to fit, so that one stands in the picture at once.
@@ -114,22 +124,37 @@ def list_first_candidates(
     return (*first, *(each for each in islice(_iterate_first(space, requirements), MOST_FIRST) if each != present))
 
 
+def list_recipes(space: SearchSpace, requirements: Sequence[Requirement]) -> tuple[PlanCandidate, ...]:
+    """A candidate of each recipe that holds little memory, on the mesh that is most usual for it."""
+    found: dict[str, PlanCandidate] = {}
+    recipes = {each.name for each in space.layouts if each.is_recipe}
+    for core in sorted((each for each in space.cores() if each.layout in recipes), key=_first_order):
+        if core.layout not in found and (first := _leanest(space, requirements, core)) is not None:
+            found[core.layout] = first
+    return tuple(found.values())
+
+
 def _iterate_first(space: SearchSpace, requirements: Sequence[Requirement]) -> Iterator[PlanCandidate]:
     seen: set[tuple[object, ...]] = set()
     for core in sorted(space.cores(), key=_first_order):
         if core.mesh in seen:  # one of each mesh
             continue
-        candidates = (
-            replace(each, zero=zero, boundaries=boundaries)
-            for count in sorted(space.micro_batch_counts(core), reverse=core.size("stage") > 1)
-            for each in space.schedules_of(core, count)[-1:]
-            for zero in reversed(space.zeros_of(core))
-            for boundaries in space.boundaries_of(each)
-        )
-        first = next((each for each in candidates if allows_candidate(requirements, each)), None)
+        first = _leanest(space, requirements, core)
         if first is not None:
             seen.add(core.mesh)
             yield first
+
+
+def _leanest(space: SearchSpace, requirements: Sequence[Requirement], core: PlanCandidate) -> PlanCandidate | None:
+    """The candidate of a core that shares most and keeps the pins."""
+    candidates = (
+        replace(each, zero=zero, boundaries=boundaries)
+        for count in sorted(space.micro_batch_counts(core), reverse=core.size("stage") > 1)
+        for each in space.schedules_of(core, count)[-1:]
+        for zero in reversed(space.zeros_of(core))
+        for boundaries in space.boundaries_of(each)
+    )
+    return next((each for each in candidates if allows_candidate(requirements, each)), None)
 
 
 def _first_order(core: PlanCandidate) -> tuple[float, ...]:

@@ -6,6 +6,9 @@ from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import Figures, ParetoFront, figures_text
 from workbench.units import format_seconds
 
+FINISHED, OUT_OF_TIME, CANCELLED, EVALUATED = "finished", "out of time", "cancelled", "evaluations"
+"""How a search ends: with what was asked for, after its seconds, on request, after so many evaluations."""
+
 
 @dataclass(frozen=True)
 class SearchState:
@@ -16,7 +19,8 @@ class SearchState:
     - `least`: no plan of the space that keeps the requirements has a lesser objective; 0 as long as nothing is known of the others;
     - `evaluated` candidates were planned, `bounded` are known by bounds, `refused` are illegal, by reason; `open` nodes wait;
     - `unanswered`: why a question found no answer, its worker having died, where a better plan may lie behind it; nothing is proved then;
-    - `is_proved`: none is better than the best; `is_complete`: nothing is left to look at.
+    - `is_proved`: none is better than the best; `is_complete`: nothing is left to look at;
+    - `ending`: how the search ended, of `FINISHED` and its like; empty while it goes on.
     """
 
     elapsed: float
@@ -30,6 +34,7 @@ class SearchState:
     is_proved: bool = False
     is_complete: bool = False
     unanswered: tuple[str, ...] = ()
+    ending: str = ""
 
     @property
     def best(self) -> tuple[PlanCandidate, Figures] | None:

@@ -34,13 +34,15 @@ class Question:
 
 
 Answer = BlockWork | tuple[Bounded, ...] | Figures | WorkbenchError
+Wait = Callable[[], Answer | None]
+"""Gives the answer once it is there; `None` where the evaluator is cancelled first."""
 
 
 class Answerer(Protocol):
     """Whoever answers questions, several at a time if it can."""
 
-    def submit(self, question: Question) -> Callable[[], Answer]:
-        """Take a question. What is returned gives the answer, once it is there; if nobody calls it, nobody need answer."""
+    def submit(self, question: Question) -> Wait:
+        """Take a question. What is returned gives the answer; if nobody calls it, nobody need answer."""
 
     def close(self) -> None: ...
 
@@ -68,7 +70,7 @@ class InProcess:
 
     evaluator: Evaluator
 
-    def submit(self, question: Question) -> Callable[[], Answer]:
+    def submit(self, question: Question) -> Wait:
         return partial(answer, self.evaluator, question)
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from workbench.search.search_messages import (
 )
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState
-from workbench.search.worker_questions import Answer, InProcess, Question
+from workbench.search.worker_questions import Answer, InProcess, Question, Wait
 
 # Updates of one search, a few a second: of every state where they come slowly, of the last one where they come fast, and where none comes
 # for a while of the same one with the time that has passed, for a round of a large program takes seconds.
@@ -101,10 +101,10 @@ class RecordingAnswerer:
     inner: InProcess
     _found: list[tuple[PlanCandidate, Figures]] = field(default_factory=list)
 
-    def submit(self, question: Question) -> Callable[[], Answer]:
+    def submit(self, question: Question) -> Wait:
         return partial(self._answer, question, self.inner.submit(question))
 
-    def _answer(self, question: Question, wait: Callable[[], Answer]) -> Answer:
+    def _answer(self, question: Question, wait: Wait) -> Answer | None:
         answer = wait()
         if isinstance(answer, Figures):
             self._found.append((question.candidate, answer))

@@ -23,9 +23,9 @@ from workbench.engine.worker.job_payload import jax_settings, sendable, use_jax_
 from workbench.errors import EngineError, WorkbenchError
 from workbench.search.evaluator import Evaluator
 from workbench.search.search_space import SearchSpace
-from workbench.search.worker_questions import Answer, InProcess, Question
+from workbench.search.worker_questions import Answer, InProcess, Question, Wait
 
-_PATIENCE = 0.5  # seconds after which one looks again whether anybody is left to answer
+_PATIENCE = 0.1  # seconds after which one looks again whether anybody is left to answer, and whether the answer is still wanted
 
 
 class WorkerEnded(Exception):  # noqa: N818 - not an error yet: how a worker ended, from which a message is made
@@ -100,8 +100,8 @@ class WorkerPool:
         for each in self._threads:
             each.start()
 
-    def submit(self, question: Question) -> Callable[[], Answer]:
-        """Give a question to a worker; what is returned waits for the answer."""
+    def submit(self, question: Question) -> Wait:
+        """Give a question to a worker; what is returned waits for the answer, or until the search is cancelled."""
         asked = _Asked(question)
         with self._changed:
             self._owner_of(question).waiting.append(asked)
@@ -110,10 +110,12 @@ class WorkerPool:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers, in the order of the questions."""
-        return [wait() for wait in [self.submit(each) for each in questions]]
+        return [answer for wait in [self.submit(each) for each in questions] if (answer := wait()) is not None]
 
-    def _wait_for(self, asked: _Asked) -> Answer:
+    def _wait_for(self, asked: _Asked) -> Answer | None:
         while not self._closed and asked.answer is None:
+            if self._here.evaluator.is_cancelled():
+                return None
             if (mine := self._next_for_here()) is not None:
                 mine.answer = self._here.submit(mine.question)()
                 continue
