@@ -96,8 +96,10 @@ def test_layouts_are_chosen_from_where_they_are_named(tmp_path, capsys):
 
 
 def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
-    assert main([*TWO_LAYER, "--at-most", "memory=1 KiB"]) == 0
-    assert "No plan keeps `at most 1.00 KiB a device`." in capsys.readouterr().out
+    assert main([*TWO_LAYER, "--at-most", "memory=1 KiB", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert "workbench: No plan keeps `at most 1.00 KiB a device`." in printed.err
+    assert json.loads(printed.out)["clash"].startswith("No plan keeps `at most 1.00 KiB a device`.\nWith `at most ")
     assert main([*TWO_LAYER, "--at-most", "memory=1 KiB", "-o", "nowhere.plan.json"]) == 1
     assert "Ways out: allow at most " in capsys.readouterr().err
 
@@ -157,5 +159,6 @@ def test_ctrl_c_ends_the_search_and_what_was_found_follows(monkeypatch, capsys):
     record = json.loads(printed.out)
     assert record["front"]
     assert not record["proved"]
+    assert record["ending"] == "cancelled"
     assert "Stopping; what was found follows (Ctrl-C once more leaves at once)." in printed.err
     assert signal.getsignal(signal.SIGINT) is before

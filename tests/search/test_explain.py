@@ -60,6 +60,9 @@ def test_what_clashes_is_smallest_and_a_relaxation_helps(result):
     limits = [relaxation.weakened.limit for each in heard for relaxation in each.relaxations]
     assert limits == sorted(limits, reverse=True), "each gives way by less than the one before"
     assert clash.is_proved
+    assert clash.is_smallest
+    assert clash.relaxations[0].is_least
+    assert "(the least possible, proved)" in clash_text(clash)
     assert clash.requirements == (AtMost("memory", 2**18),)
     (relaxation,) = clash.relaxations
     assert relaxation.figures.memory == relaxation.weakened.limit > 2**18
@@ -81,6 +84,8 @@ def test_the_first_relaxation_is_enough_to_go_on_with(result):
     assert clash == heard[-1]
     (relaxation,) = clash.relaxations
     assert relaxation.weakened.allows_figures(relaxation.figures)
+    assert not relaxation.is_least
+    assert "(the smallest found so far)" in clash_text(clash)
     assert not find_clash(result.space, requirements, evaluator=result.evaluator, is_cancelled=lambda: True).requirements
 
 
@@ -88,9 +93,10 @@ def test_two_pins_that_contradict_are_both_named(result):
     requirements = (Pin("stage", (1,)), Pin("schedule", ("zb_v",)))
     clash = find_clash(result.space, requirements, within=600, evaluator=result.evaluator)
     assert set(clash.requirements) == set(requirements)
+    assert not clash.reason, "why other plans were refused is not why"
     assert {each.requirement for each in clash.relaxations} == set(requirements)
     assert str(clash) == clash_text(clash)
-    assert clash_text(clash).startswith("No plan keeps `stage 1` and `schedule zb_v`.\nWith `stage 1 or ")
+    assert clash_text(clash).startswith("No plan keeps `stage 1` and `schedule zb_v` together.\nWith `stage 1 or ")
 
 
 def test_a_search_that_ran_out_of_time_does_not_say_that_there_is_no_plan(result, monkeypatch):
@@ -100,13 +106,15 @@ def test_a_search_that_ran_out_of_time_does_not_say_that_there_is_no_plan(result
     unfinished = replace(result, state=none_yet, requirements=(AtMost("memory", 2**30),), present=present)
     unknown = find_clash(result.space, unfinished.requirements, within=0, evaluator=result.evaluator)
     assert (unknown.requirements, unknown.is_proved) == ((), False)
-    monkeypatch.setattr("workbench.search.search_result.find_clash", lambda *_, **__: unknown)
+    tried = []
+    monkeypatch.setattr("workbench.search.search_result.find_clash", lambda *_, **__: tried.append(1))
     with pytest.raises(SearchError) as caught:
         unfinished.what_if()
     size = f"{result.space.size:,}"
     assert caught.value.message == (
         f"No plan was found in 10.0 s: 4 of {size} combinations planned, 0 compared by bounds. The search did not finish."
     )
+    assert not tried, "nothing is planned when the time is over"
     assert caught.value.ways_out[0] == "search longer"
     assert caught.value.ways_out[1].startswith("keep the present plan, which keeps the limits: ")
 
@@ -117,7 +125,9 @@ def test_no_plan_is_an_error_with_the_ways_out():
     assert not result.front
     with pytest.raises(SearchError, match=r"No plan keeps `at most 1.00 KiB a device`") as caught:
         _ = result.best
+    assert re.search(r"`\. All \d+ combinations examined: 0 planned, the others excluded by bounds or illegal\.$", caught.value.message)
     assert caught.value.ways_out[0].startswith("allow at most ")
+    assert caught.value.ways_out[0].endswith(" (the least possible, proved)")
     assert "No plan keeps" in search_text(result)
     assert re.search(r"\n +the best is +none +no plan keeps the requirements\n", search_text(result))
     assert progress_text(result.state).endswith("no plan keeps the requirements")
@@ -146,8 +156,9 @@ def test_the_texts(result):
     [
         ({"is_complete": True}, "the best is proved and the front with it"),
         ({}, "the best is proved the front may yet gain plans"),
-        ({"is_proved": False, "least": 0.0}, "the best is open not compared yet with what no plan can beat"),
-        ({"is_proved": False, "least": 0.75}, "the best is within 25.0% of what no plan can beat"),
+        ({"is_proved": False, "least": 0.0}, "the best is open no lower bound is known yet"),
+        ({"is_proved": False, "least": 0.75}, "the best is open at most 33.4% slower than the proven lower bound"),
+        ({"is_proved": False, "least": 0.4}, "the best is open at most 2.5 times the proven lower bound"),
         ({"is_proved": False, "least": 1.0}, "the best is proved but for what is as good in it and better in the rest"),
     ],
 )

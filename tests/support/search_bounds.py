@@ -2,7 +2,7 @@
 
 from workbench.errors import WorkbenchError
 from workbench.search.evaluator import Evaluator
-from workbench.search.plan_candidate import RECOMPUTING, WHOLE, PlanCandidate
+from workbench.search.plan_candidate import RECOMPUTING, SHARING, WHOLE, PlanCandidate
 from workbench.search.search_figures import Figures
 
 EXACT = 1 + 1e-9
@@ -22,8 +22,13 @@ def verify_bounds(evaluator: Evaluator, candidate: PlanCandidate) -> None:
     for each in known:
         assert each.bounds.seconds <= truth.seconds * EXACT
         assert each.bounds.memory <= truth.memory * EXACT
-    if candidate.size("stage") > 1:
-        work = evaluator.bound_work(core, candidate.micro_batches).seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1)
+    if candidate.schedule == WHOLE:
+        return
+    shares = candidate.size("data") > 1 and SHARING in evaluator.space.zeros
+    works = [evaluator.bound_work(core, candidate.micro_batches)]
+    works += [evaluator.bound_sharing(core, candidate.micro_batches)] if candidate.zero == SHARING else []
+    for each in works:
+        work = each.seconds(recomputed=RECOMPUTING.get(candidate.remat) == 1, shares_params=shares)
         assert candidate.micro_batches * work / candidate.size("stage") <= truth.seconds * EXACT
 
 

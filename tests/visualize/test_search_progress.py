@@ -38,7 +38,7 @@ def test_the_text_has_the_rounds_in_which_something_changed():
 def test_nothing_found_and_nothing_begun_are_said_in_one_line():
     assert search_progress(()).about == "No search has begun."
     nothing = search_progress(proof_states()[:1])
-    assert nothing.about == "least seconds after 0 rounds: no plan yet"
+    assert nothing.about == "least seconds after 0 answers: no plan yet"
     assert nothing.drawing.lines == ()
 
 

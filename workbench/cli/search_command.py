@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,22 +24,30 @@ from workbench.search.find_plans import find_plans
 from workbench.search.requirement_conflicts import clash_text
 from workbench.search.search_figures import Figures
 from workbench.search.search_result import SearchResult
-from workbench.search.search_state import SearchState, progress_text
+from workbench.search.search_state import CANCELLED, SearchState, progress_text
 
 _DERIVED = ("seconds_per_token", "tokens_per_second", "tokens_per_second_per_chip", "fits")  # of a decoding step
 _EVERY = 1.0  # seconds between two lines of progress
+_SHARE_OF_WHY = 0.15
+"""Of the time of a search, for the plans that `--why` looks at beside those that the search planned."""
 
 
 def search(options: argparse.Namespace) -> None:
     """Search, with a line of progress every second on standard error; then the front, and the best plan's file. Ctrl-C ends the search, and
-    what was found until then follows."""
+    what was found until then follows. Raises `SearchError` where no plan was found."""
+    begin = time.perf_counter()
+    print(f"Tracing the program; the search ends {options.within:,.0f} s from now at the latest.", file=sys.stderr, flush=True)
     kind = options.hardware
     if options.devices is not None:  # `--hardware "TPU v5p"` names a kind alone
         options.hardware = None
     with event_log(options) as log:
         plan = plan_on_the_cpu(options)
         log.started("search", plan.name)
-        result = _find(plan, kind, options)
+        result = _find(plan, kind, options, begin)
+        if not result.front:
+            _show_clash(result, options)
+            raise result.no_plan_error()
+        result, why = _explain(result, lambda: time.perf_counter() - begin >= options.within) if options.why else (result, "")
         if options.events:
             log.found(result.best)
     if options.output:
@@ -46,14 +55,20 @@ def search(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({**search_record(result), "verified": _verified_records(_verify(result, options.verify))}, indent=1))
         return
-    print(result)
-    if options.why:
-        print(_why(result))
+    print(f"{result}{why}")
     if (verified := _verify(result, options.verify)) is not None:
         print(f"\n{verified}")
 
 
-def _find(plan: Plan, kind: str | None, options: argparse.Namespace) -> SearchResult:
+def _show_clash(result: SearchResult, options: argparse.Namespace) -> None:
+    """What is known where there is no plan, beside the error."""
+    if options.json:
+        print(json.dumps({**search_record(result), "verified": None}, indent=1))
+    elif options.why:
+        print(clash_text(result.clash))
+
+
+def _find(plan: Plan, kind: str | None, options: argparse.Namespace, begin: float) -> SearchResult:
     from workbench.analysis.verify_plan import Compilers
     from workbench.engine import compile_plan, open_answerer, partition_plan
 
@@ -65,7 +80,8 @@ def _find(plan: Plan, kind: str | None, options: argparse.Namespace) -> SearchRe
     with first_interrupt(_say_stopping) as is_stopped:
         return find_plans(
             plan,
-            within=options.within,
+            within=options.within * (1 - _SHARE_OF_WHY * options.why),
+            begin=begin,
             objective=options.objective,
             at_most=dict(_pair(text, options.parser) for text in options.at_most),
             pins={name: _value(value) for name, value in (_pair(text, options.parser) for text in options.pin)},
@@ -85,7 +101,9 @@ def _say_stopping() -> None:
 def _verify(result: SearchResult, most: int | None) -> VerifiedPlans | None:
     """The fastest plans in three tiers, each with a line on standard error as it becomes known; `None` where that is not asked for, or
     there are none."""
-    return result.verify(most, _print_verified) if most and result.front else None
+    if not most or not result.front or result.state.ending == CANCELLED:
+        return None
+    return result.verify(most, _print_verified)
 
 
 def _print_verified(each: VerifiedPlan) -> None:
@@ -109,6 +127,8 @@ def search_record(result: SearchResult) -> dict[str, Any]:
         "elapsed": state.elapsed,
         "evaluated": state.evaluated,
         "bounded": state.bounded,
+        "ending": state.ending,
+        "lower_bound": state.least or None,
         "gap": state.gap,
         "proved": state.is_proved,
         "front_proved": state.is_complete,
@@ -122,13 +142,18 @@ def _figures_record(figures: Figures) -> dict[str, float | None]:
     return {"seconds": figures.seconds, "memory": figures.memory, "devices": figures.devices, "dollars": figures.dollars}
 
 
-def _why(result: SearchResult) -> str:
-    if not result.front:
-        return f"\n{clash_text(result.clash)}"
-    figures = result.state.best[1] if result.state.best else result.front[0][1]
-    lines = ["What if", *(f"  {counterfactual_text(each, figures)}" for each in result.what_if())]
-    ledger = [f"Why this one: from the runner-up to the best\n{ledger_text(result.why())}\n"] if len(result.front) > 1 else []
-    return "\n".join(["", *ledger, *lines])
+def _explain(result: SearchResult, is_over: Callable[[], bool]) -> tuple[SearchResult, str]:
+    """Why the best is the best, in words. Where a changed decision makes it better after all, that plan is the best, and is explained. Of a
+    cancelled search nothing more is planned."""
+    if result.state.ending == CANCELLED:
+        return result, ""
+    while (better := result.with_tried(changes := result.what_if(is_over=is_over))).state.best != result.state.best:
+        result = better
+    if len(result.front) > 1 and not is_over():
+        ledger = [f"Why this one: from the runner-up to the best\n{ledger_text(result.why())}\n"]
+    else:
+        ledger = []
+    return result, "\n".join(["\n", *ledger, "What if", *(f"  {counterfactual_text(each, each.base)}" for each in changes)])
 
 
 def _save(plan: Plan, path: str) -> None:
@@ -157,7 +182,7 @@ class _Printer:
         self._last = -_EVERY
 
     def show(self, state: SearchState) -> None:
-        if state.elapsed - self._last >= _EVERY or state.is_complete:
+        if state.elapsed - self._last >= _EVERY or state.ending:
             self._last = state.elapsed
             print(progress_text(state), file=sys.stderr, flush=True)
 

@@ -47,7 +47,8 @@ _MANY_TURNS = ("near", "usual", "objective", "usual")
 _TURNS = ("objective", "objective", "objective", "memory")
 """By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
 _INFINITE = float("inf")
-_CORE_DECISIONS = ("layout", "remat", "precision", "offload", "hardware")
+CORE_DECISIONS = ("layout", "remat", "precision", "offload", "hardware")
+"""What a core decides beside its mesh: a pin on one leaves cores out."""
 
 
 @dataclass
@@ -127,7 +128,7 @@ class BestFirst:
 
     def _may_keep(self, core: PlanCandidate) -> bool:
         """Whether the pins on what a core decides allow it."""
-        decided = {axis for axis, _ in core.mesh} | {*_CORE_DECISIONS}
+        decided = {axis for axis, _ in core.mesh} | {*CORE_DECISIONS}
         return all(each.allows(core) for each in self.requirements if getattr(each, "decision", "") in decided)
 
     def _divide(self, core: PlanCandidate) -> Iterator[SearchNode]:

@@ -5,12 +5,12 @@ the whole difference by construction. A decision that cannot be changed alone (m
 the next one. A counterfactual changes one decision of a candidate and plans what comes out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.core.text_tables import Printed, table_text
 from workbench.errors import WorkbenchError
-from workbench.search.evaluator import Evaluator
+from workbench.search.evaluator import Evaluator, never
 from workbench.search.neighbours import is_of_space, list_neighbours
 from workbench.search.plan_candidate import DECISIONS, PlanCandidate
 from workbench.search.requirements import Requirement
@@ -103,24 +103,38 @@ def _evaluate_if_legal(evaluator: Evaluator, candidate: PlanCandidate) -> Figure
         return None
 
 
+NOT_TRIED = "It was not planned: the time of the search was over."
+
+
 def list_counterfactuals(
-    evaluator: Evaluator, candidate: PlanCandidate, requirements: Sequence[Requirement] = ()
+    evaluator: Evaluator, candidate: PlanCandidate, requirements: Sequence[Requirement] = (), is_over: Callable[[], bool] = never
 ) -> tuple[Counterfactual, ...]:
-    """Every change of one decision to another value that the space has for it, planned; the mildest first, what is no plan last.
+    """Every change of one decision to another value that the space has for it, planned; the mildest first, what is no plan last. Once it
+    `is_over`, the others are `NOT_TRIED`.
 
     Raises `WorkbenchError` where the candidate itself cannot be planned.
     """
     base = evaluator.evaluate(candidate)
-    found = [_try(evaluator, candidate, base, name, each, requirements) for name, each in list_neighbours(evaluator.space, candidate)]
+    found = [
+        _try(evaluator, candidate, base, name, each, requirements, is_over) for name, each in list_neighbours(evaluator.space, candidate)
+    ]
     return tuple(sorted(found, key=lambda each: (each.figures is None, bool(each.breaks), each.figures.seconds if each.figures else 0.0)))
 
 
 def _try(
-    evaluator: Evaluator, candidate: PlanCandidate, base: Figures, decision: str, other: PlanCandidate, requirements: Sequence[Requirement]
+    evaluator: Evaluator,
+    candidate: PlanCandidate,
+    base: Figures,
+    decision: str,
+    other: PlanCandidate,
+    requirements: Sequence[Requirement],
+    is_over: Callable[[], bool],
 ) -> Counterfactual:
     names = [name for name in DECISIONS if candidate.decision(name) != other.decision(name)]
     shown = [", ".join(each.describe(name) for name in names) for each in (other, candidate)]
     change = f"{shown[0]} instead of {shown[1]}"
+    if is_over():
+        return Counterfactual(decision, other, change, base, reason=NOT_TRIED)
     try:
         figures = evaluator.evaluate(other)
     except WorkbenchError as error:
@@ -143,7 +157,7 @@ def ledger_text(ledger: Ledger) -> str:
 def counterfactual_text(each: Counterfactual, base: Figures) -> str:
     """`with ZeRO 1 instead of ZeRO 3: +12 ms, +9.1 GiB`; or why it is no plan, or what it breaks."""
     if each.figures is None:
-        return f"with {each.change}: no plan. {each.reason}"
+        return f"with {each.change}: {'' if each.reason == NOT_TRIED else 'no plan. '}{each.reason}"
     change = f"{_signed(each.figures.seconds - base.seconds, 's')}, {_signed(each.figures.memory - base.memory, 'B')}"
     broken = f"; it does not keep {' and '.join(each.breaks)}" if each.breaks else ""
     return f"with {each.change}: {change}{broken}"

@@ -1,5 +1,6 @@
 """`find_plans`: from a plan and what is wanted to a `SearchResult`, with every state on the way."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -10,6 +11,7 @@ from workbench.errors import SearchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
 from workbench.search.evaluator import Evaluator
+from workbench.search.layout_choices import why_no_layout
 from workbench.search.make_space import WIDE_AXES, make_space
 from workbench.search.present_plan import evaluate_present, find_candidate
 from workbench.search.requirements import FIGURES, PINNED, AtMost, Pin, Requirement
@@ -20,6 +22,9 @@ from workbench.search.search_state import SearchState
 from workbench.search.worker_questions import Answerer
 from workbench.units import parse_bytes, parse_time
 
+_FEW = 3  # suggestions
+_LEAST_LEFT = 0.05
+"""Of the seconds of a search so many are left in any case to find out what clashes."""
 OpenAnswerer = Callable[[Evaluator], Answerer]
 
 
@@ -37,6 +42,7 @@ def find_plans(
     again: SearchResult | None = None,
     until: str = "complete",
     compilers: Compilers | None = None,
+    begin: float | None = None,
     **choices: Any,
 ) -> SearchResult:
     """Search the alternatives of a plan for those with the least `objective`: `seconds`, `memory`, `devices` or `dollars`. The plan itself
@@ -49,17 +55,20 @@ def find_plans(
     - `again`: an earlier result, whose work is used where the space is the same;
     - `until`: `"complete"`, the whole front, or `"proved"`: over once the best plan is proved;
     - `compilers` are asked by `SearchResult.verify`;
+    - `begin`: when the seconds began by `time.perf_counter`, which count making the space; with this call if left out;
     - `choices`: what may be chosen, arguments of `make_space`.
 
     Raises `SearchError` for what does not exist or contradicts itself.
     """
     if not isinstance(within, int | float) or not within >= 0:
         raise SearchError(wrong_type("within", within, "seconds"), ["write `within=60`"])
+    begin = time.perf_counter() if begin is None else begin
     space = make_space(plan, **choices)
     requirements = read_requirements(space, at_most or {}, pins or {}, objective)
     space = fit_boundaries(space, requirements)
     evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
     candidate = find_candidate(space, plan)
+    present = None if is_cancelled() else evaluate_present(evaluator, plan, candidate)
     answerer = open_answerer(evaluator) if open_answerer else None
     state: SearchState | None = None
     try:
@@ -67,7 +76,7 @@ def find_plans(
             space,
             requirements,
             objective=objective,
-            within=within,
+            within=max(0.0, within - (time.perf_counter() - begin)),
             most_evaluations=most_evaluations,
             is_cancelled=is_cancelled,
             answerer=answerer,
@@ -82,7 +91,8 @@ def find_plans(
             answerer.close()
     if state is None:
         raise SearchError("The search ended before it began.", ["search again"])
-    return SearchResult(space, requirements, state, evaluator, evaluate_present(evaluator, plan, candidate), compilers)
+    left = max(within - (time.perf_counter() - begin), _LEAST_LEFT * within)
+    return SearchResult(space, requirements, state, evaluator, present, left, compilers)
 
 
 def read_requirements(
@@ -145,10 +155,29 @@ def _read_pin(space: SearchSpace, name: str, value: Any) -> Pin:
     }.get(name)
     for each in values:
         if choices is not None and each not in choices:
+            if name == "layout" and (reason := why_no_layout(space.start, space.axes, str(each))):
+                raise SearchError(reason, [f"pin `layout` to {choice}" for choice in choices[:_FEW]])
             raise SearchError(*unknown_name(name, str(each), [str(choice) for choice in choices]))
         if choices is None and (not isinstance(each, int) or isinstance(each, bool) or each < 1):
             raise SearchError(wrong_type(f'pins["{name}"]', each, "a whole number from 1"), [f'write {{"{name}": 1}}'])
+    if name in space.axes and not {*values} & {*(sizes := space.sizes_of(name))}:
+        raise _impossible_size_error(space, name, values, sizes)
     return Pin(name, values)
+
+
+def _impossible_size_error(space: SearchSpace, name: str, values: tuple[int, ...], sizes: Sequence[int]) -> SearchError:
+    """A pin on the size of a mesh axis that no mesh of the space has."""
+    possible = f"{', '.join(map(str, sizes[:-1]))} or {sizes[-1]}" if len(sizes) > 1 else f"{sizes[0]}"
+    pinned = " or ".join(map(str, values))
+    if all(devices % value for value in values for _, devices in space.hardware):
+        reason = f"none of {pinned} divides {space.devices_text}" if len(values) > 1 else f"{pinned} does not divide {space.devices_text}"
+    elif name == "stage":
+        reason = f"the program has {space.blocks:,} blocks, and a pipeline of the space {space.most_stages:,} stages at most"
+    elif name == "data" and space.batch:
+        reason = f"{pinned} does not divide the batch of {space.batch:,}"
+    else:
+        reason = "no layout of it uses an axis of that size"
+    return SearchError(f"No plan of the space has `{name}={pinned}`: {reason}.", [f"pin `{name}` to {possible}", "leave the pin out"])
 
 
 def _read_absent_axis(name: str, values: tuple[Any, ...]) -> Pin:

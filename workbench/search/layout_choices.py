@@ -121,7 +121,7 @@ def usual_choices(choices: Sequence[LayoutChoice]) -> tuple[LayoutChoice, ...]:
 def list_layout_choices(plan: Plan, axes: Sequence[str], *, with_costs: bool = True) -> tuple[LayoutChoice, ...]:
     """The choices that this plan's program allows over mesh axes of these names, the known recipes first; last, `with_costs` being known,
     that of each operation, unless the program splits some by hand, and that of each stage, where its layers are written out."""
-    probe = plan.updated(mesh=" ".join(f"{axis}:{_PROBED}" for axis in axes), layout="", hardware=None, axis_assignment=None, pipeline=None)
+    probe = _probe(plan, axes)
     found: dict[str, LayoutChoice] = {}
     kept: set[str] = set()
     for choice in _list_choices(plan, axes):
@@ -138,6 +138,22 @@ def list_layout_choices(plan: Plan, axes: Sequence[str], *, with_costs: bool = T
         if "stage" in axes and len(of_stages) > 1 and is_written_out(plan.program):
             found[PER_STAGE] = LayoutChoice(PER_STAGE, ("model",), of_stages=of_stages)
     return tuple(found.values())
+
+
+def why_no_layout(plan: Plan, axes: Sequence[str], name: str) -> str:
+    """Why a layout that exists does not apply to the plan's program; empty where it does, or where there is none of this name."""
+    for choice in _list_choices(plan, axes):
+        if choice.name == name:
+            try:
+                choice.apply(_probe(plan, axes))
+            except WorkbenchError as error:
+                return f"The layout `{name}` does not apply: {error.message}"
+    return ""
+
+
+def _probe(plan: Plan, axes: Sequence[str]) -> Plan:
+    mesh = " ".join(f"{axis}:{_PROBED}" for axis in axes)
+    return plan.updated(mesh=mesh, layout="", hardware=None, axis_assignment=None, pipeline=None)
 
 
 def _list_of_stages(choices: Sequence[LayoutChoice]) -> Iterator[LayoutChoice]:

@@ -14,7 +14,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_dims import batch_dim
-from workbench.search.layout_choices import PER_STAGE, LayoutChoice, RecipeMove, list_layout_choices, usual_choices
+from workbench.search.layout_choices import PER_STAGE, LayoutChoice, RecipeMove, list_layout_choices, usual_choices, why_no_layout
 from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING
 from workbench.search.search_space import ZEROS, SearchSpace
 from workbench.search.traced_programs import OFFLOADS, REMATS, USUAL_REMATS, WIDE_REMATS, trace_programs
@@ -90,7 +90,7 @@ def make_space(
         start,
         tuple((each.name if each else "", size) for each, size in targets),
         tuple(axis for axis in names if (axis != "stage" or batch) and (axis != "data" or _has_examples(start))),
-        _choose_layouts(found, layouts),
+        _choose_layouts(start, names, found, layouts),
         programs,
         tuple(each for each in zeros if each == NO_ZERO or _can_share(plan.program)),
         (*dict.fromkeys(traced.remat for traced, _ in programs), *(partly if is_staged else ())),
@@ -170,7 +170,9 @@ def _verify_names(what: str, names: Sequence[str] | None, known: Collection[str]
             raise SearchError(*unknown_name(what, name, tuple(known)))
 
 
-def _choose_layouts(found: Sequence[LayoutChoice], layouts: Sequence[str] | str | None) -> tuple[LayoutChoice, ...]:
+def _choose_layouts(
+    start: Plan, axes: Sequence[str], found: Sequence[LayoutChoice], layouts: Sequence[str] | str | None
+) -> tuple[LayoutChoice, ...]:
     if layouts is None:
         return usual_choices(found)
     known = [each.name for each in found]
@@ -183,5 +185,7 @@ def _choose_layouts(found: Sequence[LayoutChoice], layouts: Sequence[str] | str 
                 ["write the layers out: for models of the zoo `scan=False`", "name hardware", "take another layout"],
             )
         if name not in known:
+            if reason := why_no_layout(start, axes, name):
+                raise SearchError(reason, [f"choose from {', '.join(f'`{each}`' for each in known)}"])
             raise SearchError(*unknown_name("layout", name, known))
     return tuple(each for each in found if each.name in names)

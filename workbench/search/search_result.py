@@ -1,7 +1,7 @@
 """What a search found: plans, the proof, and why. `print` it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from workbench.analysis.verify_plan import Compilers, verify_plan
@@ -9,15 +9,15 @@ from workbench.core.text_tables import Printed, pairs_text, table_text, wrap_tex
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
-from workbench.search.evaluator import Evaluator
+from workbench.search.evaluator import Evaluator, never
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import PresentPlan
-from workbench.search.requirement_conflicts import Clash, find_clash
+from workbench.search.requirement_conflicts import UNKNOWN, Clash, clash_sentence, find_clash, relaxation_text
 from workbench.search.requirements import AtMost, Requirement, against_best_text, allows_figures
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures
 from workbench.search.search_space import SearchSpace
-from workbench.search.search_state import SearchState, nothing_found_text
+from workbench.search.search_state import SearchState, ending_text, nothing_found_text
 from workbench.units import format_bytes, format_dollars, format_seconds, read_whole_number
 
 MOST_ROWS = 12  # plans of the front
@@ -29,6 +29,7 @@ class SearchResult(Printed):
     """The last state of a search, and what can be asked of it. Plans are numbered as on the front, the fastest is 0.
 
     - `present`: the plan that it started from, `None` where that is refused;
+    - `seconds_left`: of the time of the search, for what is asked of it when there is no plan;
     - `compilers`: what `verify` asks.
     """
 
@@ -37,6 +38,7 @@ class SearchResult(Printed):
     state: SearchState
     evaluator: Evaluator = field(compare=False)
     present: PresentPlan | None = None
+    seconds_left: float = field(default=20.0, compare=False)
     compilers: Compilers | None = field(default=None, compare=False)
 
     @property
@@ -72,10 +74,19 @@ class SearchResult(Printed):
             raise SearchError("The front has one plan, which no other was found to rival.", ["ask `what_if()` what each decision does"])
         return make_ledger(self.evaluator, self._candidate(other), self._candidate(best))
 
-    def what_if(self, number: int | None = None) -> tuple[Counterfactual, ...]:
-        """Every decision of a plan of the front changed alone, and what comes of it; of the best if not said otherwise."""
+    def what_if(self, number: int | None = None, is_over: Callable[[], bool] = never) -> tuple[Counterfactual, ...]:
+        """Every decision of a plan of the front changed alone, and what comes of it; of the best if not said otherwise. What is not planned
+        before it `is_over` says so."""
         candidate = self._candidate(self._number_of_best if number is None else number)
-        return list_counterfactuals(self.evaluator, candidate, self.requirements)
+        return list_counterfactuals(self.evaluator, candidate, self.requirements, is_over)
+
+    def with_tried(self, changes: Iterable[Counterfactual]) -> "SearchResult":
+        """The result with what the changes planned: one that beats a plan of the front takes its place."""
+        front = self.state.front
+        for each in changes:
+            if each.figures is not None and not each.breaks:
+                front = front.with_item(each.candidate, each.figures)
+        return self if front == self.state.front else replace(self, state=replace(self.state, front=front))
 
     def verify(self, most: int = 3, on_verified: Callable[[VerifiedPlan], None] | None = None) -> VerifiedPlans:
         """Ask XLA's partitioner and then the compiler about the fastest plans of the front, each in a worker process. `print` what comes
@@ -98,20 +109,25 @@ class SearchResult(Printed):
 
     @cached_property
     def clash(self) -> Clash:
-        """What clashes, where no plan keeps the requirements, if time suffices to prove it."""
-        return find_clash(self.space, self.requirements, evaluator=self.evaluator, is_complete=self.state.is_complete)
+        """What clashes, where no plan keeps the requirements, if the time that the search left suffices to prove it. After a search that
+        did not finish nothing more is tried."""
+        if not self.state.is_complete:
+            return UNKNOWN
+        return find_clash(self.space, self.requirements, within=self.seconds_left, evaluator=self.evaluator, is_complete=True)
 
     def no_plan_error(self) -> SearchError:
         """The error in the user's words: what clashes and the least that would have to give way, or that no plan was found in time."""
         clash = self.clash
         if not clash.is_proved:
             return SearchError(nothing_found_text(self.state, self.space.size), ["search longer", *self._present_ways()])
+        examined = f"{ending_text(self.state, self.space.size).capitalize()}."
         if not clash.requirements:
-            reason = self.state.refused[0][0] if self.state.refused else "nothing is left to choose from"
-            return SearchError(f"The space has no legal plan: {reason}", ["allow more choices", "take another number of devices"])
-        what = " and ".join(f"`{each}`" for each in clash.requirements)
-        together = " together" if len(clash.requirements) > 1 else ""
-        return SearchError(f"No plan keeps {what}{together}.", [f"allow {_round_up(each.weakened)}" for each in clash.relaxations])
+            reason = clash.reason or (self.state.refused[0][0] if self.state.refused else "nothing is left to choose from.")
+            return SearchError(
+                f"The space has no legal plan: {reason} {examined}", ["allow more choices", "take another number of devices"]
+            )
+        ways = [f"allow {_round_up(each.weakened)} ({relaxation_text(each)})" for each in clash.relaxations]
+        return SearchError(f"{clash_sentence(clash)} {examined}", ways)
 
     def _present_ways(self) -> list[str]:
         """That the present plan keeps the limits, where it does."""
@@ -158,7 +174,7 @@ def search_text(result: SearchResult) -> str:
     state, requirements = result.state, ", ".join(map(str, result.requirements)) or "none"
     facts = pairs_text(
         [
-            ("found in", format_seconds(state.elapsed), f"{state.evaluated:,} planned, {state.bounded:,} known by their bounds"),
+            ("searched for", format_seconds(state.elapsed), ending_text(state, result.space.size)),
             ("the best is", *_proof_cells(state)),
             ("to keep", f"{len(result.requirements)}", requirements),
             *_present_facts(result),
@@ -175,9 +191,7 @@ def _proof_cells(state: SearchState) -> tuple[str, str]:
         return "none", state.status
     if state.is_proved:
         return "proved", "and the front with it" if state.is_complete else "the front may yet gain plans"
-    if not state.least:
-        return "open", state.status
-    return (f"within {state.gap:.1%}", "of what no plan can beat") if state.gap else ("proved", state.status.removeprefix("proved, "))
+    return ("open", state.status) if state.gap else ("proved", state.status.removeprefix("proved, "))
 
 
 def _present_facts(result: SearchResult) -> list[tuple[str, str, str]]:

@@ -120,6 +120,11 @@ class SearchSpace:
         found = read_hardware(hardware or None) if self.with_axis_assignments else None
         return ("", *list_axis_assignments(mesh, found)) if found else ("",)
 
+    def sizes_of(self, axis: str) -> tuple[int, ...]:
+        """The sizes that a mesh axis has in some mesh of the space."""
+        meshes = (dict(mesh) for _, devices in self.hardware for mesh in self._list_meshes(devices))
+        return tuple(sorted({mesh[axis] for mesh in meshes}))
+
     def _list_meshes(self, devices: int) -> Iterator[tuple[tuple[str, int], ...]]:
         allowed = dict(self.sizes)
 

@@ -1,6 +1,7 @@
 """How far a search is: a value that every view of it shows."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import Figures, ParetoFront, figures_text
@@ -52,24 +53,52 @@ class SearchState:
     def status(self) -> str:
         """`proved`, or the gap, or that nothing fits."""
         if self.best is None:
-            return "no plan keeps the requirements" if self.is_complete else "no plan yet"
+            return "no plan keeps the requirements" if self.is_complete else _UNFINISHED.get(self.ending, "no plan yet")
         if self.is_complete:
             return "proved, and the front with it"
         if self.is_proved:
             return "proved"
+        return self.gap_text if self.gap else "proved, but for what is as good in it and better in the rest"
+
+    @property
+    def gap_text(self) -> str:
+        """The most by which the best is worse than the lower bound, rounded up: what it says is true of any plan not looked at."""
+        value = objective_key(self.objective, self.best[1])[0] if self.best else 0.0
         if not self.least:
-            return "not compared yet with what no plan can beat"
-        return (
-            f"within {self.gap:.1%} of what no plan can beat"
-            if self.gap
-            else "proved, but for what is as good in it and better in the rest"
-        )
+            return "no lower bound is known yet"
+        ratio = value / self.least
+        if ratio >= _TWICE:
+            return f"at most {ceil(10 * ratio) / 10:,.1f} times the proven lower bound"
+        return f"at most {ceil(1000 * (ratio - 1)) / 10:.1f}% {_MORE[self.objective]} than the proven lower bound"
+
+
+_TWICE = 2.0  # from so many times the lower bound on, a gap is written in times
+_MORE = {"seconds": "slower", "memory": "more memory", "devices": "more devices", "dollars": "more expensive"}
+_UNFINISHED = {
+    OUT_OF_TIME: "no plan found in the time of the search",
+    CANCELLED: "no plan found before the search was cancelled",
+    EVALUATED: "no plan found in so many evaluations",
+}
 
 
 def nothing_found_text(state: SearchState, combinations: int) -> str:
-    """That the time of a search did not suffice for a first plan; nothing is said of what there is."""
+    """That a search ended before its first plan; nothing is said of what there is."""
     known = f"{state.evaluated:,} of {combinations:,} combinations planned, {state.bounded:,} compared by bounds"
-    return f"No plan was found in {state.elapsed:.1f} s: {known}. The search did not finish."
+    how = "The search was cancelled" if state.ending == CANCELLED else "The search did not finish"
+    return f"No plan was found in {state.elapsed:.1f} s: {known}. {how}."
+
+
+def ending_text(state: SearchState, combinations: int) -> str:
+    """How the search ended, and what it examined; empty while it goes on."""
+    examined = f"{state.evaluated:,} of {combinations:,} combinations planned, {state.bounded:,} known by their bounds"
+    match state.ending:
+        case "finished" if state.is_complete:
+            return f"all {combinations:,} combinations examined: {state.evaluated:,} planned, the others excluded by bounds or illegal"
+        case "out of time":
+            return f"out of time: {examined}"
+        case "cancelled":
+            return f"cancelled: {examined}"
+    return examined
 
 
 def objective_key(objective: str, figures: Figures) -> tuple[float, ...]:
@@ -79,7 +108,8 @@ def objective_key(objective: str, figures: Figures) -> tuple[float, ...]:
 
 
 def progress_text(state: SearchState) -> str:
-    """One line: `12.4 s · 6.02 s, 34.8 GiB · 3 on the front · within 4.0% of what no plan can beat`; with devices where they count."""
+    """One line: `12.4 s · 6.02 s, 34.8 GiB · 3 on the front · at most 4.0% slower than the proven lower bound`; with devices where they
+    count."""
     devices = f"{state.best[1].devices:,} devices, " if state.best and state.objective == "devices" else ""
     best = f"{devices}{figures_text(state.best[1])} · {len(state.front)} on the front · " if state.best else ""
     return f"{format_seconds(state.elapsed)} · {best}{state.status}"

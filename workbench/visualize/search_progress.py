@@ -1,6 +1,6 @@
-"""How a proof came about, round by round: the best plan found falls, what no plan can beat rises, until they meet.
+"""How a proof came about, answer by answer: the best plan found falls, the lower bound rises, until they meet.
 
-Across are the rounds of a search, which are the same on every machine, not its seconds.
+Across are the answers of a search, which are the same on every machine, not its seconds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ Point = tuple[float, float]
 
 
 def search_progress(states: Sequence[SearchState]) -> Picture:
-    """Two lines over the rounds of a search: its best plan, and the bound of what may still be found; the gap between them is shaded."""
+    """Two lines over the answers of a search: its best plan, and the bound of what may still be found; the gap between them is shaded."""
     text = search_progress_text(states)
     if not any(state.best for state in states):
         return Picture.of_title(text)
@@ -35,7 +35,7 @@ def search_progress(states: Sequence[SearchState]) -> Picture:
 
 
 def search_progress_text(states: Sequence[SearchState]) -> str:
-    """The rounds in which the best plan or the bound changed."""
+    """The answers by which the best plan or the bound changed."""
     if not states:
         return "No search has begun."
     last, write = states[-1], _WRITE[states[-1].objective]
@@ -46,8 +46,8 @@ def search_progress_text(states: Sequence[SearchState]) -> str:
     ]
     if len(rows) > MOST_ROWS:
         rows = [*rows[: MOST_ROWS // 2], ("…", "", "", "", ""), *rows[1 - MOST_ROWS // 2 :]]
-    table = table_text(["round>", "planned>", "known by bounds>", "no plan beats>", "best found>"], rows)
-    return f"least {last.objective} after {len(states) - 1:,} rounds: {last.status}\n\n{table}"
+    table = table_text(["answer>", "planned>", "known by bounds>", "lower bound>", "best found>"], rows)
+    return f"least {last.objective} after {len(states) - 1:,} answers: {last.status}\n\n{table}"
 
 
 def _lines(state: SearchState) -> tuple[float, float]:
@@ -83,7 +83,7 @@ def _steps(points: Sequence[Point]) -> Iterator[Point]:
 
 
 def _changes(found: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
-    """The rounds that found a better plan."""
+    """The answers that found a better plan."""
     for place, (number, value) in enumerate(found):
         if place == 0 or value != found[place - 1][1]:
             yield number, value
@@ -104,7 +104,7 @@ def _draw_axes(across: AxisScale, up: AxisScale, objective: str) -> Iterator[Mar
         yield Label(_HEAD - 6, up(value) + 4, tick_text(text), anchor="end")
     yield Rectangle(_HEAD, up.start, _WIDE, 1, fill=NEUTRAL)
     yield Rectangle(_HEAD, _TOP, 1, _HIGH, fill=NEUTRAL)
-    yield Label(_HEAD + _WIDE / 2, up.start + 32, "rounds of the search", anchor="middle")
+    yield Label(_HEAD + _WIDE / 2, up.start + 32, "answers to the search", anchor="middle")
 
 
 def _draw_legend(across: AxisScale, states: Sequence[SearchState]) -> Iterator[Mark]:
@@ -112,7 +112,7 @@ def _draw_legend(across: AxisScale, states: Sequence[SearchState]) -> Iterator[M
     yield Rectangle(_HEAD, _TOP - 22, 9, 9, fill=_BEST)
     yield Label(_HEAD + 14, _TOP - 14, "best plan found")
     yield Rectangle(_HEAD + 150, _TOP - 22, 9, 9, fill=_LEAST)
-    yield Label(_HEAD + 164, _TOP - 14, "no plan can beat (dashed)")
+    yield Label(_HEAD + 164, _TOP - 14, "lower bound (dashed)")
     proved = next((number for number, state in enumerate(states) if state.is_proved), None)
     if proved is not None:
         x = across(proved)

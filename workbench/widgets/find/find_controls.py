@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 from workbench.search.layout_choices import PER_OPERATION, PER_STAGE
 from workbench.search.make_space import SCHEDULES
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.requirement_conflicts import Clash, Relaxation
+from workbench.search.requirement_conflicts import Clash, Relaxation, clash_sentence, relaxation_text
 from workbench.search.requirements import AtMost, present_text
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures
 from workbench.search.search_space import ZEROS
@@ -28,7 +28,7 @@ from workbench.widgets.tabs.table_blocks import act
 
 INVITATION = (
     "Say what is fixed; everything left open is chosen: mesh, layout, ZeRO, rematerialisation, stages, schedule and micro-batches. The "
-    "first plans that fit appear within a second or two, and the picture fills while the gap to what no plan can beat falls."
+    "first plans that fit appear within a second or two, and the picture fills while the gap to the proven lower bound falls."
 )
 
 
@@ -122,15 +122,14 @@ def _relaxation_text(each: Relaxation) -> str:
 
 
 def _relaxed_plan(each: Relaxation) -> str:
-    return f"With `{each.weakened}` there is {found_text(each.candidate)}: {brief_figures(each.figures)}."
+    return f"With `{each.weakened}` ({relaxation_text(each)}) there is {found_text(each.candidate)}: {brief_figures(each.figures)}."
 
 
 def _clash_sentence(progress: FindProgress, clash: Clash) -> str:
-    if clash.requirements:
-        together = " together" if len(clash.requirements) > 1 else ""
-        return f"No plan keeps {' and '.join(f'`{each}`' for each in clash.requirements)}{together}."
     refused = progress.state.refused if progress.state else ()
-    return f"The space has no legal plan: {refused[0][0]}" if refused else "The space has no legal plan."
+    if not clash.requirements and not clash.reason and refused:
+        return f"The space has no legal plan: {refused[0][0]}"
+    return clash_sentence(clash)
 
 
 def _announcement(progress: FindProgress) -> str:

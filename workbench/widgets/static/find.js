@@ -88,7 +88,7 @@ const actOf = (wb, each, kind = "btn small") =>
   }, ...withCode(each.label));
 
 /**
- * How near the best is to what no plan can beat.
+ * How near the best is to the proven lower bound.
  * @param {Wb} wb
  * @param {NonNullable<FindState["gap"]>} gap
  */
