@@ -13,8 +13,9 @@ from workbench.documents import load_plan
 
 pytestmark = pytest.mark.compile
 
-TWO_LAYER = ["search", "--model", "two_layer", "--devices", "8", "--hardware", "TPU v5e", "--workers", "0"]
-GPT = ["search", "--model", "gpt", "--devices", "4", "--hardware", "TPU v5e", "--workers", "0", "--within", "10m", "--pin", "remat=none"]
+QUIET = ["--workers", "0", "--verify", "0"]
+TWO_LAYER = ["search", "--model", "two_layer", "--devices", "8", "--hardware", "TPU v5e", *QUIET]
+GPT = ["search", "--model", "gpt", "--devices", "4", "--hardware", "TPU v5e", *QUIET, "--within", "10m", "--pin", "remat=none"]
 
 
 def test_a_kind_of_hardware_and_a_number_of_devices_are_enough(tmp_path, capsys):
@@ -63,7 +64,7 @@ def test_precisions_are_chosen_from_where_they_are_named(tmp_path, capsys):
 def test_remats_are_chosen_from_where_they_are_named(tmp_path, capsys):
     file = tmp_path / "best.plan.json"
     one = ["--pin", "stage=1", "--pin", "micro_batches=1", "--pin", "remat=full_1/2", "--within", "10m"]
-    assert main([*GPT[:9], "--remats", "none|full_1/2", *one, "--json", "-o", str(file)]) == 0
+    assert main([*GPT[:11], "--remats", "none|full_1/2", *one, "--json", "-o", str(file)]) == 0
     record = json.loads(capsys.readouterr().out)
     assert "remat none, full_1/2" in record["space"]
     assert "remat full on 1 of every 2 layers" in record["front"][0]["plan"]
@@ -71,7 +72,7 @@ def test_remats_are_chosen_from_where_they_are_named(tmp_path, capsys):
 
 
 def test_remats_offloads_and_boundaries_are_chosen_from_where_they_are_named(tmp_path, capsys):
-    file, gpt = tmp_path / "best.plan.json", ["search", "--model", "gpt", "--devices", "4", "--hardware", "TPU v5e", "--workers", "0"]
+    file, gpt = tmp_path / "best.plan.json", GPT[:11]
     few = ["--pin", "stage=1", "--pin", "model=1", "--within", "10m", "--json", "-o", str(file)]
     choices = ["--remats", "offloaded|none", "--offloads", "nothing|optimizer_state", "--boundaries", "time|fit", "--objective", "memory"]
     assert main([*gpt, *few, *choices]) == 0
@@ -140,7 +141,9 @@ def test_json_has_the_verified_figures_where_they_are_asked_for(capsys):
     record = json.loads(capsys.readouterr().out)
     (verified,) = record["verified"]
     assert verified["plan"] == record["front"][0]["plan"]
-    assert verified["planned"]["memory"] == record["front"][0]["memory"]
+    assert record["front"][0]["memory"] == verified["compiled"]["memory"], "each figure is of the best tier known"
+    assert record["front"][0]["tier"] == "compiled"
+    assert record["front"][0]["seconds"] == verified["compiled"]["seconds"]
     assert verified["compiled"]["difference"]["memory"] == verified["compiled"]["memory"] / verified["planned"]["memory"] - 1
     assert main([*TWO_LAYER, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verified"] is None

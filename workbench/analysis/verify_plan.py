@@ -32,15 +32,21 @@ class Compilers(NamedTuple):
 
 def verify_plan(plan: Plan, title: str, planned: TierFigures, compilers: Compilers) -> VerifiedPlan:
     """Ask XLA's partitioner and then the compiler, each in a worker process; a refusal is an answer, in the compiler's words."""
-    partitioned, report = _ask_partitioner(plan, compilers)
+    partitioned, report = ask_partitioner(plan, compilers)
+    return VerifiedPlan(plan, title, planned, partitioned, ask_compiler(plan, report, compilers))
+
+
+def ask_compiler(plan: Plan, report: Report | None, compilers: Compilers) -> TierFigures:
+    """What the compiler says of a plan; `report`: the partitioned one, if there is one."""
     try:
-        compiled = figures_of_compiled(report or analyze(plan), compilers.compile(plan))
+        return figures_of_compiled(report or analyze(plan), compilers.compile(plan))
     except WorkbenchError as error:
-        compiled = refused(error)
-    return VerifiedPlan(plan, title, planned, partitioned, compiled)
+        return refused(error)
 
 
-def _ask_partitioner(plan: Plan, compilers: Compilers) -> tuple[TierFigures, Report | None]:
+def ask_partitioner(plan: Plan, compilers: Compilers) -> tuple[TierFigures, Report | None]:
+    """What XLA's partitioner says of a plan, with the report of its answer; why it was not asked, or refused the plan, where there is
+    none."""
     if reason := why_planned(plan):
         return TierFigures(reason=reason), None
     try:

@@ -53,17 +53,17 @@ def search(options: argparse.Namespace) -> None:
     if options.output:
         _save(result.best, options.output)
     if options.json:
-        print(json.dumps({**search_record(result), "verified": _verified_records(_verify(result, options.verify))}, indent=1))
+        print(json.dumps(search_record(result), indent=1))
         return
     print(f"{result}{why}")
-    if (verified := _verify(result, options.verify)) is not None:
-        print(f"\n{verified}")
+    if options.verify and result.verified:
+        print(f"\n{VerifiedPlans(tuple(each for _, each in result.verified.values()))}")
 
 
 def _show_clash(result: SearchResult, options: argparse.Namespace) -> None:
     """What is known where there is no plan, beside the error."""
     if options.json:
-        print(json.dumps({**search_record(result), "verified": None}, indent=1))
+        print(json.dumps(search_record(result), indent=1))
     elif options.why:
         print(clash_text(result.clash))
 
@@ -90,6 +90,8 @@ def _find(plan: Plan, kind: str | None, options: argparse.Namespace, begin: floa
             open_answerer=partial(open_answerer, workers=options.workers, cluster=options.cluster),
             until=options.until,
             compilers=Compilers(partition_plan, compile_plan),
+            verify=options.verify,
+            on_verified=_print_verified,
             **wanted,
         )
 
@@ -98,26 +100,15 @@ def _say_stopping() -> None:
     print("Stopping; what was found follows (Ctrl-C once more leaves at once).", file=sys.stderr, flush=True)
 
 
-def _verify(result: SearchResult, most: int | None) -> VerifiedPlans | None:
-    """The fastest plans in three tiers, each with a line on standard error as it becomes known; `None` where that is not asked for, or
-    there are none."""
-    if not most or not result.front or result.state.ending == CANCELLED:
-        return None
-    return result.verify(most, _print_verified)
-
-
 def _print_verified(each: VerifiedPlan) -> None:
     print(verified_line(each), file=sys.stderr, flush=True)
 
 
-def _verified_records(verified: VerifiedPlans | None) -> list[dict[str, Any]] | None:
-    return None if verified is None else [verified_record(each) for each in verified]
-
-
 def search_record(result: SearchResult) -> dict[str, Any]:
     """The result as plain values."""
-    state = result.state
-    front = [{"plan": str(candidate), **_figures_record(figures)} for candidate, figures in result.front]
+    state = result.proof
+    front = [{"plan": str(each), **_figures_record(figures), "tier": result.tier(each)} for each, figures in result.front]
+    verified = [verified_record(each) for _, each in result.verified.values()]
     present = result.present
     return {
         "space": result.space.describe(),
@@ -134,6 +125,7 @@ def search_record(result: SearchResult) -> dict[str, Any]:
         "front_proved": state.is_complete,
         "front": front,
         "present": present and {"plan": present.candidate and str(present.candidate), **_figures_record(present.figures)},
+        "verified": verified or None,
         "clash": None if front else clash_text(result.clash),
     }
 

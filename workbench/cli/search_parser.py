@@ -101,9 +101,10 @@ def add_search(added: Any) -> None:
     )
     command.add_argument(
         "--verify",
-        type=positive,
+        type=whole,
         metavar="N",
-        help="also ask XLA's partitioner and then the compiler about the N fastest plans, and print both beside what was planned",
+        help="ask XLA's partitioner and then the compiler about the N fastest plans, and print both beside what was planned; 0 asks nobody "
+        "(default: the ten fastest, near ties, the present plan, and the best of each layout with each stage of ZeRO, while time lasts)",
     )
     command.add_argument("--workers", type=int, metavar="N", help="processes that plan candidates (default: one for each processor)")
     command.add_argument("--cluster", metavar="ADDRESS", help="plan candidates on a Ray cluster, ray://HOST:PORT, or `local`")
@@ -169,6 +170,11 @@ def add_latency(added: Any) -> None:
 def counts(text: str) -> tuple[int, ...]:
     """Whole numbers from 1, with commas between them."""
     return tuple(positive(each.strip()) for each in text.split(","))
+
+
+def whole(text: str) -> int:
+    """A whole number from 0."""
+    return 0 if text == "0" else positive(text)
 
 
 def names(text: str) -> tuple[str, ...]:

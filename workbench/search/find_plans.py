@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -10,19 +11,25 @@ from workbench.analysis.verify_plan import Compilers
 from workbench.errors import SearchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
+from workbench.reports.verified_plan import VerifiedPlan
+from workbench.search.background_verifier import BackgroundVerifier
 from workbench.search.evaluator import Evaluator
 from workbench.search.layout_choices import why_no_layout
 from workbench.search.make_space import WIDE_AXES, make_space
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import evaluate_present, find_candidate
 from workbench.search.requirements import FIGURES, PINNED, AtMost, Pin, Requirement
 from workbench.search.run_search import run_search
+from workbench.search.search_figures import Figures
 from workbench.search.search_result import SearchResult
 from workbench.search.search_space import SearchSpace
-from workbench.search.search_state import SearchState
+from workbench.search.search_state import CANCELLED, SearchState
+from workbench.search.tier_ranks import list_contenders
 from workbench.search.worker_questions import Answerer
 from workbench.units import parse_bytes, parse_time
 
 _FEW = 3  # suggestions
+_EVERY = 1.0  # seconds after which the compilers are told of new plans to ask about
 _LEAST_LEFT = 0.05
 """Of the seconds of a search so many are left in any case to find out what clashes."""
 OpenAnswerer = Callable[[Evaluator], Answerer]
@@ -43,6 +50,8 @@ def find_plans(
     until: str = "complete",
     compilers: Compilers | None = None,
     begin: float | None = None,
+    verify: int | None = 0,
+    on_verified: Callable[[VerifiedPlan], None] = lambda _: None,
     **choices: Any,
 ) -> SearchResult:
     """Search the alternatives of a plan for those with the least `objective`: `seconds`, `memory`, `devices` or `dollars`. The plan itself
@@ -55,6 +64,8 @@ def find_plans(
     - `again`: an earlier result, whose work is used where the space is the same;
     - `until`: `"complete"`, the whole front, or `"proved"`: over once the best plan is proved;
     - `compilers` are asked by `SearchResult.verify`;
+    - `verify`: about so many plans the `compilers` are asked while the search goes on, and afterwards as long as its seconds last; `None`:
+      those of `list_contenders`. `best` and the front follow what they say; `on_verified` is given each plan that is known;
     - `begin`: when the seconds began by `time.perf_counter`, which count making the space; with this call if left out;
     - `choices`: what may be chosen, arguments of `make_space`.
 
@@ -70,8 +81,16 @@ def find_plans(
     candidate = find_candidate(space, plan)
     present = None if is_cancelled() else evaluate_present(evaluator, plan, candidate)
     answerer = open_answerer(evaluator) if open_answerer else None
+    verifier = BackgroundVerifier(space, compilers, on_verified) if compilers is not None and verify != 0 else None
     state: SearchState | None = None
-    try:
+    shown = 0.0
+    found: dict[PlanCandidate, Figures] = {}
+
+    def show_contenders() -> None:
+        if verifier is not None:
+            verifier.show(list_contenders(found, requirements, objective, candidate, verify))
+
+    with closing(answerer) if answerer is not None else nullcontext(), verifier or nullcontext():
         for state in run_search(
             space,
             requirements,
@@ -83,16 +102,23 @@ def find_plans(
             evaluator=evaluator,
             present=candidate,
             until=until,
+            found=found,
         ):
             if on_progress is not None:
                 on_progress(state)
-    finally:
-        if answerer is not None:
-            answerer.close()
+            if state.best is not None and state.elapsed >= shown + _EVERY:
+                shown = state.elapsed
+                show_contenders()
+        if verifier is not None and state is not None and state.ending != CANCELLED:
+            show_contenders()
+            if answerer is not None:
+                answerer.close()
+            verifier.wait(begin + within, is_cancelled)
     if state is None:
         raise SearchError("The search ended before it began.", ["search again"])
     left = max(within - (time.perf_counter() - begin), _LEAST_LEFT * within)
-    return SearchResult(space, requirements, state, evaluator, present, left, compilers)
+    result = SearchResult(space, requirements, state, evaluator, present, left, compilers)
+    return result.with_verified(verifier.verified) if verifier is not None else result
 
 
 def read_requirements(

@@ -93,11 +93,12 @@ def find_clash(
     less. Returns one that is not proved where time did not suffice, or where `is_cancelled` before one is known; after a search that
     `is_complete`, and found nothing, at least all requirements together.
     """
+    unknown = Clash(tuple(requirements), (), is_smallest=False) if is_complete else UNKNOWN
     tries = _Tries(space, evaluator or Evaluator(space), time.perf_counter() + within, is_cancelled)
     for size in range(len(requirements) + 1):
         for some in combinations(requirements, size):
             if not tries.left:
-                return Clash(tuple(requirements), (), is_smallest=False) if is_complete else UNKNOWN
+                return unknown
             state = _find_any(tries, some)
             if state.best is None and state.is_complete:
                 clash = Clash(some, (), reason=_why_refused(tries, some, state))
@@ -106,7 +107,7 @@ def find_clash(
                     clash = replace(clash, relaxations=relaxations)
                     on_clash(clash)
                 return clash
-    return UNKNOWN
+    return unknown
 
 
 def _find_any(tries: _Tries, requirements: Sequence[Requirement]) -> SearchState:

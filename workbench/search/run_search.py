@@ -11,6 +11,7 @@ from workbench.search.best_first import BestFirst
 from workbench.search.evaluator import Evaluator, never
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import FIGURES, Requirement, allows_candidate
+from workbench.search.search_figures import Figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import CANCELLED, EVALUATED, FINISHED, OUT_OF_TIME, SearchState
 from workbench.search.traced_programs import ACTIVATIONS_ON_HOST
@@ -35,13 +36,14 @@ def run_search(
     present: PlanCandidate | None = None,
     until: str = "complete",
     clock: Callable[[], float] = time.perf_counter,
+    found: dict[PlanCandidate, Figures] | None = None,
 ) -> Iterator[SearchState]:
     """Search for the plans with the least `objective` (of `FIGURES`), and yield the state after every answer.
 
     It ends when the whole front is proved, or with `until="proved"` the best plan, after `within` seconds, after so many evaluations, or
     when it is cancelled; the last state has what was found until then, and its `ending`. Which nodes are opened does not depend on how many
     workers there are (`best_first`). `evaluator` remembers an earlier search of the same space; the `present` plan is planned
-    first.
+    first. All plans are put into `found`.
     """
     if objective not in FIGURES:
         raise SearchError(*unknown_name("objective", objective, FIGURES))
@@ -50,7 +52,7 @@ def run_search(
     begin = clock()
     here = evaluator or Evaluator(space)
     who = answerer or InProcess(here)
-    search = BestFirst(space, requirements, objective, here)
+    search = BestFirst(space, requirements, objective, here, found={} if found is None else found)
 
     def ending(state: SearchState) -> str:
         if is_cancelled():

@@ -1,6 +1,6 @@
 """What a search found: plans, the proof, and why. `print` it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -8,7 +8,7 @@ from workbench.analysis.verify_plan import Compilers, verify_plan
 from workbench.core.text_tables import Printed, pairs_text, table_text, wrap_text
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
-from workbench.reports.verified_plan import TierFigures, VerifiedPlan, VerifiedPlans
+from workbench.reports.verified_plan import TierFigures, TierName, VerifiedPlan, VerifiedPlans
 from workbench.search.evaluator import Evaluator, never
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.plan_candidate import PlanCandidate
@@ -18,6 +18,7 @@ from workbench.search.requirements import AtMost, Requirement, against_best_text
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, ending_text, nothing_found_text
+from workbench.search.tier_ranks import best_known, rank_front
 from workbench.units import format_bytes, format_dollars, format_seconds, read_whole_number
 
 MOST_ROWS = 12  # plans of the front
@@ -30,7 +31,9 @@ class SearchResult(Printed):
 
     - `present`: the plan that it started from, `None` where that is refused;
     - `seconds_left`: of the time of the search, for what is asked of it when there is no plan;
-    - `compilers`: what `verify` asks.
+    - `compilers`: what `verify` asks;
+    - `verified`: what the compilers said of plans, beside the planned figures. The front and the best follow it, by the best tier known of
+      each plan; what is proved, of `proof`, is proved of planned figures.
     """
 
     space: SearchSpace
@@ -40,6 +43,25 @@ class SearchResult(Printed):
     present: PresentPlan | None = None
     seconds_left: float = field(default=20.0, compare=False)
     compilers: Compilers | None = field(default=None, compare=False)
+    verified: Mapping[PlanCandidate, tuple[Figures, VerifiedPlan]] = field(default_factory=dict, compare=False)
+    planned: SearchState | None = None
+
+    @property
+    def proof(self) -> SearchState:
+        """The state by planned figures alone."""
+        return self.planned or self.state
+
+    def with_verified(self, verified: Mapping[PlanCandidate, tuple[Figures, VerifiedPlan]]) -> "SearchResult":
+        """The result with the front and the best by the best tier known."""
+        if not verified:
+            return self
+        front = rank_front(self.proof, self.requirements, verified)
+        return replace(self, state=replace(self.proof, front=front), verified=verified, planned=self.proof)
+
+    def tier(self, candidate: PlanCandidate) -> TierName:
+        """How well the step time of a plan is known."""
+        planned, verified = self.verified.get(candidate, (None, None))
+        return best_known(planned, verified).tier if planned is not None else "planned"
 
     @property
     def front(self) -> tuple[tuple[PlanCandidate, Figures], ...]:
@@ -48,7 +70,9 @@ class SearchResult(Printed):
     @property
     def title(self) -> str:
         """`gpt tiny on 4, 8 or 16 devices: 15 plans on the front, the best proved`."""
-        count, status = len(self.front), self.state.status
+        count, status = len(self.front), self.proof.status
+        if self.verified:
+            status = f"by its {self.tier(self.front[self._number_of_best][0])} step; as planned {status}"
         found = f"{count} plan{'s' * (count != 1)} on the front, the best {status}" if count else status
         return f"{self.space.start.program.name} on {self.space.devices_text}: {found}"
 
@@ -78,15 +102,28 @@ class SearchResult(Printed):
         """Every decision of a plan of the front changed alone, and what comes of it; of the best if not said otherwise. What is not planned
         before it `is_over` says so."""
         candidate = self._candidate(self._number_of_best if number is None else number)
-        return list_counterfactuals(self.evaluator, candidate, self.requirements, is_over)
+        changes = list_counterfactuals(self.evaluator, candidate, self.requirements, is_over)
+        return tuple(self._as_verified(candidate, each) for each in changes) if self.verified else changes
+
+    def _as_verified(self, base: PlanCandidate, each: Counterfactual) -> Counterfactual:
+        """With what the compilers say of both plans, where they say it of both."""
+        tiers = self.tier(base), self.tier(each.candidate)
+        if each.figures is None or tiers == ("planned", "planned"):
+            return each
+        if tiers[0] != tiers[1]:
+            return replace(each, change=f"{each.change}, as planned")
+        known, of_base = (best_known(*self.verified[candidate]) for candidate in (each.candidate, base))
+        return replace(each, base=of_base.figures, figures=known.figures, change=f"{each.change}, as {known.tier}")
 
     def with_tried(self, changes: Iterable[Counterfactual]) -> "SearchResult":
         """The result with what the changes planned: one that beats a plan of the front takes its place."""
-        front = self.state.front
+        front = self.proof.front
         for each in changes:
-            if each.figures is not None and not each.breaks:
+            if each.figures is not None and not each.breaks and each.candidate not in self.verified:
                 front = front.with_item(each.candidate, each.figures)
-        return self if front == self.state.front else replace(self, state=replace(self.state, front=front))
+        if front == self.proof.front:
+            return self
+        return replace(self, state=replace(self.proof, front=front), planned=None).with_verified(self.verified)
 
     def verify(self, most: int = 3, on_verified: Callable[[VerifiedPlan], None] | None = None) -> VerifiedPlans:
         """Ask XLA's partitioner and then the compiler about the fastest plans of the front, each in a worker process. `print` what comes
@@ -171,11 +208,12 @@ def _round_up(requirement: Requirement) -> Requirement:
 
 def search_text(result: SearchResult) -> str:
     """The front as a table, the state of the proof, and the space in words."""
-    state, requirements = result.state, ", ".join(map(str, result.requirements)) or "none"
+    state, requirements = result.proof, ", ".join(map(str, result.requirements)) or "none"
     facts = pairs_text(
         [
             ("searched for", format_seconds(state.elapsed), ending_text(state, result.space.size)),
-            ("the best is", *_proof_cells(state)),
+            ("the best is", *_proof_cells(result.proof)),
+            *_verified_facts(result),
             ("to keep", f"{len(result.requirements)}", requirements),
             *_present_facts(result),
         ]
@@ -194,12 +232,22 @@ def _proof_cells(state: SearchState) -> tuple[str, str]:
     return ("open", state.status) if state.gap else ("proved", state.status.removeprefix("proved, "))
 
 
+def _verified_facts(result: SearchResult) -> list[tuple[str, str, str]]:
+    """By how many plans' compiled and partitioned figures the front is in order; what is proved, is proved of planned ones."""
+    if not result.verified:
+        return []
+    tiers = [result.tier(each) for each in result.verified]
+    counts = [f"{tiers.count(tier)} {tier}" for tier in ("compiled", "partitioned", "planned") if tier in tiers]
+    return [("asked about", f"{len(tiers)}", f"{', '.join(counts)}; the proof is of planned step times")]
+
+
 def _present_facts(result: SearchResult) -> list[tuple[str, str, str]]:
     """Where the plan that the search started from stands."""
     if result.present is None:
         return []
     best = result.state.best and result.state.best[1]
-    figures = result.present.figures
+    candidate = result.present.candidate
+    figures = best_known(*result.verified[candidate]).figures if candidate and candidate in result.verified else result.present.figures
     against_best = against_best_text(figures, best, result.state.objective, result.requirements)
     return [
         ("the present plan", format_seconds(figures.seconds), ", ".join(filter(None, (format_bytes(int(figures.memory)), against_best))))
@@ -220,8 +268,14 @@ def front_text(result: SearchResult) -> str:
     shown = result.front[:MOST_ROWS]
     has_price, has_devices = any(figures.dollars is not None for _, figures in shown), len(result.space.hardware) > 1
     columns = ["step>", "memory>", *(["devices>"] if has_devices else []), *(["1,000 steps>"] if has_price else [])]
+    columns += ["tier~"] if result.verified else []
     rows = [
-        (str(number), *_figure_cells(figures, has_devices=has_devices, has_price=has_price), str(candidate))
+        (
+            str(number),
+            *_figure_cells(figures, has_devices=has_devices, has_price=has_price),
+            *([result.tier(candidate)] if result.verified else []),
+            str(candidate),
+        )
         for number, (candidate, figures) in enumerate(shown)
     ]
     more = f"\n … and {len(result.front) - len(shown)} more" if len(result.front) > len(shown) else ""
