@@ -3,7 +3,8 @@
     python benchmarks/search.py [--quick] [--json] [--seed N] [PART ...]
 
 - `small` (`search_small.py`): searches against every plan of small spaces; optima, fronts, bounds above the truth;
-- `gpt3` (`search_gpt3.py`): GPT-3 175B on 2,048 chips, seconds to a plan, to 5 %, to 1 %, to the proof, beside a planned sample;
+- `gpt3` (`search_gpt3.py`): GPT-3 175B on 2,048 chips, seconds to the optimum, to a gap of 20, 5 and 1 %, to
+  the proof (`optimum_s`, `gap_20_s`, `gap_5_s`, `gap_1_s`, `proof_s`), CPU seconds in all (`cpu_s`), beside a planned sample;
 - `wide` (`search_wide.py`): the same model in a space of about ten million plans: what a minute finds, beside the best of hours, and beside
   Optuna's TPE and pymoo's NSGA-II in as many seconds with as many processes (`pip install -e ".[bench]"`);
 - `interaction` (`search_interaction.py`): first plan, states a second, cancelling, changing one's mind;
@@ -13,7 +14,9 @@
 - `stages` (`search_stages.py`): a layout of its own for each stage, beside the best one for all stages;
 - `published` (`search_published.py`): choices that others measured;
 - `truth` (`search_truth.py`): the fastest plans of fronts, compiled for their TPUs; plans of a few spaces, run on virtual CPU devices;
-- `load`: the machine's load average before and after, and its cores. Seconds are as long as the machine is busy with other work.
+- `load`: the machine's load average before and after, and its cores. Seconds are as long as the machine is busy with other work;
+- `speed_control`: seconds that compiling a fixed program takes here, before and after: figures of two machines, or of two days, compare by
+  it.
 
 The goals: all optima, a hypervolume of 0.995, no violations; a first plan in 1 s, a gap of 0.05 after 10 s and 0.01 after 30, the proof
 after 120; in the wide space within 2 % of the best of hours after a minute (`within_2` of 0.02 at most), and the optimisers 5 % behind
@@ -43,6 +46,7 @@ from benchmarks.search_stages import stages
 from benchmarks.search_truth import truth
 from benchmarks.search_wide import CASES as WIDE_CASES
 from benchmarks.search_wide import wide
+from tests.support.run_times import speed_control
 from workbench.errors import SearchError
 
 GPT3_SECONDS = {False: 300.0, True: 120.0}
@@ -83,11 +87,12 @@ def main() -> None:
     known = parts(quick=options.quick, seed=options.seed)
     if unknown := {*options.parts} - {*known}:
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    load, found = [round(each, 1) for each in os.getloadavg()], {}
+    load, found, control = [round(each, 1) for each in os.getloadavg()], {}, speed_control()
     for name in options.parts or known:
         found[name] = known[name]()
         print(f"{name}: {json.dumps(found[name])}", flush=True)
     found["load"] = {"before": load, "after": [round(each, 1) for each in os.getloadavg()], "cores": os.cpu_count()}
+    found["speed_control"] = {"before": round(control, 3), "after": round(speed_control(), 3)}
     if options.json:
         print(json.dumps(found))
 
