@@ -46,6 +46,8 @@ _MANY_TURNS = ("near", "usual", "objective", "usual")
 """By what the next node is chosen then: near the best plan, least unusual (`count_unusual`), or with the least bound."""
 _TURNS = ("objective", "objective", "objective", "memory")
 """By which bound the next node is chosen, in turn; groups, which tell most for little work, are all opened before."""
+_DESCENT_TURNS = 4
+"""Of so many turns one is a descent's, as long as one is under way."""
 _INFINITE = float("inf")
 CORE_DECISIONS = ("layout", "remat", "precision", "offload", "hardware")
 """What a core decides beside its mesh: a pin on one leaves cores out."""
@@ -72,7 +74,7 @@ class BestFirst:
 
     def __post_init__(self) -> None:
         self._heaps: dict[str, list[tuple[tuple[float, ...], int]]] = {name: [] for name in ("objective", "memory", "usual")}
-        self._numbers, self._turns, self._chosen = count(), count(), count()
+        self._numbers, self._turns, self._chosen, self._descended = count(), count(), count(), count()
         self._near: tuple[PlanCandidate | None, Iterator[PlanCandidate]] = None, iter(())
         self.descent = Descent(self.space, self.requirements, self.objective, self.found, self.may_win, self.tried)
         self._least_of_all = min(map(self._key, self._bound_programs()), default=(0.0,))
@@ -178,13 +180,13 @@ class BestFirst:
         return min((self._key(figures) for _, figures in self.front), default=(_INFINITE,))
 
     def ask_ahead(self, answerer: Answerer) -> None:
-        """Ask for the next neighbours of a descent, or where none is under way for the nodes to open next, until enough questions are in
-        flight or no node is left."""
-        while len(self.asked) < FEW_IN_FLIGHT and (each := self.descent.next_candidate()) is not None:
-            self.asked.append((guess(each), answerer.submit(guess(each).question)))
-        if any(node.is_guess for node, _ in self.asked) and len(self.asked) >= FEW_IN_FLIGHT:
+        """Ask for the nodes to open next, until enough questions are in flight or no node is left; before the start for the next
+        neighbours of a descent."""
+        if not self.has_started:
+            while len(self.asked) < FEW_IN_FLIGHT and (each := self.descent.next_candidate()) is not None:
+                self.asked.append((guess(each), answerer.submit(guess(each).question)))
             return
-        while self.has_started and len(self.asked) < IN_FLIGHT and (node := self._choose()) is not None:
+        while len(self.asked) < IN_FLIGHT and (node := self._choose()) is not None:
             self.asked.append((node, answerer.submit(node.question)))
 
     def take_now(self, candidate: PlanCandidate, answerer: Answerer) -> None:
@@ -207,7 +209,9 @@ class BestFirst:
             self.take_answer(node, answer)
 
     def _choose(self) -> SearchNode | None:
-        """The node to open next."""
+        """The node to open next; now and then the next neighbour of a descent, which better plans have begun meanwhile."""
+        if next(self._descended) % _DESCENT_TURNS == 0 and (each := self.descent.next_candidate()) is not None:
+            return guess(each)
         if self.groups <= MANY_GROUPS:
             return self._next_node("objective" if self.groups else _TURNS[next(self._turns) % len(_TURNS)])
         turn = _MANY_TURNS[next(self._chosen) % len(_MANY_TURNS)]

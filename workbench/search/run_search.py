@@ -76,7 +76,7 @@ def run_search(
 def _list_states(
     search: BestFirst, who: Answerer, first: Sequence[PlanCandidate], elapsed: Callable[[], float], until: str
 ) -> Iterator[SearchState]:
-    """A state after every answer; good plans come first: the first candidates, the recipes, descents from the best of these."""
+    """A state after every answer; good plans come first: the first candidates, the recipes, a descent from the best of these."""
     for each in filter(search.may_fit, first):
         search.take_now(each, who)
         yield search.state(elapsed())
@@ -85,10 +85,11 @@ def _list_states(
     for each in filter(search.may_win, list_recipes(search.space, search.requirements)):
         search.take_now(each, who)
         yield search.state(elapsed())
-    search.descent.start_from_best(STARTS)
+    search.descent.start_from_best(1)
     yield from _descend(search, who, elapsed)
     for _ in search.start():
         yield search.state(elapsed())
+    search.descent.start_from_best(STARTS)
     state = search.state(elapsed())
     while state.open and not (until == "proved" and state.is_proved):
         yield state
@@ -100,7 +101,7 @@ def _list_states(
 
 
 def _descend(search: BestFirst, who: Answerer, elapsed: Callable[[], float]) -> Iterator[SearchState]:
-    """The descents from the first plans, before anything is bounded."""
+    """The descent from the best first plan, before anything is bounded; those from others go on beside the bounds."""
     search.ask_ahead(who)
     while search.asked:
         search.take_next()
