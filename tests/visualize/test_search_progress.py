@@ -20,16 +20,16 @@ def test_the_best_falls_the_bound_rises_and_they_meet_at_the_proof():
     assert all(above[1] <= below[1] for above, below in zip(best.points[-2:], least.points[-2:], strict=True))
 
 
-def test_a_dot_marks_each_round_that_found_a_better_plan():
+def test_a_dot_marks_each_answer_that_found_a_better_plan():
     made = search_progress(proof_states()).drawing
     assert [each.title for each in made.dots] == [
-        f"round 1, 1 planned, 5.00 s: {FOUND[3][0]}",
-        f"round 3, 5 planned, 1.50 s: {FOUND[0][0]}",
+        f"answer 1, 1 planned, 5.00 s: {FOUND[3][0]}",
+        f"answer 3, 5 planned, 1.50 s: {FOUND[0][0]}",
     ]
-    assert any(each.text == "proved in round 5" for each in made.labels)
+    assert any(each.text == "proved with answer 5" for each in made.labels)
 
 
-def test_the_text_has_the_rounds_in_which_something_changed():
+def test_the_text_has_the_answers_by_which_something_changed():
     rows = [line.split() for line in search_progress(proof_states()).text.splitlines()[4:]]
     assert [row[0] for row in rows] == ["0", "1", "2", "3", "5"]
     assert rows[0][-1] == "none"
@@ -62,5 +62,5 @@ def test_every_objective_is_written_in_its_unit(objective, least, best):
     assert len(made.drawing.dots) == 1
 
 
-def test_the_states_of_one_round_can_be_drawn():
+def test_the_states_of_one_answer_can_be_drawn():
     assert len(search_progress([make_result(FOUND).state]).drawing.dots) == 1

@@ -91,7 +91,7 @@ def _changes(found: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
 
 def _hover(number: int, state: SearchState) -> str:
     found = f": {state.best[0]}" if state.best else ""
-    return f"round {number}, {state.evaluated:,} planned, {_WRITE[state.objective](_best_value(state))}{found}"
+    return f"answer {number}, {state.evaluated:,} planned, {_WRITE[state.objective](_best_value(state))}{found}"
 
 
 def _draw_axes(across: AxisScale, up: AxisScale, objective: str) -> Iterator[Mark]:
@@ -108,7 +108,7 @@ def _draw_axes(across: AxisScale, up: AxisScale, objective: str) -> Iterator[Mar
 
 
 def _draw_legend(across: AxisScale, states: Sequence[SearchState]) -> Iterator[Mark]:
-    """What the lines are, and the round with the proof."""
+    """What the lines are, and the answer with the proof."""
     yield Rectangle(_HEAD, _TOP - 22, 9, 9, fill=_BEST)
     yield Label(_HEAD + 14, _TOP - 14, "best plan found")
     yield Rectangle(_HEAD + 150, _TOP - 22, 9, 9, fill=_LEAST)
@@ -118,4 +118,4 @@ def _draw_legend(across: AxisScale, states: Sequence[SearchState]) -> Iterator[M
         x = across(proved)
         yield Polyline(((x, _TOP), (x, _TOP + _HIGH)), NEUTRAL, 1.0, dashed=True)
         is_right = x > _HEAD + _WIDE / 2
-        yield Label(x - 5 if is_right else x + 5, _TOP + 12, f"proved in round {proved:,}", anchor="end" if is_right else "start")
+        yield Label(x - 5 if is_right else x + 5, _TOP + 12, f"proved with answer {proved:,}", anchor="end" if is_right else "start")
