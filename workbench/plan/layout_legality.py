@@ -88,7 +88,7 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
 def layout_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
     """All errors of a layout, worst first."""
     yield from _unknown_name_errors(program, mesh, layout)
-    yield from _pattern_errors(program, layout)
+    yield from pattern_errors(program, layout)
     seen = set()
     placed_by_rules = set()  # without an override, tensors of the same dimensions have the same sharding
     results = [each for each in program.results if layout.overrides and layout.override_of(each)]
@@ -154,7 +154,8 @@ def _unknown_axis_error(axis: str, mesh: Mesh) -> LayoutError:
     return LayoutError(*unknown_name("mesh axis", axis, mesh.names))
 
 
-def _pattern_errors(program: Program, layout: Layout) -> Iterator[LayoutError]:
+def pattern_errors(program: Program, layout: Layout) -> Iterator[LayoutError]:
+    """The errors of overrides, constraints, groups and barriers that name nothing, or something of another rank."""
     for pattern, sharding in layout.overrides:
         yield from _override_errors(program, pattern, sharding)
     for pattern, sharding in layout.constraints:

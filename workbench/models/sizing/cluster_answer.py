@@ -66,7 +66,7 @@ class ClusterAnswer:
 
 def answer_text(answer: ClusterAnswer) -> str:
     """The whole answer: what was asked, the layouts, how the first is run, and what the figures do not know."""
-    parts = [_headline(answer), pairs_text(_facts(answer))]
+    parts = [headline_text(answer), pairs_text(_facts(answer))]
     if answer.layouts:
         columns = [[goal, *figures_of(answer.question, layout).values()] for goal, layout in answer.layouts.items()]
         names = ["", *figures_of(answer.question, next(iter(answer.layouts.values())))]
@@ -75,7 +75,8 @@ def answer_text(answer: ClusterAnswer) -> str:
     return "\n\n".join([*parts, "\n".join(wrap_text(note) for note in notes_of(answer))])
 
 
-def _headline(answer: ClusterAnswer) -> str:
+def headline_text(answer: ClusterAnswer) -> str:
+    """Whether the model fits, and on how few devices."""
     question, fewest = answer.question, answer.layouts.get("fewest devices")
     name, hardware = question.name, question.hardware
     if not answer.layouts:

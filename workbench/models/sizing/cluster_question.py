@@ -1,7 +1,9 @@
 """What is asked: a model, a cluster, and how much is trained or decoded; numbers as people write them, `2T`, `4M`, `8k`."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,14 @@ _NUMBER = re.compile(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([kmbgt]?)\s*(tokens?|seque
 
 
 @dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model that was read already, from a file that is not here, say, and its name."""
+
+    name: str
+    architecture: Architecture
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterQuestion:
     """A model on a cluster: a training step of a workload, or a decoding step; `tokens` in all. `assumptions` are what nobody said."""
 
@@ -50,7 +60,7 @@ class ClusterQuestion:
 
 
 def read_question(
-    config: str | Path,
+    config: str | Path | NamedModel,
     on: str | Hardware,
     *,
     tokens: int | str | None = None,
@@ -63,7 +73,7 @@ def read_question(
 
     Raises `DocumentError` for a model, `HardwareError` for a cluster and `SearchError` for numbers that cannot be.
     """
-    name, architecture = read_model(config)
+    name, architecture = (config.name, config.architecture) if isinstance(config, NamedModel) else read_model(config)
     hardware = on if isinstance(on, Hardware) else read_cluster(on)
     assumed = list[str]()
     length = _read_seq(architecture, seq, assumed)
@@ -191,10 +201,16 @@ def read_model(config: str | Path) -> tuple[str, Architecture]:
     if path.exists() or path.suffix == ".json" or "/" in text or isinstance(config, Path):
         folder = path if path.is_dir() else path.parent
         return (folder.resolve().name if path.is_dir() or path.name == "config.json" else path.stem) or "model", read_config(path)
-    zoo = [model for model in ALL_MODELS if f"zoo_{model.name}" in families()]
-    presets = {preset: (model.name, config) for model in zoo for preset, config in model.presets.items()}
-    presets = {name: preset for name, preset in presets.items() if not getattr(preset[1], "alternate", False)}  # layers are of one kind
+    presets = sizable_presets()
     if text not in presets:
         message, ways_out = unknown_name("file or model of the zoo", text, presets)
         raise DocumentError(message, [*ways_out, "give a `config.json`, or the folder that holds one"])
     return text, read_preset(*presets[text])
+
+
+@cache
+def sizable_presets() -> Mapping[str, tuple[str, Any]]:
+    """The presets of the zoo whose architecture is read, each with its model and its configuration."""
+    zoo = [model for model in ALL_MODELS if f"zoo_{model.name}" in families()]
+    presets = {preset: (model.name, config) for model in zoo for preset, config in model.presets.items()}
+    return {name: preset for name, preset in presets.items() if not getattr(preset[1], "alternate", False)}  # layers are of one kind

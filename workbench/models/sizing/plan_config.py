@@ -11,7 +11,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.models.sizing.candidate_layouts import Outline, Outliner, ParallelLayout, powers_of_two
 from workbench.models.sizing.cluster_answer import GOALS, ClusterAnswer
-from workbench.models.sizing.cluster_question import ClusterQuestion, read_question
+from workbench.models.sizing.cluster_question import ClusterQuestion, NamedModel, read_question
 from workbench.models.sizing.nearest_program import list_approximations
 from workbench.models.sizing.plan_layout import LayoutPlanner, PlannedLayout, estimated_layout
 from workbench.plan.plan import Plan
@@ -23,7 +23,7 @@ FIRST_LAYOUT = 10.0  # times `seconds`: after so long the search ends even where
 
 
 def plan_config(
-    config: str | Path,
+    config: str | Path | NamedModel,
     on: str | Hardware,
     *,
     tokens: int | str | None = None,
