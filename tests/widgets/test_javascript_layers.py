@@ -14,7 +14,7 @@ LAYERS = {
         *("dom", "python_constants", "board_context", "model_parts", "outbox", "browser_storage", "bokeh", "stage_edges"),
     ),
     "terms and pop-ups": ("popup", "terms"),
-    "blocks": ("blocks", "table_cells", "sort", "figures", "work"),
+    "blocks": ("blocks", "table_cells", "sort", "figures", "work", "wait_line"),
     "drag and select": ("drag", "chip_input", "chips", "menus", "select", "picking"),
     "charts": (
         *("chart", "chart_keys", "chart_look", "chart_scale", "chart_spans", "chart_timeline", "chart_titles"),
@@ -23,6 +23,7 @@ LAYERS = {
     "sections": (
         *("axes", "board", "card_header", "curves", "exercise", "files", "find", "fleet_controls", "fleet_parts", "hardware", "help"),
         *("history", "history_graph", "recipes", "replay", "run", "source", "stage_controls", "stage_drag", "stage_draw", "stages"),
+        *("model_strip", "sizing_answer", "start", "start_lists", "zoo_picker"),
         *("tables", "tensors", "theme", "tour", "why"),
     ),
     "main": ("main", "mount", "fleet", "notebook_cell", "recorded"),

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workbench.core.public_error_text import describe_error
@@ -30,6 +30,7 @@ from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
 from workbench.widgets.gestures.gesture_codec import asked_hardware, read_gesture, zone_of
 from workbench.widgets.gestures.setup_gestures import DecideGesture, TryEditsGesture
+from workbench.widgets.gestures.start_gestures import MODEL
 from workbench.widgets.gestures.tensor_gestures import TakeGesture
 from workbench.widgets.gestures.view_gestures import CompileAtRestGesture, DismissGesture, RedoGesture, RefreshGesture, UndoGesture
 from workbench.widgets.run.background_compile import RestingCompiler
@@ -38,6 +39,8 @@ from workbench.widgets.run.calibration import Calibration
 from workbench.widgets.run.run_progress import RunProgress
 from workbench.widgets.run.runner_protocol import Runner
 from workbench.widgets.shared_states import Defer, at_once, shared_states
+from workbench.widgets.start.model_strip import ModelStrip
+from workbench.widgets.start.start_panel import StartPanel
 from workbench.widgets.tabs.history_tab import HistoryPanel
 from workbench.widgets.tabs.propagation_tab import find_suggested_edit
 from workbench.widgets.tabs.resharding_tab import try_edits
@@ -70,7 +73,9 @@ class Board:
         self._taken: dict[str, Any] | None = None
         self._lock, self._defer = threading.RLock(), defer
         self._jobs = Jobs(runner, self._later, self._working)
-        self._calibration = Calibration(session, runner, self._later, lambda: self._show("board"))
+        self._calibration = Calibration(session, runner, self._later, self._follow_calibration)
+        self._start = StartPanel(session, self._host, self._calibration, self._later, lambda: self._show("board"))
+        self._strip = ModelStrip(session, self._host, self._later, lambda: self._show("board"), self._refuse_size)
         self._find = FindPanel(session, runner, self._later, self._show, lambda: self._sight.tab == "find")
         self._settler: Settler | None = None
         self._is_settler_shared = False
@@ -192,6 +197,8 @@ class Board:
         self._jobs.cancel_compilation()
         self._find.close()
         self._calibration.cancel()
+        self._start.close()
+        self._strip.close()
 
     def state(self) -> dict[str, Any]:
         """The present `board` state."""
@@ -218,7 +225,8 @@ class Board:
 
     def _beside(self) -> dict[str, Any]:
         """The parts beside the plan: its history, files, and an exercise."""
-        return {"history": self._history.state(), "files": self._files.state(), "exercise": self._exercise.state()}
+        beside = {"history": self._history.state(), "files": self._files.state(), "exercise": self._exercise.state()}
+        return {**beside, "start": self._start.state(), "model": self._strip.state()}
 
     def _make_handlers(self) -> Handlers:
         """The table of gestures: the board's handler for each."""
@@ -227,6 +235,8 @@ class Board:
             **self._history.handlers(),
             **self._files.handlers(),
             **self._exercise.handlers(),
+            **self._start.handlers(),
+            **self._strip.handlers(),
             **job_handlers(self.session, self._jobs),
             **self._calibration.handlers(),
             **self._before_tables(
@@ -272,6 +282,21 @@ class Board:
         """Apply an edit; one that changes nothing leaves no trace in the history."""
         if not changes_nothing(edit, self.session.plan):
             self.session.apply(edit)
+
+    def _follow_calibration(self) -> None:
+        self._start.follow_calibration()
+        self._show("board")
+
+    def _refuse_size(self, error: WorkbenchError) -> None:
+        """Why the model cannot have another size, which was found in a thread."""
+        self._refusal = Refusal(error, MODEL)
+
+    def offer_recent(self, boards: Sequence[Mapping[str, str]]) -> bool:
+        """Show former boards in the start panel; whether it is open."""
+        self._start.recent = boards
+        if self._start.is_open:
+            self._show("board")
+        return self._start.is_open
 
     def _take(self, gesture: TakeGesture) -> None:
         self._taken = drag_options(gesture, self.session.plan, self.session.report)
@@ -323,8 +348,9 @@ class Board:
             if is_settled(self._seen, report):
                 self._show_settled(report)
             elif report is not self._seen:  # else a plan of the history was only named or pinned
+                is_same_program = report.plan.program.dims.keys() == self._seen.plan.program.dims.keys()
                 self._seen = report
-                self._figures.begin()
+                self._figures.begin() if is_same_program else self._figures.forget()
                 self._know()
                 self._show("table", "live")
                 self._host.changed(plan)

@@ -59,6 +59,8 @@ class Host:
       somebody else), which is shown and changes nothing. `None`: the browser downloads the document;
     - `saves`, `runs`, `searches`, `exchanges`: whether the board offers to save, to run, to search for plans, and to take plans in and
       out, as files, links and former plans;
+    - `starts`: whether the board offers the start panel and the strip of the model's sizes, and `start_open` whether it begins with that
+      panel; `folder` is where the panel looks for functions to begin with (`widgets.start.folder_functions`), `None` for nowhere;
     - `path`: the file the board was opened with, for people; `None` without one;
     - `link`: the text of `documents.link_text` to a URL; one that begins with `?` is completed by the browser. `None`: there is no URL to
       send, and the text itself is copied;
@@ -77,6 +79,9 @@ class Host:
     runs: bool = True
     searches: bool = True
     exchanges: bool = True
+    starts: bool = False
+    start_open: bool = False
+    folder: Path | None = None
     path: str | None = None
     link: Callable[[str], str] | None = None
     sharing: str = ""

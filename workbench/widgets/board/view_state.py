@@ -130,6 +130,10 @@ class FigureHistory:
         """Another plan: the present figures become those of the plan before."""
         self._before, self._by_tier = self._by_tier, {}
 
+    def forget(self) -> None:
+        """Another program, whose figures are not compared with those of the last."""
+        self._before, self._by_tier = {}, {}
+
     def learn(self, report: Report, jobs: Jobs) -> None:
         """Compare the present report with what was compiled and measured."""
         live = jobs.live

@@ -5,7 +5,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, get_type_hints
 
 from workbench.errors import LayoutError, unknown_name
-from workbench.widgets.gestures import panel_gestures, setup_gestures, stage_gestures, tensor_gestures, view_gestures
+from workbench.widgets.gestures import panel_gestures, setup_gestures, stage_gestures, start_gestures, tensor_gestures, view_gestures
 from workbench.widgets.gestures.gesture import TABLES, EditGesture, Gesture, Message, Reader, required_text
 from workbench.widgets.gestures.setup_gestures import HARDWARE_ZONE, HardwareGesture
 
@@ -120,6 +120,15 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
         panel_gestures.RelaxGesture,
     ),
     *(panel_gestures.QuestionGesture, panel_gestures.StartQuestionGesture, panel_gestures.AnswerGesture),
+    *(
+        start_gestures.NewPlanGesture,
+        start_gestures.ChooseModelGesture,
+        start_gestures.StartFileGesture,
+        start_gestures.ChooseMachinesGesture,
+        start_gestures.OpenLayoutGesture,
+        start_gestures.StopStartGesture,
+    ),
+    *(start_gestures.SizeModelGesture, start_gestures.StopSizingGesture, start_gestures.ConfirmNamesGesture),
     *(view_gestures.DismissGesture, view_gestures.RefreshGesture),
 )
 """Gestures of the board over one plan."""
@@ -136,6 +145,8 @@ ALL_GESTURES = tuple(dict.fromkeys((*BOARD_GESTURES, *FLEET_GESTURES)))
 
 
 Members = tuple[type[Gesture], ...]
+FILE_TEXTS = (("open_file", "text"), ("start_file", "text"))
+"""The verbs and fields that carry a file's text, which has a limit of its own."""
 MOST_FIELDS, MOST_ENTRIES, MOST_LETTERS = 32, 64, 2_000
 """Limits of a gesture: its fields, entries of a list, letters of a text. The longest texts are paths, the longest lists the axes of a mesh.
 """
@@ -179,7 +190,7 @@ def verify_gesture(message: Message) -> None:
     for name, value in message.items():
         kind, size = _measure_field(value)
         most = MOST_ENTRIES if kind == "entries" else MOST_LETTERS
-        if size > most and (message.get("verb"), name) != ("open_file", "text"):
+        if size > most and (message.get("verb"), name) not in FILE_TEXTS:
             raise LayoutError(f"`{str(name)[:40]}` of the gesture has {size:,} {kind}; {most:,} are the most.", ["reload the page"])
 
 

@@ -29,11 +29,11 @@ class Calibration:
 
     def handlers(self) -> Handlers:
         """The gestures that are about it."""
-        return dict([on(CalibrateGesture, lambda _: self._start()), on(CancelCalibrationGesture, lambda _: self.cancel())])
+        return dict([on(CalibrateGesture, lambda _: self.start()), on(CancelCalibrationGesture, lambda _: self.cancel())])
 
     def use_kept(self) -> None:
         """Use what the devices were measured to be before, as far as that is known."""
-        if self._session.report.hardware is None and (kept := self._find_kept()) is not None:
+        if self._session.report.hardware is None and (kept := self.kept()) is not None:
             self._use(kept)
 
     def learn(self, measured: Measurement | None) -> None:
@@ -41,19 +41,30 @@ class Calibration:
         if measured and measured.hardware:
             self._use(measured.hardware)
 
-    def _find_kept(self) -> Hardware | None:
-        return self._runner.calibrated(self._session.plan) if self._runner is not None else None
-
     def _use(self, hardware: Hardware) -> None:
         if self._session.plan.hardware is None:
             self._session.use_hardware(hardware)
         self._changed()
 
-    def _start(self) -> None:
+    @property
+    def is_offered(self) -> bool:
+        """Whether devices of this machine can be measured."""
+        return self._runner is not None
+
+    @property
+    def stage(self) -> str:
+        """What is being measured; empty while nothing is."""
+        return self._stage
+
+    def kept(self) -> Hardware | None:
+        """What the devices were measured to be before, as far as that is known."""
+        return self._runner.calibrated(self._session.plan) if self._runner is not None else None
+
+    def start(self) -> None:
         """Measure them, if that is not under way."""
         if self._runner is None or self._stage:
             return
-        if (kept := self._find_kept()) is not None:
+        if (kept := self.kept()) is not None:
             self._use(kept)
             return
         self._show("starting")

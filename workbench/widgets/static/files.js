@@ -52,6 +52,11 @@ export function headTools(wb, state) {
     ...(state.saves
       ? [tool("Save", "save", state.path ? `Save to ${state.path}` : "Save this plan as a file", () => wb.send({ verb: "save" }))]
       : []),
+    ...(state.starts
+      ? [
+        tool("New…", "new_plan", "Begin another plan: your model, the zoo, your machines", () => wb.send({ verb: "new_plan", open: true })),
+      ]
+      : []),
     tool("Open…", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
     tool(
       "Export",

@@ -13,6 +13,7 @@ import { filesSection } from "./files.js";
 import { helpSection } from "./help.js";
 import { historySection } from "./history.js";
 import { takenUp } from "./menus.js";
+import { modelStrip } from "./model_strip.js";
 import { outbox } from "./outbox.js";
 import { makeBoxesPickable } from "./picking.js";
 import { makePicturesOpen } from "./picture.js";
@@ -22,6 +23,7 @@ import { compileSection, runSection } from "./run.js";
 import { makeSelectable, markChosen, markColleagues } from "./select.js";
 import { sourceSection } from "./source.js";
 import { paintStageRefusal } from "./stages.js";
+import { startSection } from "./start.js";
 import { BLOCK_DRAWERS, tablesSection } from "./tables.js";
 import { makeTheme } from "./theme.js";
 import { firstTour, followTour } from "./tour.js";
@@ -49,8 +51,11 @@ export function mount(model, el) {
   const why = whySection(wb);
   const compile = compileSection(wb), lines = sourceSection(wb);
   const history = historySection(wb), files = filesSection(wb), exercise = exerciseSection(wb);
+  const start = startSection(wb), strip = modelStrip(wb);
   card.append(
+    start.section,
     head,
+    strip.section,
     files.section,
     history.section,
     figures,
@@ -98,6 +103,7 @@ export function mount(model, el) {
         path: state.files.path,
         saves: state.files.saves,
         exchanges: state.files.exchanges,
+        starts: state.start !== null,
         sheet: state.files.sheet?.kind ?? "",
       },
       refusal: inHead,
@@ -105,6 +111,10 @@ export function mount(model, el) {
     });
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
+    const began = root.dataset.starting === "true";
+    start.paint(state.start, refusal?.zone === "start" ? refusal : null, seq);
+    if (began && !state.start?.open && !undo) firstTour(wb, model); // it is about the first plan
+    strip.paint(state.model, refusal?.zone === "model" ? refusal : null, seq);
     const aboutIt = refusal?.zone === "exercise" ? refusal : null;
     exercise.paint({ state: state.exercise, refusal: aboutIt, seq: aboutIt ? seq : 0 });
     keepTall(figures, state.answer.seq, Boolean(model.get("live").at_rest?.on && state.hardware.name));

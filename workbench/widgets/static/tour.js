@@ -131,9 +131,9 @@ export function followTour(wb, layout) {
  * @param {AnyModel} model
  */
 export function firstTour(wb, model) {
-  if (model.get("tour") && !remembered(TOURED)) {
-    setTimeout(() => {
-      if (!wb.tour && !wb.held) startTour(wb);
-    }, 400);
-  }
+  if (!model.get("tour") || remembered(TOURED)) return;
+  const begin = () => {
+    if (!wb.tour && !wb.held && wb.root.dataset.starting !== "true") startTour(wb);
+  };
+  setTimeout(begin, 400);
 }

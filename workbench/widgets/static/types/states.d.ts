@@ -1,5 +1,6 @@
 /** The parts of a plan's board as Python publishes them: `board`, `table`, `live`. */
 
+import type { ModelState, StartState } from "./start.d.ts";
 import type { Block, Mark, MenuEntry, MenuItem } from "./table_cells.d.ts";
 
 export interface Answer {
@@ -211,6 +212,8 @@ export interface Tools {
   path: string;
   saves: boolean;
   exchanges: boolean;
+  /** Whether another plan can be begun. */
+  starts: boolean;
   sheet: string;
 }
 
@@ -239,6 +242,8 @@ export interface BoardState {
   history: HistoryState;
   files: FilesState;
   exercise: ExerciseState | null;
+  start: StartState | null;
+  model: ModelState | null;
   answer: Answer;
   told: unknown;
   follows: boolean;

@@ -1,0 +1,113 @@
+"""What the start panel can begin with: models of the zoo, a `config.json`, functions of modules."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from workbench.core.parse_untrusted import UnreadableError, parse_json, verify_length
+from workbench.core.program import Reference
+from workbench.documents import parse_plan
+from workbench.documents.program_references import is_allowed
+from workbench.errors import DocumentError, unknown_name
+from workbench.models.registry import ALL_MODELS, Model, verify_model
+from workbench.models.sizing.cluster_question import NamedModel, format_amount, sizable_presets
+from workbench.models.sizing.read_config import CONFIG_NAME, read_architecture, read_preset
+from workbench.plan.plan import Plan
+from workbench.widgets.start.folder_functions import FolderFunction
+
+FIRST = ("llama3-8b", "llama3-70b", "llama3-405b", "deepseek-v3", "gpt3-175b", "t5-11b")
+"""The models that most people know."""
+_PLAN_FORMAT = "sharding-workbench."
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """What is sharded: a model whose architecture is known (`sized`), or a program by its reference."""
+
+    key: str
+    title: str
+    about: str
+    sized: NamedModel | None = None
+    reference: Reference | None = None
+
+
+@cache
+def zoo_cards() -> tuple[Mapping[str, str], ...]:
+    """A card for each preset of the zoo, and for each model without presets: those of `FIRST`, the other published ones, the tiny ones."""
+    order = {title: place - len(FIRST) for place, title in enumerate(FIRST)}
+    cards = [_card(model, preset) for model in ALL_MODELS for preset in model.presets or ("",)]
+    return tuple(sorted(cards, key=lambda card: order.get(card["title"], "tiny" in card["title"] or "/" not in card["key"])))
+
+
+def _card(model: Model, preset: str) -> Mapping[str, str]:
+    config = model.presets.get(preset)
+    count = getattr(config, "parameters", 0)
+    size = f"{format_amount(count)} parameters" if count else ""
+    return {"key": f"{model.name}/{preset}" if preset else model.name, "title": preset or model.name, "model": model.name, "size": size}
+
+
+@cache
+def model_abouts() -> Mapping[str, str]:
+    """What each model of the zoo is."""
+    return {model.name: model.about for model in ALL_MODELS}
+
+
+def find_choice(key: str, functions: Iterable[FolderFunction], allow: tuple[str, ...]) -> ModelChoice:
+    """The choice of a key: `decoder/llama3-8b`, `two_layer`, `my_module:program`. Nothing is imported.
+
+    Raises `DocumentError` for what is not there, and for a function that may not be called.
+    """
+    if ":" in key:
+        return _function_choice(key, functions, allow)
+    name, _, preset = key.partition("/")
+    model = verify_model(name, {})
+    if preset and preset not in model.presets:
+        raise DocumentError(*unknown_name("preset", preset, model.presets))
+    found = sizable_presets().get(preset)
+    sized = NamedModel(preset, read_preset(*found)) if found is not None and found[0] == name else None
+    size = _card(model, preset)["size"]
+    about = f"{name}, {size}" if size else model.about
+    return ModelChoice(key, preset or name, about, sized, Reference(name, {"preset": preset} if preset else {}))
+
+
+def _function_choice(key: str, functions: Iterable[FolderFunction], allow: tuple[str, ...]) -> ModelChoice:
+    found = next((each for each in functions if each.target == key), None)
+    if found is None:
+        raise DocumentError(f"There is no function `{key[:80]}` to begin with here.", ["choose one of the list"])
+    reference = Reference(key)
+    if not found.is_builder:
+        raise DocumentError(f"`{key}` is a loss: a plan begins with a function that returns a program.", ["add the five lines below it"])
+    if not is_allowed(reference, allow):
+        top = found.module.partition(".")[0]
+        raise DocumentError(
+            f"`{key}` was not allowed here, so its module is not imported.",
+            [f"if you trust its code, start with `workbench serve --allow {top}`"],
+        )
+    if found.required:
+        example = f"workbench serve --model {key} -a NAME=VALUE"
+        raise DocumentError(f"`{key}` takes arguments, which the page cannot know.", [f"start with `{example}`", "give them defaults"])
+    return ModelChoice(key, key, f"function of `{found.module}`", reference=reference)
+
+
+def read_start_file(name: str, text: str, allow: tuple[str, ...]) -> ModelChoice | Plan:
+    """The model of a `config.json`, or the plan of a plan file. Raises `DocumentError` for a file that is neither."""
+    quoted = f"`{name[:80] or CONFIG_NAME}`"
+    try:
+        verify_length(text, quoted, CONFIG_NAME)
+        values = parse_json(text)
+    except UnreadableError as error:
+        raise DocumentError(f"{quoted} is not JSON that can be read: {error}.", ["choose a `config.json` or a plan file"]) from None
+    if isinstance(values, Mapping) and str(values.get("format", "")).startswith(_PLAN_FORMAT):
+        return parse_plan(text, quoted, allow)
+    architecture = read_architecture(values, quoted)
+    title = _config_title(name, values)
+    about = f"{architecture.family}, {format_amount(architecture.parameters)} parameters, from {quoted.strip('`')}"
+    return ModelChoice(f"file/{title}", title, about, NamedModel(title, architecture))
+
+
+def _config_title(name: str, values: Mapping[str, Any]) -> str:
+    """What the model is called: as its file is, or for a `config.json` as that says."""
+    stem = name.removesuffix(".json")
+    said = values.get("_name_or_path") or values.get("model_type")
+    return (str(said).rstrip("/").rpartition("/")[2] if stem in ("", "config") else stem)[:80] or "model"

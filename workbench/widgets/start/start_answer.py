@@ -1,0 +1,134 @@
+"""The answer of the start panel as JSON: whether the model fits, and a row for each layout that can be opened."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from workbench.core.text_tables import count_text
+from workbench.errors import WorkbenchError
+from workbench.hardware.hardware import Hardware
+from workbench.models.sizing.cluster_answer import ClusterAnswer, cost_text, headline_text, notes_of, tokens_per_second, utilisation
+from workbench.models.sizing.cluster_question import format_amount
+from workbench.models.sizing.plan_layout import ESTIMATED, PlannedLayout
+from workbench.plan.plan import Plan
+from workbench.units import format_bytes, format_dollars, format_seconds
+from workbench.widgets.start.program_layouts import ProgramLayouts, RecipeLayout
+
+_OPTION = re.compile(r"(?:; say )?`--(\w+)`")  # what notes call the options of the command line
+THOUSAND, HOUR, FAST = 1000, 3600, 100
+GOAL_LABELS = {"fastest": "Fastest", "fewest devices": "Fewest devices", "cheapest": "Cheapest"}
+
+
+def _field_name(found: re.Match[str]) -> str:
+    """Nothing for advice to give an option; else the field of the page that stands for it."""
+    return "" if found[0].startswith(";") else {"on": "Machines", "seq": "Sequence"}.get(found[1], found[1].capitalize())
+
+
+class StartAnswer(Protocol):
+    """What the start panel shows and opens."""
+
+    def state(self) -> dict[str, Any]:
+        """As JSON."""
+
+    def plan(self, goal: str) -> Plan:
+        """The plan of a row; it may have to be traced. Raises `WorkbenchError` for a goal without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizedAnswer:
+    """The answer of `plan_config`; `notes` once it is complete."""
+
+    answer: ClusterAnswer
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def complete(cls, answer: ClusterAnswer) -> "SizedAnswer":
+        """With its notes, which may have to be computed."""
+        return cls(answer, tuple(_OPTION.sub(_field_name, note) for note in notes_of(answer) if not note.startswith("Examined")))
+
+    def plan(self, goal: str) -> Plan:
+        return self.answer.plan(goal)
+
+    def state(self) -> dict[str, Any]:
+        rows = [_row(goal, self._cells(layout)) for goal, layout in self.answer.layouts.items()]
+        return _state(headline_text(self.answer), self.answer.fits, rows, self.notes)
+
+    def _cells(self, layout: PlannedLayout) -> dict[str, str]:
+        question = self.answer.question
+        speed = tokens_per_second(question, layout) / layout.devices
+        return {
+            "devices": f"{layout.devices:,}",
+            "layout": str(layout.choice),
+            "step time": format_seconds(layout.seconds) + (" (estimated)" if layout.tier == ESTIMATED else ""),
+            "tokens/s per device": f"{speed:,.0f}" if speed >= FAST else f"{speed:.3g}",
+            "MFU": f"{utilisation(question, layout):.1%}",
+            "memory": _memory_text(layout.memory, layout.hardware),
+            f"cost of {format_amount(question.tokens)} tokens" if question.tokens else "cost": cost_text(question, layout),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeAnswer:
+    """The layouts of a program that recipes made."""
+
+    name: str
+    hardware: Hardware
+    layouts: Mapping[str, RecipeLayout]
+    leanest: RecipeLayout | None
+
+    @classmethod
+    def of(cls, tried: ProgramLayouts) -> "RecipeAnswer":
+        return cls(tried.name, tried.hardware, tried.best(), tried.leanest)
+
+    def plan(self, goal: str) -> Plan:
+        if goal not in self.layouts:
+            raise WorkbenchError(f"The answer has no layout `{goal[:40]}`.", ["choose one of its rows"])
+        return self.layouts[goal].plan
+
+    def state(self) -> dict[str, Any]:
+        rows = [_row(goal, self._cells(layout)) for goal, layout in self.layouts.items()]
+        fits = "fastest" in self.layouts
+        notes = ["Recipes alone were tried; `Find` on the board searches all layouts."] if rows else []
+        return _state(self._headline(fits), fits, rows, notes)
+
+    def _headline(self, fits: bool) -> str:
+        fewest = self.layouts.get("fewest devices")
+        if fewest is None:
+            return f"{self.name} on {self.hardware}: no recipe fits, on up to {self._most} devices.{self._least()}"
+        if not fits:
+            few = count_text(fewest.devices, "device")
+            return f"{self.name} does not fit on {self.hardware}; it fits on {few}, {fewest.hardware}.{self._least()}"
+        enough = f"{count_text(fewest.devices, 'device')} {'is' if fewest.devices == 1 else 'are'} enough"
+        return f"{self.name} fits on {self.hardware}; {enough}."
+
+    @property
+    def _most(self) -> str:
+        return f"{self.hardware.size:,} and more"
+
+    def _least(self) -> str:
+        if self.leanest is None:
+            return ""
+        return f" The leanest layout there needs {_memory_text(self.leanest.memory, self.hardware)} per device."
+
+    def _cells(self, layout: RecipeLayout) -> dict[str, str]:
+        hourly = layout.hardware.hourly_price
+        return {
+            "devices": f"{layout.devices:,}",
+            "layout": layout.recipes,
+            "step time": format_seconds(layout.seconds),
+            "memory": _memory_text(layout.memory, layout.hardware),
+            "cost of 1,000 steps": "" if hourly is None else format_dollars(THOUSAND * layout.seconds / HOUR * hourly),
+        }
+
+
+def _row(goal: str, cells: Mapping[str, str]) -> dict[str, Any]:
+    return {"goal": goal, "label": GOAL_LABELS[goal], "cells": [{"label": label, "text": text} for label, text in cells.items()]}
+
+
+def _state(headline: str, fits: bool, rows: Iterable[Mapping[str, Any]], notes: Iterable[str]) -> dict[str, Any]:
+    return {"headline": headline, "tone": "good" if fits else "bad", "rows": list(rows), "notes": list(notes)}
+
+
+def _memory_text(memory: float, hardware: Hardware) -> str:
+    return f"{format_bytes(memory)} of {format_bytes(hardware.chip.memory)}"

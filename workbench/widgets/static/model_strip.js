@@ -1,0 +1,191 @@
+// @ts-check
+// The strip of the model's sizes: sliders for batch, sequence and layers, a field for every other choice; and proposed names.
+
+import { drawProblem, h, keepingFocus, painter } from "./dom.js";
+import { waitLine } from "./wait_line.js";
+/** @import { ModelState, SizeField } from "./types/start.d.ts" */
+/** @import { Refusal } from "./types/states.d.ts" */
+/** @import { Paint, Wb } from "./types/board_context.d.ts" */
+
+const REST = 120; // milliseconds of a hand at rest, after which a slider tells where it is
+
+/**
+ * @param {Wb} wb
+ * @param {string} name
+ * @param {string} value
+ */
+const sendSize = (wb, name, value) => wb.send({ verb: "size_model", name, value });
+
+/**
+ * A slider over the stops of a size, and a field for what is between them. While the hand is on it, nothing moves it.
+ * @param {Wb} wb
+ * @param {string} name
+ */
+function slider(wb, name) {
+  /** @type {string[]} */
+  let stops = [];
+  let timer = 0, said = "", isHeld = false, isBusy = false;
+  const at = () => stops[Number(range.value)] ?? said;
+  const tell = () => {
+    clearTimeout(timer);
+    if (at() !== said) sendSize(wb, name, said = at());
+  };
+  const range = h("input", {
+    type: "range",
+    min: "0",
+    step: "1",
+    ariaLabel: `${name}, slider`,
+    data: { focus: `slider ${name}` },
+    oninput: () => {
+      isHeld = true;
+      number.value = at();
+      range.ariaValueText = at();
+      clearTimeout(timer);
+      if (!isBusy) timer = setTimeout(tell, REST);
+    },
+    onchange: () => {
+      isHeld = false;
+      tell();
+    },
+  });
+  const number = h("input", {
+    class: "field",
+    inputMode: "numeric",
+    maxLength: 12,
+    ariaLabel: name,
+    data: { focus: `size ${name}` },
+    onchange: () => sendSize(wb, name, said = number.value),
+  });
+  const element = h("label", { class: "sizer", data: { size: name } }, h("span", { class: "muted" }, name), range, number);
+  /**
+   * @param {SizeField} field
+   * @param {boolean} busy
+   */
+  const paint = (field, busy) => {
+    isBusy = busy;
+    if (isHeld || busy) return;
+    said = field.value;
+    stops = field.stops;
+    range.max = String(stops.length - 1);
+    range.value = String(stops.indexOf(field.value));
+    range.ariaValueText = field.value;
+    number.value = field.value;
+    number.title = field.hint;
+  };
+  return { element, paint };
+}
+
+/**
+ * @param {Wb} wb
+ * @param {SizeField} field
+ */
+function drawField(wb, field) {
+  const about = { class: "field", ariaLabel: field.name, title: field.hint, data: { focus: `size ${field.name}` } };
+  /** @param {Event} event */
+  const onchange = (event) => sendSize(wb, field.name, /** @type {HTMLInputElement | HTMLSelectElement} */ (event.target).value);
+  const options = field.kind === "flag" ? ["true", "false"] : field.options;
+  const control = field.kind === "choice" || field.kind === "flag"
+    ? h(
+      "select",
+      { ...about, onchange },
+      ...options.map((each) => h("option", { value: each, selected: each === field.value }, each || "none")),
+    )
+    : h("input", { ...about, value: field.value, maxLength: 60, onchange });
+  return h("label", { class: "sizer", data: { size: field.name } }, h("span", { class: "muted" }, field.name), control);
+}
+
+/**
+ * Names that the trace proposes, to confirm or to replace.
+ * @param {Wb} wb
+ * @param {ModelState["names"]} names
+ */
+function drawNames(wb, names) {
+  const fields = names.map(({ name, size, reason }) => {
+    const field = h("input", {
+      class: "field",
+      value: name,
+      ariaLabel: `name of dimension ${name}`,
+      title: reason,
+      maxLength: 64,
+      spellcheck: false,
+      data: { focus: `name ${name}` },
+      onchange: () => wb.send({ verb: "rename_dim", dim: name, name: field.value, zone: "model" }),
+    });
+    return h("label", { class: "sizer", title: reason }, field, h("span", { class: "muted" }, size));
+  });
+  const confirm = h(
+    "button",
+    { class: "btn small", type: "button", data: { focus: "confirm-names" }, onclick: () => wb.send({ verb: "confirm_names" }) },
+    "Confirm names",
+  );
+  return [h("span", { class: "muted" }, "Proposed dimension names"), ...fields, confirm];
+}
+
+/** @param {Wb} wb */
+export function modelStrip(wb) {
+  const section = h("section", { class: "modelstrip", ariaLabel: "Sizes of the model", hidden: true });
+  const main = h("div", { class: "sizes" }),
+    more = h("div", { class: "sizes all-sizes", hidden: true }),
+    names = h("div", { class: "sizes dim-names" });
+  const problem = h("div", {}), wait = waitLine(wb, "stop_sizing");
+  const preset = h("div", { class: "preset-size" }), sliders = h("div", { class: "sliders" });
+  const all = h("button", {
+    class: "btn small",
+    type: "button",
+    ariaExpanded: "false",
+    data: { focus: "all-sizes" },
+    onclick: () => {
+      more.hidden = !more.hidden;
+      all.ariaExpanded = String(!more.hidden);
+    },
+  }, "All sizes");
+  main.append(preset, sliders, all, wait.element);
+  section.append(main, more, problem, names);
+  /** @type {Map<string, ReturnType<typeof slider>>} */
+  const sliding = new Map();
+  /** @type {Paint<SizeField[]>} */
+  const paintMore = painter((fields) =>
+    keepingFocus(wb.root, section, () => {
+      const [first, ...others] = fields[0]?.name === "preset" ? fields : [null, ...fields];
+      preset.replaceChildren(...(first ? [drawField(wb, first)] : []));
+      more.replaceChildren(...others.filter((each) => each !== null).map((each) => drawField(wb, each)));
+      all.hidden = !others.length;
+    })
+  );
+  /** @type {Paint<ModelState["names"]>} */
+  const paintNames = painter((state) =>
+    keepingFocus(wb.root, names, () => {
+      names.hidden = !state.length;
+      names.replaceChildren(...(state.length ? drawNames(wb, state) : []));
+    })
+  );
+  /** @type {Paint<{ told: Refusal | null; seq: number }>} */
+  const paintProblem = painter(({ told }) =>
+    problem.replaceChildren(
+      ...(told ? [h("div", { class: "told bad", role: "alert" }, ...drawProblem(told).filter((each) => each !== null))] : []),
+    )
+  );
+  /**
+   * @param {ModelState | null} state
+   * @param {Refusal | null} refusal
+   * @param {number} seq
+   */
+  const paint = (state, refusal, seq) => {
+    section.hidden = !state;
+    if (!state) return wait.paint(null);
+    const slid = state.sizes.filter((each) => each.stops.length);
+    if (slid.map((each) => each.name).join() !== [...sliding.keys()].join()) {
+      sliding.clear();
+      for (const { name } of slid) sliding.set(name, slider(wb, name));
+      sliders.replaceChildren(...[...sliding.values()].map((each) => each.element));
+    }
+    for (const field of slid) sliding.get(field.name)?.paint(field, Boolean(state.work));
+    main.hidden = !state.sizes.length;
+    section.dataset.waiting = String(Boolean(state.work));
+    paintMore(state.sizes.filter((each) => !each.stops.length));
+    paintNames(state.names);
+    paintProblem({ told: refusal, seq });
+    wait.paint(state.work);
+  };
+  return { section, paint };
+}
