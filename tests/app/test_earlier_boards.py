@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.app.page.visit import MOST_REMEMBERED, Unsaved, offer_boards, parse_board_ids
+from workbench.app.page.visit import MOST_REMEMBERED, Unsaved, offer_boards, parse_board_ids, recent_boards
 from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan
@@ -14,7 +14,7 @@ def entry(board_id="board-of-a-test", name="gpt", plans=3, edit="d_ff → model"
 
 
 def test_a_board_is_offered_by_its_name_and_last_edit():
-    assert offer_boards([entry()], now=1000.0 + 2 * 3600) == {
+    assert offer_boards(recent_boards([entry()], now=1000.0 + 2 * 3600)) == {
         "title": "Take up a board where you left it?",
         "text": "Its plans are kept, undo included.",
         "choices": [
@@ -25,10 +25,11 @@ def test_a_board_is_offered_by_its_name_and_last_edit():
 
 
 def test_of_many_the_last_changed_are_offered():
-    notice = offer_boards([entry(f"board-of-age-{age}", plans=1, edit="", name="n" * 100, last_changed=-age) for age in range(5)], now=0.0)
+    entries = [entry(f"board-of-age-{age}", plans=1, edit="", name="n" * 100, last_changed=-age) for age in range(5)]
+    notice = offer_boards(recent_boards(entries, now=0.0))
     assert [choice[2] for choice in notice["choices"][:-1]] == [f"?board=board-of-age-{age}" for age in range(3)]
     assert notice["choices"][0][1] == f"{'n' * 59}… · 1 plan · just now"
-    assert offer_boards([]) is None
+    assert offer_boards([]) == {}
 
 
 @pytest.mark.parametrize("ids", [None, "text", 3, [1, None, "../../etc", "a b c d e f", ""]])

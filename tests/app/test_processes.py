@@ -56,8 +56,8 @@ class Page:
     def is_watched(self):
         return True
 
-    def show_busy(self, seconds):
-        self.show("bridge", {"busy": seconds})
+    def show_busy(self, seconds, doing=""):
+        self.show("bridge", {"busy": seconds, "doing": doing})
 
     def until(self, is_so):
         with self._news:

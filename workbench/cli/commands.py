@@ -14,8 +14,9 @@ from workbench.analysis.compiled_report import with_compiled
 from workbench.cli import fleet_command
 from workbench.cli.event_log import EventLog, event_log
 from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
-from workbench.cli.shared_arguments import listening, reach_of
+from workbench.cli.shared_arguments import is_private, listening, reach_of
 from workbench.core.installation import install_command
+from workbench.documents import hardware_entry
 from workbench.engine.cluster.process_relay import CLUSTER
 from workbench.engine.cluster.ray_cluster import verify_shared_cluster
 from workbench.errors import EngineError, PipelineError, WorkbenchError
@@ -43,6 +44,7 @@ LAUNCHERS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "WORKBENCH_PROCESSES")  # m
 
 
 def serve(options: argparse.Namespace) -> None:
+    _say_phase(options, "Starting the page")
     try:
         from workbench.app.page.serve import serve
     except ModuleNotFoundError as error:
@@ -67,8 +69,17 @@ def serve(options: argparse.Namespace) -> None:
     opened["verify"] = not options.unix_socket  # behind a proxy nobody reads this terminal: there an error is shown on the page
     opened["tour"] = not options.plan and not options.model and exercise is None  # on the example, not on the user's own plan
     opened["exercise"] = exercise
+    opened["start"] = opened["tour"] and not changed
+    opened["folder"] = Path.cwd() if is_private(options) else None
     with listening(options):
+        _say_phase(options, "Preparing the first board")
         serve(make, port=options.port, jobs=options.jobs, time_limit=options.time_limit, **opened, **reach)
+
+
+def _say_phase(options: argparse.Namespace, phase: str) -> None:
+    """Say at once what a person at the terminal waits for; behind a proxy nobody does."""
+    if not options.unix_socket:
+        print(f"{phase} ...", flush=True)
 
 
 def _first_plan(exercise: Exercise) -> Plan:

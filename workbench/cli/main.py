@@ -23,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     complete(parser)
     options = parser.parse_args(arguments)
     try:
+        if getattr(options, "unix_socket", False) is None:  # `serve` at an address for people
+            print("Loading JAX ...", flush=True)  # it takes seconds where the disk is cold
         if options.command.needs_jax:
             _warn_if_untested()
         options.command(options)

@@ -197,6 +197,11 @@ def warning(address: str, port: int, origins: tuple[str, ...]) -> str:
     return f"workbench: everybody who can reach {address} port {port}{names} may use this page and run plans here, without signing in."
 
 
+def is_private(options: argparse.Namespace) -> bool:
+    """Whether only people of this machine reach the page: then it may list what the folder holds."""
+    return bool(options.unix_socket) or (not options.origins and (options.address is None or _is_loopback(options.address)))
+
+
 def _is_loopback(address: str) -> bool:
     return all(ipaddress.ip_address(each[4][0]).is_loopback for each in socket.getaddrinfo(address, None))
 

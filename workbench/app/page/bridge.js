@@ -111,9 +111,11 @@ function render({ model, el }) {
     const seconds = model.get("busy");
     work.hidden = !seconds;
     if (!seconds) return work.replaceChildren();
-    const said = Object.assign(document.createElement("span"), { textContent: `The board is working on it, for ${seconds} s now. ` });
+    const said = Object.assign(document.createElement("span"), {
+      textContent: `${model.get("doing") || "Working on the plan"} · ${seconds} s `,
+    });
     if (work.firstChild) return work.firstChild.replaceWith(said);
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Stop" });
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Cancel" });
     button.addEventListener("click", () => tell("stop"));
     work.append(said, button);
   };
@@ -197,7 +199,7 @@ function render({ model, el }) {
   const known = knownBoards(), isNew = !framed && !new URLSearchParams(location.search).has("board");
   addressBoard();
   markUnsaved();
-  if (isNew && known.length && isFirstTime()) tell("boards", { ids: known.map((each) => each.id) });
+  if (!framed && known.length) tell("boards", { ids: known.map((each) => each.id), offer: isNew && isFirstTime() });
   post("ready");
   if (model.get("shown")) post("shown"); // a board that was taken up again stands here already
   return () => {

@@ -19,9 +19,9 @@ from workbench.widgets.exercise.exercise_progress import Answered, ExerciseProgr
 class LabVisit(Visit):
     """A document of JupyterLab, which keeps the text and writes the file: the page gets the text, and sends each change of it."""
 
-    def __init__(self, make: Callable[[], Plan], context: VisitContext, allow: tuple[str, ...] = ()) -> None:
+    def __init__(self, make: Callable[[], Plan], context: VisitContext, host: Host | None = None) -> None:
         super().__init__(context)
-        self._make, self._name, self._opening, self._allow = make, "", False, allow
+        self._make, self._name, self._opening, self._base = make, "", False, host or Host()
         self._exercise: DocumentExercise | None = None
         self._notice: dict[str, Any] = {}
 
@@ -49,13 +49,13 @@ class LabVisit(Visit):
         """Show the plan of a text. An empty one is a new document, and gets a first plan."""
         if self.board and text == dump_plan(self.board.session.plan):
             return
-        plan = parse_plan(text, f"`{self._name}`", self._allow) if text.strip() else self._new_plan()
+        plan = parse_plan(text, f"`{self._name}`", self._base.allow) if text.strip() else self._new_plan()
         self._tell_text(text, plan)  # before the board is shown: the visitor may save at once
         self._opening = True
         if self.board:
             self.board.session.apply(OpenPlan(plan, self._name))
         else:
-            self.show(lambda: plan, self._host(plan))
+            self.show(lambda: plan, self._host(plan, is_new=not text.strip()))
             if self._notice:
                 self.window.tell(notice=self._notice)
         self._opening = False
@@ -81,13 +81,15 @@ class LabVisit(Visit):
         except WorkbenchError:  # it asks for no plan
             return self._make()
 
-    def _host(self, plan: Plan) -> Host:
-        """The host of the board over a plan: with the exercise beside it, if the plan is about that."""
-        host = Host(save=self._save, path=self._name, changed=self._tell, allow=self._allow)
+    def _host(self, plan: Plan, *, is_new: bool) -> Host:
+        """The host of the board over a plan: with the exercise beside it, if the plan is about that; else a new one begins with the start
+        panel."""
+        host = replace(self._base, save=self._save, path=self._name, changed=self._tell, link=None)
         beside = self._exercise
         question = beside.question_for(self._name, plan) if beside else None
         if beside is None or question is None:
-            return host
+            return replace(host, start_open=host.starts and is_new)
+        host = replace(host, starts=False, start_open=False)
         return replace(host, exercise=beside.exercise, question=question, progress=beside.progress, handing_in=beside)
 
     def _tell_text(self, text: str, plan: Plan) -> None:

@@ -1,7 +1,7 @@
 """Which plan a page shows: the served one, or one that its URL asks for; and the resulting visit."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.app.page.document_visit import LabVisit
@@ -24,7 +24,8 @@ class ServeOptions:
     """What the pages show: a first plan from `make`, or `file`, or with `?file=` any plan file under `root`.
 
     A board's run or compilation may take `time_limit` seconds. `allow` are modules whose programs the plan files may name; links may not.
-    `exercise` is what is to be answered on each board.
+    `exercise` is what is to be answered on each board. With `start` a page that names no plan begins with the start panel, which looks for
+    functions in `folder`, if there is one, and in the modules of `allow`.
     """
 
     make: Callable[[], Plan]
@@ -34,6 +35,14 @@ class ServeOptions:
     time_limit: float = RUN_LIMIT
     allow: tuple[str, ...] = ()
     exercise: Exercise | None = None
+    start: bool = False
+    folder: Path | None = None
+
+    def host(self, *, begins: bool) -> Host:
+        """The host of a board of this server; `begins` with the start panel, if the server does."""
+        starts = self.exercise is None
+        start_open = starts and self.start and begins
+        return Host(link=address_of, allow=self.allow, exercise=self.exercise, starts=starts, start_open=start_open, folder=self.folder)
 
 
 def open_visit(
@@ -59,14 +68,13 @@ def open_visit(
 
 def _make_visit(served: ServeOptions, query: Mapping[str, str], context: VisitContext) -> Visit:
     if query.get("host") == "jupyterlab":
-        return LabVisit(served.make, context._replace(keeping=None), served.allow)
+        return LabVisit(served.make, context._replace(keeping=None), served.host(begins=True))
     file = file_asked_for(served, query)
     if file and "plan" not in query:
-        return FileVisit(PlanFile(file, served.allow), context, Host(link=address_of, allow=served.allow))
+        return FileVisit(PlanFile(file, served.allow), context, replace(served.host(begins=False), exercise=None))
     visit = Visit(context)
     tour = served.tour and not {"plan", "board"} & query.keys()
-    host = Host(link=address_of, allow=served.allow, exercise=served.exercise)
-    visit.show(lambda: _first_plan(served, query), host, tour=tour)
+    visit.show(lambda: _first_plan(served, query), served.host(begins="plan" not in query), tour=tour)
     return visit
 
 

@@ -59,6 +59,8 @@ def serve(
     verify: bool = False,
     threaded: bool = False,
     exercise: Exercise | None = None,
+    start: bool = False,
+    folder: str | Path | None = None,
 ) -> Any:
     """Serve the board over `plan` at `http://address:port/`, until interrupted, or ended with SIGTERM (exit code 0).
 
@@ -71,11 +73,14 @@ def serve(
     first-time visitors are shown around. With a `unix_socket` it listens there instead of at a port; whoever may open it, a proxy say, must
     check the origins. Each board lives in a process of its own; with a `runner`, an object of this process, all of them live here. With
     `verify` an error of `plan` is raised here, before anything is served, instead of shown on the page. With `threaded` it returns at once;
-    `stop()` of what it returns ends it. Port 0 takes a free one. The questions of an `exercise` are above each board.
+    `stop()` of what it returns ends it. Port 0 takes a free one. The questions of an `exercise` are above each board. With `start` a page
+    begins with the start panel, in place of the plan; its list of functions to begin with is of `folder`, whose Python files are read, and
+    of the modules that `allow` names. None is imported before it is allowed and chosen.
     """
     make = live_plan(plan) if isinstance(plan, Plan) else plan
     limit = RUN_LIMIT if time_limit is None else time_limit
-    served = ServeOptions(make, Path(file) if file else None, Path(root) if root else None, tour, limit, read_allowed(allow), exercise)
+    file, root, folder = (Path(each) if each else None for each in (file, root, folder))
+    served = ServeOptions(make, file, root, tour, limit, read_allowed(allow), exercise, start, folder)
     if runner:
         opening = _open_in_process(served, runner)
         return listen(lambda: page(opening), port, open_browser, address, origins, unix_socket, threaded=threaded)

@@ -1,7 +1,7 @@
 """One visitor's board: which plan it shows, and where that is saved."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import time
 from typing import Any, NamedTuple
@@ -61,6 +61,7 @@ class Visit:
         """Show a board over the plan that `make` returns, or over the stored history, in place of the present one."""
         self.close()
         session, problem = self._begin(make)
+        host = replace(host, start_open=host.start_open and len(session.nodes) == 1)  # a board that was taken up has begun
         if host.save is None:
             unsaved = Unsaved(session.nodes[0].plan, lambda is_so: self.window.tell(unsaved=is_so))
             host = replace(host, changed=unsaved.note_change, downloaded=unsaved.note_kept)
@@ -129,10 +130,18 @@ class Visit:
         if message.get("kind") == "save" and self.board:
             self.board.answer({"verb": "save"})
         elif message.get("kind") == "boards" and self._keeping:
-            entries = (find_journal(self._keeping.folder, each) for each in parse_board_ids(message))
-            self.window.tell(notice=offer_boards(entry for entry in entries if entry) or {})
+            self._offer_boards(message)
         elif message.get("kind") in ("dismiss", "later"):
             self.window.tell(notice={})
+
+    def _offer_boards(self, message: Message) -> None:
+        """Offer the boards that this browser remembers: in the start panel, or in a notice to a page that has just been opened."""
+        assert self._keeping is not None  # it is where they are kept
+        found = (find_journal(self._keeping.folder, each) for each in parse_board_ids(message))
+        boards = recent_boards(entry for entry in found if entry and entry.board_id != self._keeping.board_id)
+        in_panel = self.board is not None and self.board.offer_recent(boards)
+        if message.get("offer") and not in_panel:
+            self.window.tell(notice=offer_boards(boards))
 
 
 class FileVisit(Visit):
@@ -227,17 +236,22 @@ def parse_board_ids(message: Mapping[str, Any]) -> list[str]:
     return [each for each in ids[:MOST_REMEMBERED] if isinstance(each, str) and is_board_id(each)] if isinstance(ids, list) else []
 
 
-def offer_boards(entries: Iterable[JournalEntry], now: float | None = None) -> dict[str, Any] | None:
-    """A notice of the bridge that offers boards, the last changed first; `None` without any. A choice leads to the board's URL."""
-    newest = sorted(entries, key=lambda entry: entry.last_changed, reverse=True)[:MOST_OFFERED]
-    if not newest:
-        return None
+def recent_boards(entries: Iterable[JournalEntry], now: float | None = None) -> list[Mapping[str, str]]:
+    """Boards by label and URL, the last changed first."""
     now = time() if now is None else now
+    newest = sorted(entries, key=lambda entry: entry.last_changed, reverse=True)[:MOST_OFFERED]
+    return [{"label": _label(each, now), "link": f"?board={each.board_id}"} for each in newest]
+
+
+def offer_boards(boards: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """A notice of the bridge that offers boards; an empty one without any. A choice leads to the board's URL."""
+    if not boards:
+        return {}
     return {
-        "title": "Take up a board where you left it?" if len(newest) == 1 else "Take up one of your boards where you left it?",
-        "text": "Its plans are kept, undo included." if len(newest) == 1 else "Their plans are kept, undo included.",
+        "title": "Take up a board where you left it?" if len(boards) == 1 else "Take up one of your boards where you left it?",
+        "text": "Its plans are kept, undo included." if len(boards) == 1 else "Their plans are kept, undo included.",
         "choices": [
-            *([f"board-{number}", _label(each, now), f"?board={each.board_id}"] for number, each in enumerate(newest)),
+            *([f"board-{number}", each["label"], each["link"]] for number, each in enumerate(boards)),
             ["later", "Not now"],
         ],
     }

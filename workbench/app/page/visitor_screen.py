@@ -115,11 +115,11 @@ class Screen:
         """The board that is shown."""
         return self._board
 
-    def show_busy(self, seconds: float) -> None:
-        """Show for how many seconds the board has been busy; 0 if it is not."""
+    def show_busy(self, seconds: float, doing: str = "") -> None:
+        """Show for how many seconds the board has been busy, and with what; 0 if it is not."""
         if (text := f"{seconds:.0f}" if seconds else "") != self._busy:
             self._busy = text
-            self.show("bridge", {"busy": text})
+            self.show("bridge", {"doing": doing, "busy": text})
 
     def is_watched(self) -> bool:
         """Whether a browser is connected to it, or may be about to; after a lost connection the server keeps the page for a while."""
@@ -223,7 +223,7 @@ class Bridge(ModuleComponent):
     - `notice`: `{"title", "text", "choices": [[kind, label], ...]}` above the board, and `"good"` if it is no warning; a choice is received
       as its kind, or leads to the URL that is its third entry;
     - `unsaved`: leaving the page asks first;
-    - `busy`: for how many seconds the board has been busy, once that is long; else empty. It can be stopped;
+    - `busy`: for how many seconds the board has been busy, once that is long; else empty; `doing` is with what. It can be stopped;
     - `title`: what the browser's tab says first;
     - `failure`: `{"text", "by_link"}` in the board's place: what could not be opened, `by_link` if a link led there;
     - `board`, `board_name`: the id by which the page finds its board again, put into the address as `board=`, and what the browser
@@ -243,6 +243,7 @@ class Bridge(ModuleComponent):
     unsaved = param.Boolean(default=False)
     board = param.String(default="")
     busy = param.String(default="")
+    doing = param.String(default="")
     title = param.String(default="")
     failure = param.Dict(default={})
     board_name = param.String(default="")

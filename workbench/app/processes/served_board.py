@@ -53,13 +53,34 @@ class RemoteBoard(ProcessConnection):
             self.ended(self)
 
 
-PATIENCE, LIMIT = 3.0, 120.0
+PATIENCE, LIMIT = 1.0, 120.0
 """Seconds until a visitor sees that the board is busy, and until its work is stopped."""
 MOST_DEATHS, WITHIN = 3, 60.0
 """A board that dies so often within so many seconds is not started again."""
 
+OPENING = "Opening the board"
+WORK_NAMES = {
+    "open": "Opening the tab",
+    "open_file": "Opening the file",
+    "hardware": "Changing the hardware",
+    "recipe": "Applying the recipe",
+    "traced_as": "Tracing the program again",
+    "undo": "Going back",
+    "redo": "Going forward",
+    "go": "Going to the plan",
+    "export": "Writing the export",
+    "save": "Saving",
+}
+"""What a board is doing, by the verb of the gesture that asked for it."""
+
 _STOPPED = "You stopped what it was at"
 _TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
+
+
+def describe_work(gesture: Any) -> str:
+    """What a board does about a gesture, for people who wait."""
+    verb = gesture.get("verb") if isinstance(gesture, Mapping) else None
+    return WORK_NAMES.get(verb, "Updating the plan") if isinstance(verb, str) else OPENING
 
 
 class ServedBoard:
@@ -81,6 +102,7 @@ class ServedBoard:
         self._waiting: list[Message] = []  # until there is a process
         self._deaths: list[float] = []
         self._stopped = ""
+        self._doing = OPENING
         self._show_on(screen)
         self._begin({})
 
@@ -105,6 +127,8 @@ class ServedBoard:
         if message.get("heard", {}).get("kind") == "stop":
             self._stop(_STOPPED)
         else:
+            if "gesture" in message:
+                self._doing = describe_work(message["gesture"])
             self._send(message)
 
     def look(self) -> None:
@@ -113,7 +137,7 @@ class ServedBoard:
         if seconds > LIMIT:
             self._stop(_TOO_SLOW)
         elif self.screen:
-            self.screen.show_busy(seconds if seconds > PATIENCE else 0.0)
+            self.screen.show_busy(seconds if seconds > PATIENCE else 0.0, self._doing)
 
     def close(self) -> None:
         """End it: nobody wants it any more."""

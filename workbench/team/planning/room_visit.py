@@ -94,9 +94,9 @@ class RoomVisit(Visit):
         this person has finished; `answers` are those to the exercise of an assignment."""
         is_staff = not self.person.is_student
         sharing = SHARING if is_staff else ""
-        host = Host(save=save, ran=ran, allow=allow, sharing=sharing, saves=is_staff, runs=is_staff, searches=is_staff)
+        host = Host(save=save, ran=ran, allow=allow, sharing=sharing, saves=is_staff, runs=is_staff, searches=is_staff, starts=is_staff)
         if answers is not None:
-            host = replace(host, exercise=answers.progress.exercise, progress=answers.progress, handing_in=answers)
+            host = replace(host, starts=False, exercise=answers.progress.exercise, progress=answers.progress, handing_in=answers)
         self._act(lambda: self.show(lambda: self._session.plan, host))
 
     def share_settling(self, settler: Settler, partitioner: Partitioner) -> None:
