@@ -16,8 +16,8 @@ from workbench.models.sizing.read_config import CONFIG_NAME, read_architecture, 
 from workbench.plan.plan import Plan
 from workbench.widgets.start.folder_functions import FolderFunction
 
-FIRST = ("llama3-8b", "llama3-70b", "llama3-405b", "deepseek-v3", "gpt3-175b", "t5-11b")
-"""The models that most people know."""
+FIRST = ("decoder/llama3-8b", "decoder/llama3-70b", "decoder/llama3-405b", "mixture/deepseek-v3", "gpt/gpt3-175b", "t5/t5-11b")
+"""The keys of the models that most people know."""
 _PLAN_FORMAT = "sharding-workbench."
 
 
@@ -35,9 +35,9 @@ class ModelChoice:
 @cache
 def zoo_cards() -> tuple[Mapping[str, str], ...]:
     """A card for each preset of the zoo, and for each model without presets: those of `FIRST`, the other published ones, the tiny ones."""
-    order = {title: place - len(FIRST) for place, title in enumerate(FIRST)}
+    order = {key: place - len(FIRST) for place, key in enumerate(FIRST)}
     cards = [_card(model, preset) for model in ALL_MODELS for preset in model.presets or ("",)]
-    return tuple(sorted(cards, key=lambda card: order.get(card["title"], "tiny" in card["title"] or "/" not in card["key"])))
+    return tuple(sorted(cards, key=lambda card: order.get(card["key"], "tiny" in card["key"] or "/" not in card["key"])))
 
 
 def _card(model: Model, preset: str) -> Mapping[str, str]:
