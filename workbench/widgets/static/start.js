@@ -227,7 +227,7 @@ export function startSection(wb) {
     wait.paint(state.work);
     paintAnswer(state.answer);
     section.dataset.waiting = String(Boolean(state.work));
-    if (opened) (state.model ? machines.on : zoo.search).focus({ preventScroll: true });
+    if (opened) setTimeout(() => (state.model ? machines.on : zoo.search).focus({ preventScroll: true })); // once it is on the page
   };
   return { section, paint };
 }

@@ -8209,9 +8209,9 @@ function startSection(wb) {
     wait.paint(state.work);
     paintAnswer(state.answer);
     section.dataset.waiting = String(Boolean(state.work));
-    if (opened) (state.model ? machines.on : zoo.search).focus({
+    if (opened) setTimeout(() => (state.model ? machines.on : zoo.search).focus({
       preventScroll: true
-    });
+    }));
   };
   return {
     section,
