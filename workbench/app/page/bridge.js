@@ -200,6 +200,8 @@ function render({ model, el }) {
   addressBoard();
   markUnsaved();
   if (!framed && known.length) tell("boards", { ids: known.map((each) => each.id), offer: isNew && isFirstTime() });
+  const opening = document.querySelector("#opening [role=status]");
+  if (opening) opening.textContent = "Preparing the board …";
   post("ready");
   if (model.get("shown")) post("shown"); // a board that was taken up again stands here already
   return () => {

@@ -103,7 +103,7 @@ export function mount(model, el) {
         path: state.files.path,
         saves: state.files.saves,
         exchanges: state.files.exchanges,
-        starts: state.start !== null,
+        starts: Boolean(state.start),
         sheet: state.files.sheet?.kind ?? "",
       },
       refusal: inHead,

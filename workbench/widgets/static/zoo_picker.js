@@ -11,7 +11,7 @@ import { h, painter } from "./dom.js";
  */
 export function zooPicker(wb) {
   const search = h("input", {
-    class: "field search",
+    class: "field zoosearch",
     type: "search",
     placeholder: "Search the zoo: llama3-8b, mixture, 70B …",
     ariaLabel: "search the models of the zoo",

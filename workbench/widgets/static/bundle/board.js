@@ -7868,7 +7868,7 @@ function drawLessons(courses) {
 // workbench/widgets/static/zoo_picker.js
 function zooPicker(wb) {
   const search = h("input", {
-    class: "field search",
+    class: "field zoosearch",
     type: "search",
     placeholder: "Search the zoo: llama3-8b, mixture, 70B \u2026",
     ariaLabel: "search the models of the zoo",
@@ -8379,7 +8379,7 @@ function mount(model, el) {
         path: state.files.path,
         saves: state.files.saves,
         exchanges: state.files.exchanges,
-        starts: state.start !== null,
+        starts: Boolean(state.start),
         sheet: state.files.sheet?.kind ?? ""
       },
       refusal: inHead,
