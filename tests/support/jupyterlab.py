@@ -87,9 +87,14 @@ def double_click(page: Page, name: str) -> FrameLocator:
     return plan_board(page)
 
 
+def plan_frame(page: Page) -> FrameLocator:
+    """The page of the document in front."""
+    return page.frame_locator(".jp-Document:not(.lm-mod-hidden) .sw-plan iframe")
+
+
 def plan_board(page: Page) -> FrameLocator:
     """The board of the document in front, drawn."""
-    frame = page.frame_locator(".jp-Document:not(.lm-mod-hidden) .sw-plan iframe")
+    frame = plan_frame(page)
     frame.locator(".wb .chip").first.wait_for(timeout=90_000)  # the first of a server starts a process
     return frame
 

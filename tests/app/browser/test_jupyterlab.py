@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_page import drag, grip
-from tests.support.jupyterlab import READY, clear, command, double_click, plan_board, run_cell, write_notebook
+from tests.support.jupyterlab import READY, clear, command, double_click, plan_board, plan_frame, run_cell, write_notebook
 from workbench.documents import load_plan
 from workbench.public_plan import Plan
 
@@ -105,6 +105,9 @@ def test_a_file_changed_on_disk_is_shown_at_once_and_never_overwrites_unsaved_wo
 def test_the_launcher_makes_a_new_plan_file(desk, lab):
     folder = lab[1]
     desk.locator(".jp-LauncherCard", has_text="Sharding Plan").click()
+    frame = plan_frame(desk)
+    expect(frame.locator(".start h1")).to_have_text("What do you want to shard?", timeout=90_000)
+    frame.get_by_role("button", name="Go to the board").click()
     board = plan_board(desk)
     expect(board.locator(".head")).to_contain_text("gpt")
     expect(tab(desk, "untitled.plan.json")).not_to_have_class(DIRTY)
