@@ -10,10 +10,10 @@ from tests.widgets.test_board import Screen
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import SetHardware
 from workbench.reports.run_events import Cancelled, CompileDone, Progress, RunDone
-from workbench.widgets.board.comparison_state import comparison_state, on_these_devices
+from workbench.widgets.board.comparison_state import comparison_state
 from workbench.widgets.board.tier_marks import mark_of
 from workbench.widgets.run.job_progress import CompileProgress
-from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.run.run_progress import RunProgress, on_these_devices
 
 
 @pytest.fixture

@@ -6,12 +6,15 @@ from math import inf, nan
 
 import pytest
 
+from tests.support.machines import flat
 from tests.support.scripted import HeldRunner, compiled, measurement
 from tests.widgets.test_board import Screen
 from workbench.app.runners.worker_runner import WorkerRunner
-from workbench.plan.edits import ShardDim
+from workbench.hardware.catalogue import parse_hardware
+from workbench.plan.edits import SetHardware, ShardDim
 from workbench.public_plan import Plan
 from workbench.reports.run_events import Cancelled, CompileDone, Failed, Progress, RunDone, StepDone
+from workbench.units import format_bytes
 from workbench.widgets.board.board_host import Host
 from workbench.widgets.run.board_jobs import Jobs
 from workbench.widgets.run.job_progress import MOST_MESSAGES, append_message, log_state
@@ -77,7 +80,7 @@ def test_results_set_measured_beside_predicted(session):
     state = run_state(ended(session), session.plan)
     facts = {fact["label"]: (fact["text"], fact["note"]) for fact in state["facts"]}
     assert facts["measured step"] == ("11.0 ms", "median of 3; 10.2 ms to 11.8 ms")
-    assert facts["predicted step"] == ("5.00 ms", "measured is 2.20× of it; by the devices as calibrated after the run")
+    assert facts["predicted step"] == ("5.00 ms", "for 8 × cpu, as calibrated after the run; measured is 2.20× of it")
     assert facts["shard shapes"] == ("3 of 3", "agree with the arrays that existed")
     assert all(row["cells"][4] == {"text": "equal", "tone": "good"} for row in state["blocks"][0]["rows"])
 
@@ -222,3 +225,13 @@ def test_a_run_of_one_board_is_shown_on_another_of_the_session(session):
     assert "measured" in json.dumps(other.shown["board"]["figures"])
     other.send("run", steps="4")
     assert other.board.measurement is mine.board.measurement  # a run of one's own that has begun does not hide it
+
+
+def test_a_run_is_compared_with_the_prediction_for_the_devices_that_it_ran_on(session):
+    session.apply(SetHardware(parse_hardware("TPU v5p 2x2x2")))
+    here = flat("cpu", flops=1e11, memory_bandwidth=1e10, sent_bandwidth=1e9, latency=1e-5, memory=1 << 34, devices=8)
+    there = session.plan.updated(hardware=here).report()
+    facts = {fact["label"]: fact["note"] for fact in run_state(ended(session, hardware=here), session.plan)["facts"]}
+    assert facts["peak memory"] == f"by XLA; predicted {format_bytes(there.peak)}"
+    unknown = {fact["label"]: fact["note"] for fact in run_state(ended(session), session.plan)["facts"]}
+    assert unknown["peak memory"].endswith("for TPU v5p 2x2x2, not for these devices")

@@ -1,16 +1,22 @@
 """The mesh editor: its axes in another order, devices counted against the hardware; and what an edit changed, in words."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.gestures import edit_of
 from tests.support.programs import mlp_report
+from tests.widgets.test_board import Screen
 from workbench.core.mesh import Mesh
 from workbench.errors import MeshError
 from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import ShardDim
-from workbench.plan.mesh_edits import ReorderAxes
-from workbench.widgets.board.board_state import device_count
-from workbench.widgets.board.key_figures import figure_states, figures
+from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAxes, SetMesh
+from workbench.visualize.draw.palette import AXES, axes_coloured, axis_colour, number_axes
+from workbench.widgets.board.board_state import board_state, device_count
+from workbench.widgets.board.figure_changes import figure_states
+from workbench.widgets.board.key_figures import figures
+from workbench.widgets.tabs.table_blocks import axis_colours
 
 
 def test_axes_are_put_in_the_order_of_a_drop():
@@ -64,3 +70,42 @@ def test_every_figure_that_moves_says_by_how_much(session):
     for state, figure in zip(figure_states(after, before), after, strict=True):
         moved = figure.show(abs(figure.value - old[figure.key].value)) != figure.show(0)
         assert (state["delta"] is not None) == moved, figure.key
+
+
+def colours(session):
+    return {zone["axis"]: zone["colour"] for zone in board_state(session)["zones"] if zone["axis"]}
+
+
+def test_an_axis_keeps_its_colour_while_others_are_added_before_it_moved_removed_and_renamed(session):
+    first = colours(session)
+    session.apply(SetMesh(Mesh("pipe:1 data:4 model:2")))
+    assert colours(session) == {"pipe": 2, **first}
+    session.apply(ReorderAxes(("model", "pipe", "data")))
+    assert colours(session) == {"pipe": 2, **first}
+    session.apply(RemoveAxis("data"))
+    session.apply(AddAxis("expert", 2))
+    assert colours(session) == {"model": first["model"], "pipe": 2, "expert": 3}, "a colour that another axis had is taken last"
+    session.apply(RenameAxis("model", "tensor"))
+    assert colours(session)["tensor"] == first["model"]
+    session.apply(AddAxis("data", 2))
+    assert colours(session)["data"] == first["data"]
+
+
+def test_pictures_and_tables_have_the_colours_of_the_board(session):
+    screen = Screen(session)
+    session.apply(SetMesh(Mesh("pipe:1 data:4 model:2")))
+    with axes_coloured(axis_colours(session)):
+        assert axis_colour("data", session.plan.mesh) == AXES[0]
+    assert axis_colour("data", session.plan.mesh) == AXES[1], "without a board by index"
+    assert "'name': 'data', 'colour': 0" in str(screen.shown["table"]["blocks"])
+
+
+@given(st.lists(st.sampled_from(("data:4", "data:4 a:1", "b:1 data:4 a:1", "a:1 c:1", "e:1 f:1 g:1 h:1 data:4", "")), max_size=8))
+def test_axes_of_a_mesh_differ_in_colour_and_none_changes_it_while_there_are_six(meshes):
+    steps = [(Mesh(each), {}) for each in meshes]
+    for last in range(1, len(steps) + 1):
+        now = number_axes(steps[:last], steps[last - 1][0])
+        assert len(set(now.values())) == len(now)
+        if last > 1 and len({name for mesh, _ in steps[:last] for name in mesh.names}) <= len(AXES):
+            before = number_axes(steps[: last - 1], steps[last - 2][0])
+            assert all(now[name] == before[name] for name in now.keys() & before.keys())

@@ -2,10 +2,13 @@
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from unittest.mock import Mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.machines import flat
 from tests.widgets.test_board import Screen
@@ -13,10 +16,15 @@ from workbench.analysis.verify_plan import ONE_DEVICE_REASON
 from workbench.app.notebook.board_cell import Workbench
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
+from workbench.models import build
 from workbench.plan.edits import SetHardware, ShardDim
 from workbench.plan.mesh_edits import SetMesh
+from workbench.plan.plan import Plan
 from workbench.reports.partitioned import Partitioned, PartitionedCollective
 from workbench.session.figure_tiers import Settler
+from workbench.session.plan_history import Session
+from workbench.widgets.board.figure_changes import figure_states
+from workbench.widgets.board.tier_marks import Figure
 
 HARDWARE = flat("test", flops=1e12, memory_bandwidth=1e11, sent_bandwidth=1e10, latency=1e-6, memory=1 << 34)
 PATHS = {"predicted", "mfu", "memory", "sent"}
@@ -111,7 +119,7 @@ def test_nothing_but_the_board_is_shown_where_the_mark_alone_changed(screen, ses
     assert (screen.order, tiers(state)["sent"]) == (["board"], "partitioned")
 
 
-def test_what_an_edit_changed_is_told_within_a_tier(screen):
+def test_the_change_by_an_edit_is_shown_within_a_tier(screen):
     screen.answer(None, 4096)
     planned = screen.send("drop", dim="hidden", source="", target="model")
     screen.turn()
@@ -228,3 +236,83 @@ def test_a_cell_without_a_kernel_stays_planned(session):
     without_a_loop(lambda: bench._answer_request(bench, {"want": "parts"}, []))
     assert bench.board["standing"]["text"] == "by Shardy, in this process"
     bench.close()
+
+
+def delta(state, key="sent"):
+    return next(figure for figure in state["figures"] if figure["key"] == key)["delta"] or {}
+
+
+def test_a_plan_that_is_planned_is_compared_with_the_settled_one_before_as_planned(screen):
+    screen.answer(None, 1 << 30)  # far from what is planned
+    state = screen.send("drop", dim="hidden", source="", target="model")
+    assert tiers(state)["sent"] == "planned"
+    assert delta(state).get("text", "") != "−1.00 GiB"
+    assert not delta(state) or delta(state)["title"].endswith("both planned.")
+
+
+def test_a_plan_before_that_is_known_in_a_higher_tier_alone_is_not_subtracted(session):
+    session.apply(SetHardware(HARDWARE))
+    session.use_partitioned(session.node.number, Partitioned("", 8, "XLA of a test", ()))  # as a history that was read again has it
+    screen = Settled(session)
+    state = screen.send("drop", dim="hidden", source="", target="model")
+    screen.turn()
+    assert [delta(state, key)["text"] for key in ("sent", "memory", "predicted")] == ["recomputing"] * 3
+    state = screen.answer(PartitionError("no answer"))
+    assert (delta(state)["text"], delta(state)["tone"]) == ("not comparable", "unsure")
+
+
+def test_renaming_a_dimension_changes_no_figure_and_asks_nobody(screen):
+    settled = screen.answer(None, 4096)
+    asked = len(screen.asked)
+    state = screen.send("rename_dim", dim="hidden", name="d_ff")
+    screen.turn()
+    assert [(each["text"], each["tier"]) for each in state["figures"]] == [(each["text"], each["tier"]) for each in settled["figures"]]
+    assert [each["delta"] for each in state["figures"]] == [None] * len(state["figures"])
+    assert (len(screen.asked), state["standing"]["settling"]) == (asked, False)
+
+
+def test_where_a_range_is_wider_than_the_change_the_order_is_not_sure():
+    figure = Figure("sent", "Sent", 100.0, str, "", source="planned", tier="planned", bounds=(50.0, 150.0))
+    near, far = (replace(figure, value=value) for value in (90.0, 300.0))
+    (unsure,), (sure,) = figure_states((near,), (figure,)), figure_states((far,), (figure,))
+    assert (unsure["delta"]["tone"], unsure["delta"]["note"]) == ("unsure", "not sure")
+    assert (sure["delta"]["tone"], sure["delta"]["note"]) == ("bad", "")
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.sampled_from(("undo", "redo", "refuse")).map(lambda verb: (verb, None)),
+        st.tuples(st.just("answer"), st.integers(1, 1 << 30)),
+        st.tuples(st.just("drop"), st.tuples(st.sampled_from(("batch", "io", "hidden")), st.sampled_from(("", "data", "model")))),
+    ),
+    min_size=4,
+    max_size=10,
+)
+
+
+@settings(max_examples=8)
+@given(STEPS)
+def test_whatever_is_edited_and_answered_no_change_is_of_two_tiers(steps):
+    """The changes shown are held against the figures of each plan and tier, as this test has kept them."""
+    session = Session(Plan(build("two_layer", batch=16, io=64, hidden=30), "data:4 model:2", "batch:data", hardware=HARDWARE))
+    screen, known, order = Settled(session), {}, [session.node.number]
+    for verb, value in [("look", None), *steps]:
+        if verb in ("undo", "redo"):
+            screen.send(verb)
+        elif verb == "drop":
+            dim, target = value
+            source = next(iter(session.plan.layout.rule(dim)), "")
+            screen.send("drop", dim=dim, source=source, target=target)
+        elif verb != "look" and screen.asked and not screen.asked[-1].done():
+            screen.answer(PartitionError("no answer") if verb == "refuse" else None, *([value] if value else []))
+        state, number = screen.turn(), session.node.number
+        if order[-1] != number:
+            order.append(number)
+        known.update({(number, each.key, each.tier): each for each in screen.board._figures.now})
+        for shown in state["figures"]:
+            change = shown["delta"]
+            if change is None or change["text"] in ("recomputing", "not comparable"):
+                continue
+            tier = change["note"].removeprefix("as ").split(",")[0] if change["note"].startswith("as ") else shown["tier"]["key"]
+            now, before = (known[each, shown["key"], tier] for each in (number, order[-2]))
+            assert change["text"][1:] == now.show(abs(now.value - before.value))

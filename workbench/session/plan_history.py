@@ -11,7 +11,7 @@ from workbench.analysis.compiled_report import with_compiled
 from workbench.errors import WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.pipeline.balance import apply_edit
-from workbench.plan.edits import Edit
+from workbench.plan.edits import Edit, RenameDim
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
 from workbench.reports.partitioned import Partitioned
@@ -38,11 +38,12 @@ class HistoryNode:
 
 
 class ReportSummary(NamedTuple):
-    """What is kept of every report: bytes at the peak, bytes sent, seconds of a step if they are known."""
+    """What is kept of every report: bytes at the peak, bytes sent, seconds of a step if they are known; and its tier, empty if unknown."""
 
     peak: int
     sent: int
     seconds: float | None
+    tier: str = ""
 
 
 class Session:
@@ -157,14 +158,28 @@ class Session:
         self._foreseen = None
         node = HistoryNode(len(self._nodes), report.plan, self._now, edit)
         self._store_report(node.number, report)
+        if self._only_renames(edit):
+            self._keep_answers(node.number)
         self._nodes.append(node)
         return self.go(node.number)
+
+    def _only_renames(self, edit: Edit) -> bool:
+        """Whether the plan after an edit differs in names alone; a name that another dimension has would join the two."""
+        return isinstance(edit, RenameDim) and edit.name not in self.plan.program.dims
+
+    def _keep_answers(self, number: int) -> None:
+        """Use what XLA answered about the present plan for a plan that differs from it in names alone: no compiler sees those."""
+        if self._now in self._answers:
+            self._answers[number] = self._answers[self._now]
+        if self._now in self._compiled:
+            self._compiled[number] = self._compiled[self._now]
 
     def foresee(self, edit: Edit) -> Report:
         """The report of the plan that an edit would make; the last one is kept for the edit to come. Raises what `apply` raises."""
         plan = apply_edit(self.plan, edit)
         if self._foreseen is None or self._foreseen.plan != plan:
-            self._foreseen = self._analyze(plan)
+            known = (self._answers.get(self._now), self._compiled.get(self._now)) if self._only_renames(edit) else ()
+            self._foreseen = self._analyze(plan, *known)
         return self._foreseen
 
     def undo(self) -> Report:
@@ -295,7 +310,7 @@ class Session:
 
 
 def _summarize(report: Report) -> ReportSummary:
-    return ReportSummary(report.peak, report.most(lambda each: each.sent).sent, report.seconds)
+    return ReportSummary(report.peak, report.most(lambda each: each.sent).sent, report.seconds, report.tier)
 
 
 def _verify_history(nodes: Sequence[HistoryNode], now: int, redo_children: Mapping[int, int]) -> None:

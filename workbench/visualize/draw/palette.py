@@ -1,5 +1,10 @@
 """The colours of mesh axes and of everything else. All are readable on white and on near-black; colour is never the only distinction."""
 
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain
+
 from workbench.core.mesh import Mesh
 from workbench.core.sharding import base_axis
 
@@ -39,13 +44,54 @@ WARNING = "#D1383F"
 """Warnings: contrast 4.6:1 on #FFFFFF and 4.0:1 on #0D1117."""
 
 
+_numbers: ContextVar[Mapping[str, int]] = ContextVar("numbers of axis colours", default={})  # noqa: B039 - nobody changes it
+
+
+@contextmanager
+def axes_coloured(numbers: Mapping[str, int]) -> Iterator[None]:
+    """Pictures made meanwhile give these axes these colours: on a board an axis keeps its colour although its index changes."""
+    token = _numbers.set(numbers)
+    try:
+        yield
+    finally:
+        _numbers.reset(token)
+
+
 def axis_colour(axis: str, mesh: Mesh) -> str:
-    """The colour of a mesh axis or Shardy sub-axis: by its index in the mesh, never by its size.
+    """The colour of a mesh axis or Shardy sub-axis: the one of its name (`axes_coloured`), else by its index in the mesh, never by its
+    size.
 
     >>> axis_colour("model", Mesh("data:4 model:2"))
     '#EE6E12'
     """
-    return AXES[mesh.names.index(base_axis(axis)) % len(AXES)]
+    name = base_axis(axis)
+    number = _numbers.get().get(name)
+    return AXES[(mesh.names.index(name) if number is None else number) % len(AXES)]
+
+
+def number_axes(meshes: Iterable[tuple[Mesh, Mapping[str, str]]], shown: Mesh) -> dict[str, int]:
+    """The number of the colour of each axis of the mesh that is `shown`, after `meshes` in the order in which they were made, each with
+    the axes that it renames (old name to new). An axis keeps its colour, also while others are added, removed or reordered.
+
+    >>> steps = [(Mesh("data:4 model:2"), {}), (Mesh("pipe:2 data:4 model:2"), {}), (Mesh("pipe:2 data:4 tensor:2"), {"model": "tensor"})]
+    >>> number_axes(steps, steps[-1][0])
+    {'pipe': 2, 'data': 0, 'tensor': 1}
+    """
+    numbers: dict[str, int] = {}
+    for mesh, renamed in chain(meshes, [(shown, {})]):
+        numbers.update({new: numbers[old] for old, new in renamed.items() if old in numbers})
+        for name in mesh.names:
+            numbers.setdefault(name, _free_number(numbers.values(), (numbers[each] for each in mesh.names if each in numbers)))
+    found: dict[str, int] = {}
+    for name in sorted(shown.names, key=list(numbers).index):  # two that met late: the older one keeps its colour
+        found[name] = _free_number(found.values(), found.values()) if numbers[name] in found.values() else numbers[name]
+    return {name: found[name] for name in shown.names}
+
+
+def _free_number(ever: Iterable[int], now: Iterable[int]) -> int:
+    """A colour that no axis ever had, else one that none of the mesh has, else the one that the fewest have."""
+    ever, now = tuple(ever), tuple(now)
+    return min(range(len(AXES)), key=lambda number: (now.count(number), ever.count(number), number))
 
 
 def model_colour(number: int) -> str:

@@ -4,6 +4,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 from workbench.reports.report import Report
@@ -38,7 +40,7 @@ class BackgroundQueries:
             self._turn_to(report)
             if name not in self._answered:
                 self._answered[name] = threading.Event()
-                self._waiting.append((report, name, work))
+                self._waiting.append((report, name, partial(copy_context().run, work)))  # with the colours of the board
                 if not self._busy:
                     self._busy = True
                     threading.Thread(target=self._work, daemon=True, name="aside").start()

@@ -17,14 +17,15 @@ from workbench.session.figure_tiers import Partitioner, Settler, changes_figures
 from workbench.session.plan_history import Session
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_host import Host, Publish, Publisher
-from workbench.widgets.board.board_state import Refusal, axis_colours, board_state
+from workbench.widgets.board.board_state import Refusal, board_state
+from workbench.widgets.board.figure_changes import FigureHistory
 from workbench.widgets.board.gesture_edits import EDITS, changes_nothing, edit_of
 from workbench.widgets.board.open_tab_part import table_part
 from workbench.widgets.board.plan_files_panel import Files
 from workbench.widgets.board.precompute_drops import foresee
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
-from workbench.widgets.board.view_state import Answers, FigureHistory, Sight
+from workbench.widgets.board.view_state import Answers, Sight
 from workbench.widgets.exercise.exercise_panel import ExercisePanel
 from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
@@ -44,6 +45,7 @@ from workbench.widgets.start.start_panel import StartPanel
 from workbench.widgets.tabs.history_tab import HistoryPanel
 from workbench.widgets.tabs.propagation_tab import find_suggested_edit
 from workbench.widgets.tabs.resharding_tab import try_edits
+from workbench.widgets.tabs.table_blocks import axis_colours
 
 IN_HAND = 1.0  # seconds for which a drag that hovers over a zone is expected to end in a drop
 
@@ -205,7 +207,8 @@ class Board:
         shown = board_state(
             self.session,
             now=self._figures.now,
-            before=self._figures.before(self.session.report.tier),
+            before=self._figures.before,
+            earlier=self._figures.earlier,
             refusal=self._refusal,
             tab=self._sight.tab,
             comparison_state=self._figures.comparison_state,
@@ -341,7 +344,7 @@ class Board:
 
     def _know(self) -> None:
         """Compare the present report with what was compiled and measured."""
-        self._figures.learn(self.session.report, self._jobs)
+        self._figures.learn(self.session.node.number, self.session.report, self._jobs)
 
     def _follow_session(self, plan: Plan, report: Report) -> None:
         with self._lock:
@@ -377,8 +380,9 @@ class Board:
             return self._table(lambda _name: True)
 
     def _table(self, is_asked: Callable[[str], bool] | None = None) -> dict[str, Any]:
+        colours = axis_colours(self.session)
         about = (self._jobs.live, self._figures.comparison_state, self._background, self._find.blocks)
         asked, remedies = is_asked or self._sight.is_asked, not self._exercise.is_asking
-        shown = table_part(self.session.report, self._sight, *about, asked, self._shared, remedies=remedies)
-        recipes = self._recipes.state(axis_colours(self.session.plan))
+        shown = table_part(self.session.report, self._sight, *about, asked, self._shared, colours, remedies=remedies)
+        recipes = self._recipes.state(colours)
         return {**shown, "recipes": recipes, "seq": self._answers.last["seq"], "told": self._answers.revision}

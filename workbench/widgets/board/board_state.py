@@ -4,7 +4,7 @@ A chip stands for one dimension on one mesh axis; a dimension split over several
 minor. Each chip carries the zones it may not be dropped on, with the reason, so that the page can show it at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
@@ -16,20 +16,22 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.report import Report
 from workbench.session.figure_tiers import SettlingState
+from workbench.session.plan_history import HistoryNode
 from workbench.widgets.board.annotation_marks import priority_mark
 from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.chip_menus import axis_menu, dim_menu, spare_axis_name
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.drop_legality import brief_reason, illegal_drops, one_of_each_kind
+from workbench.widgets.board.figure_changes import figure_states
 from workbench.widgets.board.hardware_picker import hardware_state
-from workbench.widgets.board.key_figures import figure_states, figures
+from workbench.widgets.board.key_figures import figures
 from workbench.widgets.board.tier_marks import Figure, settling_record
 from workbench.widgets.board.traced_as_picker import traced_as_state
 from workbench.widgets.shared_states import SharedList, SharedStates
+from workbench.widgets.tabs.table_blocks import axis_colours
 
 _PATIENCE = 0.02  # seconds that an alarm waits for what would fix it
-COLOURS = 6  # the palette of style.css; axes take it in order
 TABS = (
     ("tensors", "Tensors"),
     ("find", "Find"),
@@ -58,6 +60,8 @@ class SessionView(Protocol):
     @property
     def report(self) -> Report: ...
     @property
+    def nodes(self) -> tuple[HistoryNode, ...]: ...
+    @property
     def edits(self) -> tuple[Any, ...]: ...
     @property
     def undoable(self) -> Any: ...
@@ -83,6 +87,7 @@ def board_state(
     *,
     now: tuple[Figure, ...] | None = None,
     before: tuple[Figure, ...] = (),
+    earlier: tuple[Figure, ...] = (),
     refusal: Refusal | None = None,
     tab: str = "tensors",
     comparison_state: ComparisonState | None = None,
@@ -91,11 +96,12 @@ def board_state(
     remedies: BackgroundQueries | None = None,
     shared: SharedStates | None = None,
 ) -> dict[str, Any]:
-    """Key figures, zones and tabs of a session; JSON only, no infinities. `found` is the badge of the search, `None` where it is not
-    offered; `remedies` is where it is found what would fix an alarm, if that is shown; `shared` is what other boards of the session have
-    made."""
+    """Key figures, zones and tabs of a session; JSON only, no infinities. `before` and `earlier` are figures as in `figure_states`;
+    `found` is the badge of the search, `None` where it is not offered; `remedies` is where it is found what would fix an alarm, if that is
+    shown; `shared` is what other boards of the session have made."""
     plan, report, shared = session.plan, session.report, shared or SharedStates()
     asked = refusal.asked if refusal else None
+    settling = settling_record(settling_state, report)
     return {
         "name": plan.name,
         "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
@@ -106,10 +112,10 @@ def board_state(
         "redo": f"Redo {session.undone}" if session.can_redo else None,
         "program": shared.get(plan, "program", lambda: traced_as_state(plan.program)),
         "hardware": shared.get(plan, ("hardware", asked), lambda: hardware_state(plan, asked)),
-        "figures": figure_states(figures(report) if now is None else now, before),
-        "standing": settling_record(settling_state, report),
+        "figures": figure_states(figures(report) if now is None else now, before, earlier, is_settling=settling["settling"]),
+        "standing": settling,
         "alarms": [_alarm(report, note, remedies) for note in report.notes if note.kind in ALARM_KINDS],
-        "zones": shared.get(plan, "zones", lambda: SharedList(list(_zones(plan)))),
+        "zones": shared.get(plan, "zones", lambda: SharedList(list(_zones(plan, axis_colours(session))))),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
         "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",
@@ -139,12 +145,7 @@ def device_count(plan: Plan) -> dict[str, str]:
     return {"text": text, "tone": "", "title": f"The mesh fills {plan.hardware}."}
 
 
-def axis_colours(plan: Plan) -> dict[str, int]:
-    """The index of each mesh axis in the palette: by order, never by size."""
-    return {name: place % COLOURS for place, name in enumerate(plan.mesh.names)}
-
-
-def _zones(plan: Plan) -> Iterator[dict[str, Any]]:
+def _zones(plan: Plan, colours: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """The unsharded zone, then one for each mesh axis."""
     judge = one_of_each_kind(plan)
     whole = [dim for dim in plan.program.dims if not plan.layout.rule(dim)]
@@ -157,7 +158,6 @@ def _zones(plan: Plan) -> Iterator[dict[str, Any]]:
         "chips": [_chip(plan, judge, dim, "") for dim in whole],
         "menu": [],
     }
-    colours = axis_colours(plan)
     for axis, size in plan.mesh.axes:
         held = [dim for dim in plan.program.dims if axis in plan.layout.rule(dim)]
         yield {

@@ -3,12 +3,11 @@
 from typing import NamedTuple
 
 from workbench.analysis.tier_comparison import Comparison
-from workbench.hardware.catalogue import is_device_kind
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.widgets.run.job_progress import CompileProgress
-from workbench.widgets.run.run_progress import RunProgress
+from workbench.widgets.run.run_progress import RunProgress, on_these_devices
 
 
 class ComparisonState(NamedTuple):
@@ -49,8 +48,3 @@ def _find_measurement(live: RunProgress, plan: Plan) -> Measurement | None:
     """The measurement of a plan's run, if it was on devices like the plan's."""
     ran = live.of(plan)
     return ran.measurement if ran and ran.measurement and on_these_devices(plan, ran.measurement) else None
-
-
-def on_these_devices(plan: Plan, measured: Measurement) -> bool:
-    """Whether a run was on the kind of device that the plan is for: times on eight CPUs say nothing about eight TPUs."""
-    return plan.hardware is None or is_device_kind(plan.hardware, measured.device_kind)

@@ -1,20 +1,20 @@
-"""The key figures of the board: their parts, the change by the last edit, and the same figures as compiled and measured."""
+"""The key figures of the board: their parts, and the same figures as compiled and measured."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from workbench.analysis.compared_figures import ComparedFigure
 from workbench.core.tensor import Role
-from workbench.reports.device_memory import Memory
+from workbench.reports.device_memory import ARGUMENT_ROLES, Memory
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.reports.report_details import MEMORY, SENT, STEP, Range
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_count, format_range, format_seconds
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.tier_marks import Figure, mark_of, settles, tier_of
+from workbench.widgets.board.tier_marks import Figure, mark_of, source_of, tier_of
 from workbench.widgets.pipeline.pipeline_figures import pipeline_figures
 
 ROLES = tuple(Role)
@@ -39,18 +39,23 @@ def figures(
         comparison_state = None  # it is of the whole program, not of its stages
     if measurement is not None:
         found.append(_measured_figure(measurement, stale=stale))
-    ranges = report.ranges
-    tiered = (replace(figure, tier=tier_of(figure.key, report), range=_range_text(figure, ranges)) for figure in found)
-    return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in tiered)
+    return tuple(replace(figure, tiers=tuple(_tiers(figure, comparison_state))) for figure in _tiered(found, report))
 
 
 _RANGED = {"predicted": STEP, "memory": MEMORY, "sent": SENT}  # a figure here, and its name among the ranges
 
 
-def _range_text(figure: Figure, ranges: Mapping[str, Range]) -> str:
-    found = ranges.get(_RANGED.get(figure.key, ""))
-    text = format_range(found.low, found.high, figure.show) if found else ""
-    return text if found and text != format_range(figure.value, figure.value, figure.show) else ""
+def _tiered(found: Iterable[Figure], report: Report) -> Iterator[Figure]:
+    """Each figure with its tier, who computed it, and its range."""
+    for figure in found:
+        tier, known = tier_of(figure.key, report), report.ranges.get(_RANGED.get(figure.key, ""))
+        text, bounds = (_range_text(figure, known), (known.low, known.high)) if known else ("", None)
+        yield replace(figure, tier=tier, source=source_of(tier, report), range=text, bounds=bounds)
+
+
+def _range_text(figure: Figure, known: Range) -> str:
+    text = format_range(known.low, known.high, figure.show)
+    return text if text != format_range(figure.value, figure.value, figure.show) else ""
 
 
 def _time(step: StepTime | None) -> Iterator[Figure]:
@@ -114,6 +119,7 @@ def _memory(report: Report) -> Figure:
         f"peak of the step: {peak:,} bytes on one device" + (f" of {stage}, the fullest" if stage else ""),
         note=f"{stage}, the fullest" if stage else "",
         parts=memory_parts(report, whole),
+        apart=_on_chip(memory, whole) if report.compiled is None else None,
     )
     if not room:
         return figure
@@ -126,6 +132,14 @@ def _memory(report: Report) -> Figure:
         tone="" if memory.fits else "bad",
         limit=None if memory.fits else {"share": round(room / whole, 6), "text": f"{format_bytes(room)}: the memory of one device"},
     )
+
+
+def _on_chip(memory: Memory, whole: int) -> dict[str, Any] | None:
+    """Temporaries that stay in on-chip memory: why the peak is lower than without such hardware."""
+    computed = sum(count for role, count in memory.by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT))
+    count = memory.working - computed
+    why = "temporaries that the compiler keeps in on-chip memory: no part of the peak; without hardware they count"
+    return _part("on chip", count, whole, HIDDEN, format_bytes(count), why) if count > 0 else None
 
 
 def _reserved_text(memory: Memory) -> str:
@@ -235,48 +249,6 @@ def difference_text(each: ComparedFigure) -> str:
     if abs(each.error) < 0.005:
         return "as predicted"
     return f"prediction {each.error:+.0%}".replace("-", "−") if abs(each.error) < 10 else f"prediction {each.error + 1:.0f}×"
-
-
-def figure_states(now: tuple[Figure, ...], before: tuple[Figure, ...] = ()) -> list[dict[str, Any]]:
-    """The figures as JSON, each with its change since `before`."""
-    old = {figure.key: figure for figure in before}
-    return [
-        {
-            "key": figure.key,
-            "label": figure.label,
-            "text": figure.show(figure.value),
-            "title": figure.title,
-            "note": figure.note,
-            "tone": figure.tone,
-            "parts": list(figure.parts),
-            "apart": figure.apart,
-            "limit": figure.limit,
-            "tier": {**mark_of(figure.tier), "settles": settles(figure.key)},
-            "range": figure.range,
-            "tiers": list(figure.tiers),
-            "delta": _delta(figure, old.get(figure.key, figure).value),
-            "counted": figure.key == "sent",  # it keeps its line also while nothing changed
-            "changes": list(_changes(figure, old.get(figure.key, figure))),
-        }
-        for figure in now
-    ]
-
-
-def _delta(figure: Figure, before: float) -> dict[str, str] | None:
-    change = figure.value - before
-    text = figure.show(abs(change))
-    if not change or text == figure.show(0):
-        return None
-    return {"text": f"{'−' if change < 0 else '+'}{text}", "tone": "good" if (change < 0) != figure.more_is_better else "bad"}
-
-
-def _changes(figure: Figure, before: Figure) -> Iterator[dict[str, str]]:
-    """`+2 all-gathers`: what the last edit added and removed."""
-    for name in dict.fromkeys((*figure.counts, *before.counts)):
-        change = figure.counts.get(name, 0) - before.counts.get(name, 0)
-        if change:
-            text = f"{'−' if change < 0 else '+'}{abs(change):,} {name}{'s' * (abs(change) != 1)}"
-            yield {"text": text, "tone": "good" if change < 0 else "bad"}
 
 
 def _multiple(value: float) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.reports.report import Report
+from workbench.visualize.draw.palette import axes_coloured
 from workbench.widgets.board.background_queries import BackgroundQueries
-from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
@@ -33,17 +33,17 @@ def table_part(
     find_blocks: FindBlocks,
     is_asked: Callable[[str], bool],
     shared: SharedStates,
+    colours: dict[str, int],
     *,
     remedies: bool = True,
 ) -> dict[str, Any]:
     """The open tab of a report; a view that fails becomes an error message. `find_blocks` makes the tab of the search;
     `is_asked` tells by its name whether the text of a picture is wanted, and the SVG behind its charts. `shared` is what other boards of
-    the session have made; `remedies` says whether notes are shown with what would fix them."""
+    the session have made; `colours` are those of the mesh axes; `remedies` says whether notes are shown with what would fix them."""
     ran = live.of(report.plan)
     trace = ran.measurement.trace if ran and ran.measurement else None
     tasks = ran.measurement.tasks if ran and ran.measurement else ()
     opened = (sight.toggled, sight.views, sight.replay, background)
-    colours = axis_colours(report.plan)
     facts = Facts(
         report,
         comparison_state,
@@ -58,7 +58,8 @@ def table_part(
         remedies=remedies,
     )
     try:
-        shown = _shown(facts, sight, shared)
+        with axes_coloured(colours):
+            shown = _shown(facts, sight, shared)
     except Exception as error:  # noqa: BLE001 - a view that fails becomes an error message
         _log.exception("The view %r failed", sight.tab)
         shown = failed_state(sight.tab, error)

@@ -25,6 +25,12 @@ def tier_of(key: str, report: Report) -> str:
     return report.prediction.tier if settles(key) else "planned"
 
 
+def source_of(tier: str, report: Report) -> str:
+    """Who computed a figure of this tier: figures of two compilers are no more alike than those of two tiers."""
+    asked = {"partitioned": report.prediction.partitioned, "compiled": report.compiled}.get(tier)
+    return f"{tier} by {asked.compiler}" if asked is not None else tier
+
+
 def settles(key: str) -> bool:
     """Whether a figure changes once the partitioner has answered."""
     return key in _OF_COLLECTIVES
@@ -74,7 +80,8 @@ class Figure:
 
     - `parts` of its bar; `apart`: what is shown beside it and is no part of the figure; `limit`: where the bar should end;
     - `tier` of the figure; `tiers`: the same number as compiled or measured;
-    - `range`: the interval that holds nine of ten true figures; empty where it is settled or unknown;
+    - `source`: who computed it, `planned` or the compiler; only figures of one source are subtracted;
+    - `range`: the interval that holds nine of ten true figures, `bounds` its ends; empty where it is settled or unknown;
     - less is better, unless `more_is_better`.
     """
 
@@ -89,7 +96,9 @@ class Figure:
     apart: dict[str, Any] | None = None
     limit: dict[str, Any] | None = None
     tier: str = ""
+    source: str = ""
     range: str = ""
+    bounds: tuple[float, float] | None = None
     tiers: tuple[dict[str, Any], ...] = ()
     more_is_better: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)  # other items that an edit may add or remove, by the singular of their name

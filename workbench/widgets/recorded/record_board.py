@@ -21,8 +21,9 @@ from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
+from workbench.widgets.board.figure_changes import figure_states
 from workbench.widgets.board.gesture_edits import edit_of
-from workbench.widgets.board.key_figures import figure_states, figures
+from workbench.widgets.board.key_figures import figures
 from workbench.widgets.board.tier_marks import Figure
 from workbench.widgets.exercise.exercise_panel import verdict_state
 from workbench.widgets.front_end import recorded_script

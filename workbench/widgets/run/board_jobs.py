@@ -12,7 +12,6 @@ from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.reports.run_events import Failed, RunEvent, StepDone
 from workbench.session.plan_history import Session
-from workbench.widgets.board.board_state import axis_colours
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.gestures.gesture import Handlers, on, whole_number
 from workbench.widgets.gestures.view_gestures import CancelCompilationGesture, CancelGesture, CompileGesture, RunGesture
@@ -22,6 +21,7 @@ from workbench.widgets.run.run_panel import run_state
 from workbench.widgets.run.run_progress import MOST_STEPS, RunProgress
 from workbench.widgets.run.runner_protocol import RunHandle, Runner
 from workbench.widgets.shared_states import Defer
+from workbench.widgets.tabs.table_blocks import axis_colours
 
 Ended = Literal["", "run", "compilation"]
 Changed = Callable[[Ended], None]
@@ -142,7 +142,7 @@ def job_handlers(session: Session, jobs: Jobs) -> Handlers:
     """Each handler uses the present plan, with its prediction."""
     return dict(
         [
-            on(RunGesture, lambda gesture: jobs.run(session.report.prediction, gesture.steps, axis_colours(session.plan))),
+            on(RunGesture, lambda gesture: jobs.run(session.report.prediction, gesture.steps, axis_colours(session))),
             on(CancelGesture, lambda _: jobs.cancel_run()),
             on(CompileGesture, lambda _: jobs.compile(session.report.prediction)),
             on(CancelCompilationGesture, lambda _: jobs.cancel_compilation()),

@@ -12,7 +12,7 @@ from workbench.reports.report import Report
 from workbench.units import format_bytes, format_seconds
 from workbench.widgets.board.tier_marks import fact
 from workbench.widgets.run.job_progress import log_state, stage_text
-from workbench.widgets.run.run_progress import RunProgress, same_step
+from workbench.widgets.run.run_progress import RunProgress, on_these_devices, same_step
 from workbench.widgets.tabs.table_blocks import Paint, table_block
 
 MOST_ROWS = 100
@@ -42,8 +42,8 @@ def run_state(live: RunProgress, plan: Plan, *, can_run: bool = True) -> dict[st
         "stale": stale,
         "of": str(current.plan) if strayed else str(ran.plan) if ran and stale else "",
         "curves": _curves(drawn) if drawn else [],
-        "facts": _facts(result.measurement, result.report) if result and result.measurement else [],
-        "blocks": _blocks(result.measurement, result.report, dict(result.colours))
+        "facts": _facts(result.measurement, result.ran_as or result.report) if result and result.measurement else [],
+        "blocks": _blocks(result.measurement, result.ran_as or result.report, dict(result.colours))
         if result and result.measurement and result.report
         else [],
         "log": log_state(current.log),
@@ -78,7 +78,7 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
     ]
     if measured.predicted_seconds:
         ratio = measured.median_seconds / measured.predicted_seconds
-        note = f"measured is {ratio:.2f}× of it; by the devices as calibrated after the run"
+        note = f"for {measured.devices} × {measured.device_kind}, as calibrated after the run; measured is {ratio:.2f}× of it"
         facts.append(fact("predicted step", format_seconds(measured.predicted_seconds), note))
     agreeing = sum(check.agrees for check in measured.shards)
     tone = "good" if measured.shards_agree else "bad"
@@ -97,10 +97,21 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
             )
         )
     if report:
-        facts.append(fact("peak memory", format_bytes(measured.compiled_peak), f"by XLA; predicted {format_bytes(report.peak)}"))
+        facts.append(
+            fact(
+                "peak memory",
+                format_bytes(measured.compiled_peak),
+                f"by XLA; predicted {format_bytes(report.peak)}{_other_devices(measured, report)}",
+            )
+        )
     processes = f", {measured.processes} processes" if measured.processes > 1 else ""
     took = f"compiled in {format_seconds(measured.compile_seconds)}{processes}"
     return [*facts, fact("ran on", f"{measured.devices} × {measured.device_kind}", took)]
+
+
+def _other_devices(measured: Measurement, report: Report) -> str:
+    """That a prediction is for other devices than the run was on, where those could not be calibrated."""
+    return "" if on_these_devices(report.plan, measured) else f" for {report.plan.hardware}, not for these devices"
 
 
 def _blocks(measured: Measurement, report: Report, colours: dict[str, int]) -> list[dict[str, Any]]:

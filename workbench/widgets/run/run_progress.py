@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from workbench.analysis.analyze import analyze
+from workbench.hardware.catalogue import is_device_kind
 from workbench.plan.plan import Plan
 from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
@@ -16,13 +18,15 @@ MOST_STEPS = 10_000
 class RunProgress(JobProgress):
     """The state of a run of `steps` steps: `seconds` and `losses` of those done, the `measurement` at its end.
 
-    `colours` are those of the mesh axes when it began; `ran` are the last finished runs, one per plan, the newest first.
+    `ran_as` is the prediction for the devices of the run, `report` that for the plan's hardware. `colours` are those of the mesh
+    axes when it began; `ran` are the last finished runs, one per plan, the newest first.
     """
 
     steps: int = 20
     seconds: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     measurement: Measurement | None = None
+    ran_as: Report | None = None
     colours: tuple[tuple[str, int], ...] = ()
     ran: tuple["RunProgress", ...] = ()
 
@@ -72,7 +76,8 @@ class RunProgress(JobProgress):
         following = following.noting(
             f"done: {format_seconds(measured.median_seconds)} a step (median of {len(measured.step_seconds)})", "good"
         )
-        done = replace(following, phase="done", fraction=1.0, measurement=measured, ran=())
+        ran_as = self.report and _predict_where_run(self.report, measured)
+        done = replace(following, phase="done", fraction=1.0, measurement=measured, ran_as=ran_as, ran=())
         others = (each for each in self.ran if not (each.plan and self.plan and same_step(each.plan, self.plan)))
         return replace(done, ran=(done, *others)[:MOST_KEPT])
 
@@ -80,3 +85,15 @@ class RunProgress(JobProgress):
 def same_step(one: Plan, other: Plan) -> bool:
     """Whether two plans have the same step: a run does not depend on the hardware that a plan names."""
     return (one.program, one.mesh, one.layout, one.pipeline) == (other.program, other.mesh, other.layout, other.pipeline)
+
+
+def on_these_devices(plan: Plan, measured: Measurement) -> bool:
+    """Whether a run was on the kind of device that the plan is for: times on eight CPUs say nothing about eight TPUs."""
+    return plan.hardware is None or is_device_kind(plan.hardware, measured.device_kind)
+
+
+def _predict_where_run(report: Report, measured: Measurement) -> Report:
+    """The prediction for the devices of a run: the report of the plan where that is for them, or where they are not known."""
+    if measured.hardware is None or on_these_devices(report.plan, measured):
+        return report
+    return analyze(report.plan.updated(hardware=measured.hardware, axis_assignment=None)).prediction

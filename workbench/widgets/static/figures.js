@@ -86,12 +86,20 @@ export function drawStanding(wb, standing) {
 }
 
 /**
+ * The change by the last edit, and beside it what is not certain about it.
+ * @param {NonNullable<Figure["delta"]>} delta
+ * @returns {HTMLElement}
+ */
+const drawDelta = ({ text, tone, note, title }) =>
+  h("span", { class: "change", title }, h("span", { class: `delta ${tone}` }, text), note && h("span", { class: "doubt" }, ` ${note}`));
+
+/**
  * @param {Wb} wb
  * @param {Figure} figure
  * @returns {HTMLElement}
  */
 export function drawFigure(wb, figure) {
-  const delta = figure.delta && h("span", { class: `delta ${figure.delta.tone}` }, figure.delta.text);
+  const delta = figure.delta && drawDelta(figure.delta);
   const wide = figure.parts.length > 0;
   const range = figure.range &&
     h("span", { class: "range", title: "Nine of ten true figures are in this range, as measured on third-party programs." }, figure.range);

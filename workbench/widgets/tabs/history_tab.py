@@ -10,7 +10,7 @@ from workbench.analysis.plan_diff import PlanDiff, figures_table
 from workbench.errors import WorkbenchError
 from workbench.session.plan_history import HistoryNode, ReportSummary, Session
 from workbench.units import format_bytes, format_seconds
-from workbench.widgets.board.board_state import axis_colours
+from workbench.visualize.draw.palette import number_axes
 from workbench.widgets.gestures.gesture import Handlers, on
 from workbench.widgets.gestures.view_gestures import (
     ComparePlansGesture,
@@ -21,7 +21,7 @@ from workbench.widgets.gestures.view_gestures import (
     StopComparingGesture,
     SwapPlansGesture,
 )
-from workbench.widgets.tabs.table_blocks import MOST_ROWS, Block, Paint, page_blocks, table_block
+from workbench.widgets.tabs.table_blocks import MOST_ROWS, Block, Paint, axis_colours, page_blocks, table_block
 
 MOST_NODES = 200
 """Plans listed: the newest, and all with a name or a pin."""
@@ -123,7 +123,8 @@ class HistoryPanel:
             return None
         session, second = self._session, self._other_number()
         diff = PlanDiff(session.report_of(self._first), session.report_of(second))
-        blocks: list[Block] = diff_blocks(diff)
+        colours = axis_colours(session, diff.before.plan.mesh) | axis_colours(session, diff.after.plan.mesh)
+        blocks: list[Block] = diff_blocks(diff, colours)
         return {
             "first": {"number": self._first, "label": label_of(session.nodes[self._first])},
             "second": {"number": second, "label": label_of(session.nodes[second])},
@@ -169,23 +170,25 @@ def _list_nodes(nodes: tuple[HistoryNode, ...]) -> list[HistoryNode]:
 
 
 def _figures(summary: ReportSummary | None, before: ReportSummary | None) -> list[dict[str, str]]:
-    """Memory, traffic and time of a plan, each better or worse than for the plan it was made from."""
+    """Memory, traffic and time of a plan, each better or worse than for the plan it was made from if both are of one tier."""
     if summary is None:
         return []
-    figures = []
+    figures, is_alike = [], before is not None and summary.tier == before.tier != ""
     for label, texts, now, was in (
         ("peak", format_bytes, summary.peak, before and before.peak),
         ("sent", format_bytes, summary.sent, before and before.sent),
         ("step", format_seconds, summary.seconds, before and before.seconds),
     ):
         if now is not None:
-            tone = "" if was is None or was == now else "good" if now < was else "bad"
+            tone = "" if not is_alike or was is None or was == now else "good" if now < was else "bad"
             figures.append({"label": label, "text": texts(now), "tone": tone})
     return figures
 
 
-def diff_blocks(diff: PlanDiff) -> list[Block]:
-    """Changes, figures, traffic, placements; of equal plans that they are, and the figures."""
-    paint = Paint({**axis_colours(diff.before.plan), **axis_colours(diff.after.plan)})  # an axis of the first plan alone keeps its colour
+def diff_blocks(diff: PlanDiff, colours: dict[str, int] | None = None) -> list[Block]:
+    """Changes, figures, traffic, placements; of equal plans that they are, and the figures. `colours` of the axes are those of the board,
+    or else by index."""
+    meshes = diff.before.plan.mesh, diff.after.plan.mesh
+    paint = Paint(colours or {name: place for mesh in meshes for name, place in number_axes((), mesh).items()})
     blocks = [*page_blocks(diff.page(with_zeros=False), paint, MOST_ROWS)]
     return blocks if diff.changes else [*blocks, table_block(figures_table(diff, with_zeros=False), paint, MOST_ROWS)]

@@ -1092,10 +1092,16 @@ function drawStanding(wb, standing) {
     }, standing.text)
   ];
 }
+var drawDelta = ({ text, tone, note, title }) => h("span", {
+  class: "change",
+  title
+}, h("span", {
+  class: `delta ${tone}`
+}, text), note && h("span", {
+  class: "doubt"
+}, ` ${note}`));
 function drawFigure(wb, figure) {
-  const delta = figure.delta && h("span", {
-    class: `delta ${figure.delta.tone}`
-  }, figure.delta.text);
+  const delta = figure.delta && drawDelta(figure.delta);
   const wide = figure.parts.length > 0;
   const range = figure.range && h("span", {
     class: "range",

@@ -87,7 +87,7 @@ export interface Figure {
   tier: TierMark;
   range: string;
   tiers: { label: string; text: string; note: string; stale: string; mark: TierMark }[];
-  delta: Toned | null;
+  delta: Toned & { note?: string; title?: string } | null;
   counted: boolean;
   changes: Toned[];
 }
