@@ -21,18 +21,21 @@ function shown() {
   /** @type {object[]} */
   const asked = [];
   /** @type {Set<(answer: object) => Promise<void>>} */
-  const hears = new Set();
+  const hears = new Set(), cut = new Set();
+  /** @param {string} event */
+  const of = (event) => (event === "msg:custom" ? hears : cut);
   const model = /** @type {CellModel} */ (/** @type {unknown} */ ({
     get: (/** @type {string} */ name) => name,
-    on: (/** @type {string} */ _event, /** @type {(answer: object) => Promise<void>} */ hear) => hears.add(hear),
-    off: (/** @type {string} */ _event, /** @type {(answer: object) => Promise<void>} */ hear) => hears.delete(hear),
+    on: (/** @type {string} */ event, /** @type {(answer: object) => Promise<void>} */ hear) => of(event).add(hear),
+    off: (/** @type {string} */ event, /** @type {(answer: object) => Promise<void>} */ hear) => of(event).delete(hear),
     send: (/** @type {object} */ message) => asked.push(message),
   }));
   const close = cell.render({ model, el });
   const place = /** @type {HTMLElement} */ (el.children[0]);
   /** @param {object} message */
   const answer = (message) => Promise.all([...hears].map((hear) => hear(message)));
-  return { asked, close, place, answer, hears };
+  const lose = () => cut.forEach((hear) => hear());
+  return { el, asked, close, place, answer, hears, lose };
 }
 
 Deno.test("the picture stands until the kernel has told every part and the module", async () => {
@@ -82,4 +85,31 @@ Deno.test("a closed cell hears nothing more, and is not drawn by what comes late
   await late;
   equal(hears.size, 0);
   equal(place.dataset.drawn, undefined);
+});
+
+Deno.test("edits are handed to the notebook, and offered again by what it stored", async () => {
+  const { el, asked, answer, close } = shown();
+  /** @type {object[]} */
+  const kept = [];
+  seen(el).addEventListener("sharding-workbench:kept", (event) => kept.push(/** @type {CustomEvent} */ (event).detail));
+  const record = { edits: [{}, {}], to: "b" };
+  await answer({ kept: { record } });
+  await answer({ kept: { record, picture: "<table>" } });
+  deepEqual(kept, [{ record }, { record, picture: "<table>" }]);
+  equal(seen(el).text, "2 edits not in the code of this cellWrite to cell");
+  await answer({ offer: record });
+  equal(seen(el).text, "This cell stored 2 edits: bContinueDiscard");
+  const [go] = seen(el).below.filter((each) => each.textContent === "Continue");
+  go.listeners.click[0]({});
+  deepEqual(asked.at(-1), { want: "continue", record });
+  close();
+});
+
+Deno.test("a board whose kernel is gone says at once what to do, and takes no more gestures", async () => {
+  const { el, place, answer, lose, close } = shown();
+  await answer({ parts: { board: { name: "six" }, table: {} } });
+  lose();
+  equal(place.inert, true);
+  equal(seen(el).text, "The kernel of this board is gone. Run the cell again: its edits are kept in the notebook.");
+  close();
 });

@@ -48,6 +48,17 @@ class FakeElement {
   get childElementCount() {
     return this.children.length;
   }
+  /** @param {FakeElement} kid */
+  prepend(kid) {
+    kid.remove();
+    kid.parentElement = this;
+    this.childNodes.unshift(kid);
+  }
+  /** @param {{ type: string }} event */
+  dispatchEvent(event) {
+    for (const listener of this.listeners[event.type] ?? []) listener(event);
+    return true;
+  }
   /** What a reader sees. @returns {string} */
   get text() {
     return this.textContent + this.childNodes.map((kid) => (typeof kid === "string" ? kid : kid.text)).join("");

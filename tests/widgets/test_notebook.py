@@ -72,7 +72,7 @@ def test_a_cell_that_shows_the_board_gets_the_module_once_and_then_each_part_tha
     bench._handle_custom_msg({"want": "library"}, [])
     assert sent.pop() == {"library": bokeh_script()}
     bench.gesture = {"verb": "drop", "dim": "hidden", "source": "", "target": "model", "view": "v", "seq": 1}
-    assert [each["parts"]["board"]["answer"] for each in sent if "board" in each["parts"]][-1] == {"view": "v", "seq": 1}
+    assert [each["parts"]["board"]["answer"] for each in sent if "board" in each.get("parts", ())][-1] == {"view": "v", "seq": 1}
 
 
 def test_names_in_the_static_picture_are_escaped(two_layer):

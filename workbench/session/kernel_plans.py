@@ -46,15 +46,18 @@ def live_plans(namespace: Mapping[str, Any]) -> LivePlans:
 
 
 def _find_plans(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Plan, str]]:
-    """Names, plans and the memory per device, boards first."""
+    """Names, plans and the memory per device. A plan of a board's history is listed as the present plan of that board."""
+    shown = {id(node.plan): board.session for board in tuple(boards) for node in board.session.nodes}
     for name, value in _own_values(namespace.items()):
         session = getattr(value, "session", value)  # of a board
         if isinstance(session, Session):
             yield name, session.plan, _memory_text(session.report)
-        elif isinstance(value, Report):
-            yield name, value.plan, _memory_text(value)
-        elif isinstance(value, Plan):
-            yield name, value, ""
+        elif isinstance(value, Report | Plan):
+            plan = value.plan if isinstance(value, Report) else value
+            if (board_session := shown.get(id(plan))) is not None:
+                yield name, board_session.plan, _memory_text(board_session.report)
+            else:
+                yield name, plan, _memory_text(value) if isinstance(value, Report) else ""
     for board in tuple(boards):
         yield "", board.session.plan, _memory_text(board.session.report)
 

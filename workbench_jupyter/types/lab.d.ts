@@ -147,8 +147,25 @@ export interface Registry {
   addFactory(factory: RendererFactory, rank: number): void;
   createRenderer(type: string): Renderer;
 }
-export interface NotebookPanel {
-  content: { rendermime: Registry };
+export interface OutputJSON {
+  data?: Record<string, unknown>;
+}
+/** A cell of a notebook; only one of code has outputs. */
+export interface Cell {
+  node: HTMLElement;
+  model: {
+    sharedModel: { getSource(): string; setSource(source: string): void };
+    getMetadata(key: string): object | undefined;
+    setMetadata(key: string, value: object): void;
+    deleteMetadata(key: string): void;
+  };
+  outputArea: {
+    widgets: readonly Widget[];
+    model: { get(place: number): { toJSON(): OutputJSON } | undefined; set(place: number, output: OutputJSON): void };
+  };
+}
+export interface NotebookPanel extends Widget {
+  content: { rendermime: Registry; widgets: readonly Cell[] };
 }
 export interface Notebooks {
   forEach(act: (panel: NotebookPanel) => void): void;

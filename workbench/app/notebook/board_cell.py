@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.app.notebook.board_snapshot import snapshot_html
 from workbench.app.notebook.cell_base import BoardCell
+from workbench.app.notebook.kept_edits import can_continue, code_with_plan, continue_edits, kept_record
 from workbench.app.runners.job_queue import JobQueue
 from workbench.app.runners.queued_runner import QueuedRunner
 from workbench.app.runners.worker_runner import EnginePartitioner, WorkerRunner
@@ -25,6 +26,8 @@ from workbench.widgets.board.board_host import notebook_host
 from workbench.widgets.recorded.record_board import record_board, recorded_element, recorded_moves
 from workbench.widgets.run.runner_protocol import Runner
 
+PICTURE_DELAY = 0.5
+"""Seconds after an edit until the picture of the board is stored again."""
 _QUEUE = JobQueue()  # of all boards of this kernel
 
 
@@ -78,6 +81,10 @@ class Workbench(BoardCell):
         runner = runner or QueuedRunner(WorkerRunner(), _QUEUE)
         self._board = Board(self.session, self._show, runner=runner, host=notebook_host(exercise, question))
         kernel_plans.boards.add(self)
+        self._start = self._kept = self.session.node.number
+        self._written = self.session.plan
+        self._picture_due: asyncio.TimerHandle | None = None
+        self._stop_keeping = self.session.listen(lambda _plan, _report: self._keep())
         self.observe(lambda change: self._board.answer(change["new"]), "gesture")
 
     @property
@@ -101,6 +108,7 @@ class Workbench(BoardCell):
     def close(self) -> None:
         """Close the board; this also cancels a run."""
         if hasattr(self, "_board"):
+            self._stop_keeping()
             self._board.close()
             kernel_plans.boards.discard(self)
         super().close()
@@ -111,6 +119,36 @@ class Workbench(BoardCell):
             defer = loop_defer(asyncio.get_running_loop())
             self._board.begin_settling(EnginePartitioner(), defer)
             self._board.begin_compiling(defer)
+
+    def _keep(self) -> None:
+        """Send the edits to the page at once, for the notebook to store; the picture takes longer, and waits until they rest."""
+        if not self._watched or self.session.node.number == self._kept:
+            return  # nobody sees it, or only figures have changed: what the notebook has stored stands
+        self._kept = self.session.node.number
+        self.send({"kept": {"record": kept_record(self.session, self._start)}})
+        if self._picture_due is not None:
+            self._picture_due.cancel()
+        with suppress(RuntimeError):  # no event loop: nobody looks at the board
+            self._picture_due = asyncio.get_running_loop().call_later(PICTURE_DELAY, self._keep_picture)
+
+    def _keep_picture(self) -> None:
+        self.picture = self._picture()
+        self.send({"kept": {"record": kept_record(self.session, self._start), "picture": self.picture, "text": repr(self)}})
+
+    def _answer_cell(self, content: dict[str, Any]) -> None:
+        """The cell of the board asks whether stored edits continue its plan, to make them, or for its code with the present plan."""
+        record = content.get("record")
+        try:
+            if content.get("want") == "offer" and can_continue(self.session, self._start, record):
+                self.send({"offer": record})
+            elif content.get("want") == "continue" and record and can_continue(self.session, self._start, record):
+                continue_edits(self.session, record)
+            elif content.get("want") == "code":
+                code = code_with_plan(str(content.get("source", "")), self._written, self.session.plan)
+                self._written = self.session.plan
+                self.send({"code": code})
+        except WorkbenchError as error:
+            self.send({"problem": str(error)})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """In the build of a documentation site, where no kernel will answer, a recording; else the board."""

@@ -48,6 +48,11 @@ class BoardCell(anywidget.AnyWidget):  # type: ignore[misc]
             module = {"module": module_text()} if want == "module" else {}
             self.send({**module, "parts": {part: getattr(self, part) for part in PARTS}})
             self._when_shown()
+        else:
+            self._answer_cell(content)
+
+    def _answer_cell(self, content: dict[str, Any]) -> None:
+        """A request that only one kind of board has."""
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         self.picture = self._picture()

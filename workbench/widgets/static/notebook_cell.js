@@ -7,7 +7,10 @@
 
 /** @typedef {{ default: { render(given: { model: Model; el: HTMLElement }): () => void } }} BoardModule */
 /** @typedef {Record<string, object>} Parts */
-/** @typedef {{ module?: string; parts?: Parts; failure?: string; library?: string }} Answer */
+/** @typedef {{ edits: object[]; to: string }} Kept */
+/** @typedef {{ module?: string; parts?: Parts; failure?: string; library?: string }} Drawing */
+/** @typedef {{ kept?: { record: Kept | null; picture?: string }; offer?: Kept; code?: string; problem?: string }} Keeping */
+/** @typedef {Drawing & Keeping} Answer */
 
 const page = /** @type {Record<symbol, Map<string, Promise<BoardModule>>>} */ (/** @type {unknown} */ (globalThis));
 const modules = (page[Symbol.for("sharding-workbench")] ??= new Map()); // by version
@@ -62,6 +65,97 @@ function withParts(model) {
   };
 }
 
+/** @param {number} count */
+const edits = (count) => `${count} edit${count === 1 ? "" : "s"}`;
+
+/**
+ * What the notebook stores of the board, and the line above the board about it. The extension of JupyterLab hears the events that begin with
+ * `sharding-workbench:`; where there is none, nothing but the picture of the first run is stored.
+ * @param {CellModel} model
+ * @param {HTMLElement} el
+ * @param {HTMLElement} place
+ */
+function keeping(model, el, place) {
+  const line = document.createElement("div");
+  line.className = "wb-kept";
+  line.setAttribute("role", "status");
+  line.setAttribute("style", "display:flex;flex-wrap:wrap;align-items:center;gap:4px 8px;font:12px/20px system-ui,sans-serif;padding:2px");
+  /** @type {((source: string) => void) | null} */
+  let replace = null;
+  /**
+   * @param {string} words
+   * @param {Record<string, () => void>} [buttons]
+   */
+  const show = (words, buttons = {}) => {
+    const made = Object.entries(buttons).map(([label, act]) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = label;
+      button.setAttribute("style", "font:inherit;cursor:pointer");
+      button.addEventListener("click", act);
+      return button;
+    });
+    el.prepend(line);
+    line.replaceChildren(words, ...made);
+  };
+  /**
+   * @param {string} name
+   * @param {object} detail
+   */
+  const tell = (name, detail) => el.dispatchEvent(new CustomEvent(`sharding-workbench:${name}`, { detail, bubbles: true, composed: true }));
+  const write = () => {
+    tell("write", {
+      /**
+       * @param {string} source
+       * @param {(source: string) => void} put
+       */
+      code: (source, put) => {
+        replace = put;
+        model.send({ want: "code", source });
+      },
+    });
+    if (!replace) show("Only JupyterLab with the workbench's extension can write to the cell: bench.plan has the edits.");
+  };
+  const gone = () => {
+    place.inert = true;
+    place.setAttribute("style", "opacity:.45;filter:grayscale(1)");
+    line.setAttribute("role", "alert");
+    show("The kernel of this board is gone. Run the cell again: its edits are kept in the notebook.");
+  };
+  model.on("comm_live_update", gone);
+  return {
+    /** @param {Keeping} said */
+    hear({ kept, offer, code, problem }) {
+      if (kept) {
+        tell("kept", kept);
+        const count = kept.record?.edits.length ?? 0;
+        if (!kept.picture) show(count ? `${edits(count)} not in the code of this cell` : "", count ? { "Write to cell": write } : {});
+      }
+      if (offer) {
+        show(`This cell stored ${edits(offer.edits.length)}: ${offer.to}`, {
+          Continue: () => model.send({ want: "continue", record: offer }),
+          Discard: () => {
+            tell("kept", { record: null });
+            show("");
+          },
+        });
+      }
+      if (code !== undefined && replace) {
+        replace(code);
+        show("Written to the cell.");
+      }
+      if (problem) show(problem);
+    },
+    /** The board is on the page: the notebook may have stored edits of the cell. */
+    drawn() {
+      tell("drawn", { offer: (/** @type {object} */ record) => model.send({ want: "offer", record }) });
+    },
+    close() {
+      model.off("comm_live_update", gone);
+    },
+  };
+}
+
 /**
  * @param {{ model: CellModel; el: HTMLElement }} given
  * @returns {() => void}
@@ -70,10 +164,11 @@ function render({ model, el }) {
   const place = document.createElement("div");
   place.innerHTML = String(model.get("picture"));
   el.append(place);
-  const shown = withParts(model);
+  const shown = withParts(model), notice = keeping(model, el, place);
   let closed = false, drawn = false, close = () => {};
   /** @param {Answer} answer */
-  const hear = async ({ module, parts, failure, library }) => {
+  const hear = async ({ module, parts, failure, library, ...kept }) => {
+    notice.hear(kept);
     if (library) return shown.bring(library);
     if (failure) return place.replaceChildren(`The board could not be drawn: ${failure}`);
     if (parts) shown.take(parts);
@@ -83,11 +178,13 @@ function render({ model, el }) {
     if (closed) return;
     place.replaceChildren();
     close = board.render({ model: shown, el: place });
+    notice.drawn();
   };
   model.on("msg:custom", hear);
   model.send({ want: modules.has(VERSION) ? "parts" : "module" });
   return () => {
     closed = true;
+    notice.close();
     model.off("msg:custom", hear);
     close();
   };

@@ -3,6 +3,7 @@
 
 import { DOCUMENT, planDocuments } from "./documents.js";
 import { EXERCISE, exerciseDocuments, OPENER } from "./exercises.js";
+import { keptEdits } from "./kept.js";
 import { livePlans } from "./sidebar.js";
 import { stillPictures } from "./still.js";
 /** @import { App, Browser, Documents, Lab, LabIcon } from "../../../types/lab.d.ts" */
@@ -55,7 +56,10 @@ export function plugin(lab) {
       for (const name of ["new", "open", "live"]) {
         palette?.addItem({ command: `sharding-workbench:${name}`, category: CATEGORY, args: { isPalette: true } });
       }
-      if (notebooks) stillPictures(notebooks);
+      if (notebooks) {
+        stillPictures(notebooks);
+        keptEdits(notebooks);
+      }
       const sidebar = livePlans(lab, app, icon);
       app.shell.add(sidebar, "left", { rank: 450, type: "Sharding plans" });
       restorer?.add(sidebar, "sharding-workbench-live");

@@ -21,7 +21,11 @@ function wrap(registry) {
   const createRenderer = (options) => {
     const renderer = factory.createRenderer(options);
     const render = renderer.renderModel.bind(renderer);
+    let shown = "";
     renderer.renderModel = async (model) => {
+      const id = idOf(model);
+      if (id && id === shown && isBoard(model) && renderer.node.querySelector(".wb")) return; // only its stored picture changed
+      shown = id;
       await render(model);
       // A widget that is there is an element; a word about one that is not, or not yet, is text alone.
       if (isBoard(model) && !renderer.node.firstElementChild) await show(registry, renderer, model);
@@ -30,6 +34,12 @@ function wrap(registry) {
   };
   registry.addFactory({ safe: false, mimeTypes: [WIDGET], createRenderer }, -10);
 }
+
+/**
+ * @param {OutputModel} model
+ * @returns {string}
+ */
+const idOf = (model) => /** @type {{ model_id?: string } | undefined} */ (model.data[WIDGET])?.model_id ?? "";
 
 /** @param {OutputModel} model */
 function isBoard(model) {

@@ -1,0 +1,144 @@
+"""The edits that a notebook stores with a cell: what was changed on its board since the cell ran, to continue in another kernel, and the
+cell's code with them."""
+
+import ast
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from workbench.core.mesh import Mesh
+from workbench.documents import dump_plan, edit_record, parse_edit
+from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit
+from workbench.plan.plan import Plan
+from workbench.session.plan_history import Session
+
+ARGUMENTS = ("hardware", "axis_assignment", "pipeline")
+"""Arguments of `Plan` that an edit may change, besides the mesh and the layout."""
+_MESH, _LAYOUT = 1, 2  # positions among the arguments of `Plan`
+
+
+def edits_since(session: Session, start: int) -> tuple[Edit, ...] | None:
+    """The edits from plan `start` of the history to the present plan; `None` where that was not made from it."""
+    edits: list[Edit] = []
+    node = session.node
+    while node.number != start:
+        if node.parent is None or node.edit is None:
+            return None
+        edits.append(node.edit)
+        node = session.nodes[node.parent]
+    return tuple(reversed(edits))
+
+
+def kept_record(session: Session, start: int) -> dict[str, Any] | None:
+    """What a notebook stores: the edits since plan `start`, that plan for people, and the present plan as a document where it has one.
+    `None` where there is nothing to store."""
+    edits = edits_since(session, start)
+    if not edits:
+        return None
+    try:
+        records = [edit_record(edit, session.plan.program) for edit in edits]
+    except WorkbenchError:  # a plan that was opened, of a program that no document can name
+        return None
+    record = {"from": str(session.nodes[start].plan), "to": str(session.plan), "edits": records}
+    with suppress(WorkbenchError):
+        record["plan"] = json.loads(dump_plan(session.plan))
+    return record
+
+
+def can_continue(session: Session, start: int, record: Any) -> bool:
+    """Whether a stored record continues plan `start`, and nothing was edited since."""
+    is_record = isinstance(record, dict) and isinstance(record.get("edits"), list)
+    return is_record and session.node.number == start and record.get("from") == str(session.plan)
+
+
+def continue_edits(session: Session, record: dict[str, Any]) -> None:
+    """Make the stored edits again, one by one, so that each can be undone. Raises `WorkbenchError` at the first that does not apply."""
+    for number, stored in enumerate(record["edits"], 1):
+        try:
+            session.apply(parse_edit(stored, known=session.plan.program))
+        except WorkbenchError as error:
+            raise WorkbenchError(
+                f"Stored edit {number} of {len(record['edits'])} does not apply any more: {error.message}", error.ways_out
+            ) from error
+
+
+def code_with_plan(source: str, before: Plan, after: Plan) -> str:
+    """The code of a cell that makes the plan `before`, changed so that it makes the plan `after`: the arguments of its `Plan(...)`, or else
+    the argument of its `Workbench(...)`. Raises `WorkbenchError` where that is not possible.
+
+    >>> _replace("Plan(p, 'data:4')", [(8, 16, "'data:8'")])
+    "Plan(p, 'data:8')"
+    """
+    if after.program.traced_with != before.program.traced_with or after.program.dims != before.program.dims:
+        raise WorkbenchError(
+            "The program was changed on the board, which is no argument of the plan.", ["change how the program is traced, in the code"]
+        )
+    try:
+        calls = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call)]
+    except SyntaxError as error:  # a cell with a magic command
+        raise WorkbenchError("The cell is not plain Python code.", ["copy the mesh and the layout by hand"]) from error
+    plans = [each for each in calls if _name(each) == "Plan" and _mesh_of(each) == before.mesh]
+    boards = [each for each in calls if _name(each) == "Workbench" and each.args]
+    if len(plans) == 1:
+        return _replace(source, list(_changed_arguments(source, plans[0], before, after)))
+    if len(boards) == 1:
+        start, end = _place(source, boards[0].args[0])
+        given = f"{source[start:end]}" if isinstance(boards[0].args[0], ast.Name | ast.Attribute | ast.Call) else f"({source[start:end]})"
+        changes = ", ".join(f"{name}={value}" for name, value in _values(before, after).items())
+        return _replace(source, [(start, end, f"{given}.updated({changes})")])
+    raise WorkbenchError("The cell has no single `Plan(...)` or `Workbench(...)` to change.", ["copy the mesh and the layout by hand"])
+
+
+def _values(before: Plan, after: Plan) -> dict[str, str]:
+    """The arguments that differ, as code."""
+    found = {name: getattr(after, name) for name in ("mesh", "layout", *ARGUMENTS) if getattr(after, name) != getattr(before, name)}
+    return {name: "None" if value is None else json.dumps(str(value), ensure_ascii=False) for name, value in found.items()}
+
+
+def _changed_arguments(source: str, call: ast.Call, before: Plan, after: Plan) -> Iterator[tuple[int, int, str]]:
+    """The pieces of the code to replace: arguments that are there, and behind the last one those that are not."""
+    named = {each.arg: each.value for each in call.keywords}
+    placed = dict(zip(("program", "mesh", "layout"), call.args, strict=False))
+    added = []
+    for name, value in _values(before, after).items():
+        node = named.get(name) or placed.get(name)
+        if node is None:
+            added.append(f", {name}={value}")
+        else:
+            yield *_place(source, node), value
+    if added:
+        last = max(_place(source, each)[1] for each in (*call.args, *named.values()))
+        yield last, last, "".join(added)
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _mesh_of(call: ast.Call) -> Mesh | None:
+    """The mesh that a call of `Plan` states as a text."""
+    node = next((each.value for each in call.keywords if each.arg == "mesh"), call.args[_MESH] if len(call.args) > _MESH else None)
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return None
+    try:
+        return Mesh(node.value)
+    except WorkbenchError:
+        return None
+
+
+def _place(source: str, node: ast.expr) -> tuple[int, int]:
+    """Where a piece of code begins and ends, in characters; Python counts the bytes of each line."""
+    lines = source.splitlines(keepends=True)
+
+    def character(line: int, column: int) -> int:
+        return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
+
+    return character(node.lineno, node.col_offset), character(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+
+def _replace(source: str, pieces: list[tuple[int, int, str]]) -> str:
+    for start, end, text in sorted(pieces, reverse=True):
+        source = source[:start] + text + source[end:]
+    return source
