@@ -6,7 +6,18 @@ import { deepEqual, equal } from "./assert.js";
 import { made, seen } from "./page.js";
 import { makeEvents } from "../../workbench/widgets/static/board_context.js";
 import { showDropped } from "../../workbench/widgets/static/chips.js";
-import { aim, drop, dropOf, hold, isNowhere, pressed, reasonAt, release } from "../../workbench/widgets/static/drag.js";
+import {
+  aim,
+  drop,
+  dropOf,
+  hold,
+  isNowhere,
+  pressed,
+  previewWords,
+  reasonAt,
+  release,
+  showPreviews,
+} from "../../workbench/widgets/static/drag.js";
 /** @import { Chip } from "../../workbench/widgets/static/types/states.d.ts" */
 /** @import { Gesture, Held, LazyChip, Wb } from "../../workbench/widgets/static/types/board_context.d.ts" */
 
@@ -27,10 +38,10 @@ const LAZY = {
  */
 const held = (more = {}) => ({ chip: BATCH, by: "pointer", target: "model", add: false, only: false, ...more });
 
-/** A board of two zones, a chip in the first, and what it sent and said. */
+/** A board of two zones, a chip in the first, and what it sent, asked to preview and said. */
 function board() {
-  /** @type {Record<"sent" | "expected", Gesture[]>} */
-  const { sent, expected } = { sent: [], expected: [] };
+  /** @type {Record<"sent" | "expected" | "previewed", Gesture[]>} */
+  const { sent, expected, previewed } = { sent: [], expected: [], previewed: [] };
   /** @type {string[]} */
   const said = [];
   const chip = made("span", "chip", { chip: BATCH.key }, made("button", "grip"));
@@ -40,12 +51,13 @@ function board() {
   const wb = /** @type {Wb} */ (/** @type {unknown} */ ({
     ...makeEvents(),
     ...{ root, board: section, card: root, held: null, only: false, chips: new Map(), optimistic: false, wanted: null },
-    send: (/** @type {Gesture} */ gesture) => sent.push(gesture),
+    ...{ axes: ["", "data", "model"], previews: null, previewed: "" },
+    send: (/** @type {Gesture} */ gesture) => (gesture.verb === "preview" ? previewed : sent).push(gesture),
     expect: (/** @type {Gesture} */ gesture) => expected.push(gesture),
     say: (/** @type {string} */ words) => said.push(words),
   }));
   wb.subscribe("dropped", (drop) => showDropped(wb, drop)); // as the board does
-  return { wb, sent, expected, said, chip, from, to };
+  return { wb, sent, expected, previewed, said, chip, from, to };
 }
 
 Deno.test("a chip may go where Python has given no reason against it", () => {
@@ -160,4 +172,25 @@ Deno.test("a hand that goes on has nothing worked out", async () => {
   release(wb);
   await new Promise((done) => setTimeout(done, 100));
   deepEqual(expected, []);
+});
+
+Deno.test("a chip in hand asks once what a drop on each legal zone does, and zones show it until it is let go", () => {
+  const { wb, previewed, from, to } = board();
+  const free = { ...BATCH, illegal: {} };
+  hold(wb, free, "pointer");
+  aim(wb);
+  const [{ key, ...asked }] = previewed;
+  deepEqual(asked, { verb: "preview", targets: ["", "model"], only: false, dim: "batch", source: "data", add: false });
+  const change = { label: "step", text: "−3.00 ms", tone: "good", note: "" };
+  wb.previews = { key: String(key), zones: { model: { note: "", tone: "good", changes: [change] } } };
+  showPreviews(wb);
+  equal(to.className, "zone leads-good");
+  equal(seen(to).text, "step −3.00 ms");
+  equal(previewWords(wb, "model"), "step −3.00 ms");
+  wb.previews = { key: "of another chip", zones: wb.previews.zones };
+  showPreviews(wb);
+  equal(seen(to).text, "");
+  equal(previewed.length, 1);
+  release(wb);
+  deepEqual([from.className, to.className], ["zone", "zone"]);
 });

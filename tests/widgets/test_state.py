@@ -168,7 +168,12 @@ def test_undo_names_the_edit_it_takes_back(session):
 
 def test_a_refusal_carries_its_ways_out(session):
     refusal = Refusal(LayoutError("30 % 4 = 2", ["leave `io` whole"]), "data")
-    assert board_state(session, refusal=refusal)["refusal"] == {"zone": "data", "message": "30 % 4 = 2", "ways_out": ["leave `io` whole"]}
+    assert board_state(session, refusal=refusal)["refusal"] == {
+        "zone": "data",
+        "message": "30 % 4 = 2",
+        "ways_out": ["leave `io` whole"],
+        "edits": [],
+    }
 
 
 def test_alike_layers_are_judged_once():

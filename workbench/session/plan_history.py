@@ -91,7 +91,7 @@ class Session:
         self._summaries = summaries
         self._answers: dict[int, Partitioned] = {}
         self._compiled: dict[int, Compiled] = {}
-        self._foreseen: Report | None = None
+        self._foreseen: list[Report] = []  # of edits of the present plan, the last one last
         self.seconds = 0.0  # seconds that the last report took
         self.revision = 0  # counts what its listeners were called for
         self._report = self.report_of(now)
@@ -155,7 +155,7 @@ class Session:
     def apply(self, edit: Edit) -> Report:
         """Make an edit; raises its `WorkbenchError` and changes nothing if the plan would be illegal."""
         report = self.foresee(edit)
-        self._foreseen = None
+        self._foreseen = []
         node = HistoryNode(len(self._nodes), report.plan, self._now, edit)
         self._store_report(node.number, report)
         if self._only_renames(edit):
@@ -175,12 +175,15 @@ class Session:
             self._compiled[number] = self._compiled[self._now]
 
     def foresee(self, edit: Edit) -> Report:
-        """The report of the plan that an edit would make; the last one is kept for the edit to come. Raises what `apply` raises."""
+        """The report of the plan that an edit would make; the last ones are kept for the edit to come. Raises what `apply` raises."""
         plan = apply_edit(self.plan, edit)
-        if self._foreseen is None or self._foreseen.plan != plan:
+        report = next((each for each in self._foreseen if each.plan == plan), None)
+        if report is None:
             known = (self._answers.get(self._now), self._compiled.get(self._now)) if self._only_renames(edit) else ()
-            self._foreseen = self._analyze(plan, *known)
-        return self._foreseen
+            report = self._analyze(plan, *known)
+            most = 1 if _BYTES_PER_OPERATION * len(plan.program.operations) * KEPT_REPORTS > KEPT_BYTES else KEPT_REPORTS
+            self._foreseen = [*self._foreseen, report][-most:]
+        return report
 
     def undo(self) -> Report:
         """Go back to the plan before, if there is one."""
@@ -248,7 +251,7 @@ class Session:
         self._compiled.clear()
         self._reports.clear()
         self._summaries.clear()
-        self._foreseen = None
+        self._foreseen = []
         return self._move(self._now)
 
     def listen(self, listener: Listener) -> Callable[[], None]:

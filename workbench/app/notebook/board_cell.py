@@ -114,7 +114,10 @@ class Workbench(BoardCell):
         super().close()
 
     def _begin_settling(self) -> None:
-        """Begin to settle the figures once the board is shown, on the kernel's event loop: after the running cell, and earlier gestures."""
+        """Begin to settle the figures once the board is shown, on the kernel's event loop: after the running cell, and earlier gestures. A
+        view of a board that was edited is told so: it may be of a notebook that was closed meanwhile."""
+        if (record := kept_record(self.session, self._start)) is not None:
+            self.send({"kept": {"record": record}})
         with suppress(RuntimeError):  # no event loop: the board was made outside of a notebook
             defer = loop_defer(asyncio.get_running_loop())
             self._board.begin_settling(EnginePartitioner(), defer)

@@ -139,7 +139,7 @@ class RoomSession(Session):
             shown = self._move_to(record, added, number, report)
         finally:
             self.edit_under_way = None
-        self._foreseen = None
+        self._foreseen = []
         self.recent.append(RecentEdit(self.revision, self._acting, edit, time.monotonic()))
         del self.recent[:-MOST_RECENT]
         return shown
@@ -150,7 +150,7 @@ class RoomSession(Session):
         report = self.foresee(edit)
         record, added = RoomLogRecord("push", self._acting.user_id, {}), [AddedEdit(self._now, edit, EVERYBODY)]
         shown = self._move_to(record, added, len(self._nodes), report)
-        self._foreseen = None
+        self._foreseen = []
         return shown
 
     def undo(self) -> Report:

@@ -19,10 +19,10 @@ from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.board_host import Host, Publish, Publisher
 from workbench.widgets.board.board_state import Refusal, board_state
 from workbench.widgets.board.figure_changes import FigureHistory
-from workbench.widgets.board.gesture_edits import EDITS, changes_nothing, edit_of
+from workbench.widgets.board.gesture_edits import EDITS, changes_nothing, edit_of, other_drops
 from workbench.widgets.board.open_tab_part import table_part
 from workbench.widgets.board.plan_files_panel import Files
-from workbench.widgets.board.precompute_drops import foresee
+from workbench.widgets.board.precompute_drops import DropPreviews, foresee
 from workbench.widgets.board.recipes_panel import RecipesPanel
 from workbench.widgets.board.table_chip_options import drag_options
 from workbench.widgets.board.view_state import Answers, Sight
@@ -30,9 +30,9 @@ from workbench.widgets.exercise.exercise_panel import ExercisePanel
 from workbench.widgets.find.find_panel import FindPanel
 from workbench.widgets.gestures.gesture import Gesture, Handler, Handlers, Message, on
 from workbench.widgets.gestures.gesture_codec import asked_hardware, read_gesture, zone_of
-from workbench.widgets.gestures.setup_gestures import DecideGesture, TryEditsGesture
+from workbench.widgets.gestures.setup_gestures import DecideGesture, MendGesture, TryEditsGesture
 from workbench.widgets.gestures.start_gestures import MODEL
-from workbench.widgets.gestures.tensor_gestures import TakeGesture
+from workbench.widgets.gestures.tensor_gestures import PreviewGesture, TakeGesture
 from workbench.widgets.gestures.view_gestures import CompileAtRestGesture, DismissGesture, RedoGesture, RefreshGesture, UndoGesture
 from workbench.widgets.run.background_compile import RestingCompiler
 from workbench.widgets.run.board_jobs import Ended, Jobs, job_handlers
@@ -73,7 +73,9 @@ class Board:
         self._background = BackgroundQueries(self._later, lambda: self._show("table"))
         self._remedies = BackgroundQueries(self._later, lambda: self._show("board"))
         self._taken: dict[str, Any] | None = None
+        self._offered: tuple[Edit, ...] = ()
         self._lock, self._defer = threading.RLock(), defer
+        self._previews = DropPreviews(session, lambda: self._figures.earlier, self._later, lambda: self._show("board"))
         self._jobs = Jobs(runner, self._later, self._working)
         self._calibration = Calibration(session, runner, self._later, self._follow_calibration)
         self._start = StartPanel(session, self._host, self._calibration, self._later, lambda: self._show("board"))
@@ -118,20 +120,24 @@ class Board:
             is_held = message.get("ahead") or message.get("verb") == TakeGesture.verb
             self._free_at = time.monotonic() + IN_HAND if is_held else 0.0
             if message.get("ahead"):
-                foresee(message, self.session, self._jobs, self._find)
+                if not self._previews.hurry(message):
+                    foresee(message, self.session, self._jobs, self._find)
             elif self._answers.begin(message):
                 self._do(message)
             else:
                 self._show("board", "table", "live")
 
     def _do(self, message: Message) -> None:
+        self._offered = self._refusal.edits if self._refusal else ()
         self._refusal, self._taken, self._sight.trial, self._publisher.answering = None, None, None, True
+        if message.get("verb") != PreviewGesture.verb:
+            self._previews.forget()
         self._files.forget()
         try:
             gesture = read_gesture(message)
             self._handlers[type(gesture)](gesture)
         except WorkbenchError as error:
-            self._refusal = Refusal(error, zone_of(message), asked_hardware(message))
+            self._refusal = Refusal(error, zone_of(message), asked_hardware(message), other_drops(message, self.session.plan))
         except Exception as error:  # noqa: BLE001 - the page must answer, whatever failed
             _log.exception("The gesture %r failed", dict(message))
             failure = WorkbenchError(f"The workbench itself failed: {describe_error(error)}")
@@ -224,7 +230,7 @@ class Board:
             "told": self._answers.revision,
             "follows": self._publisher.owes("table"),
         }
-        return {**shown, "selected": self.selected, "taken": self._taken, **self._beside(), **about}
+        return {**shown, "selected": self.selected, "taken": self._taken, "previews": self._previews.state(), **self._beside(), **about}
 
     def _beside(self) -> dict[str, Any]:
         """The parts beside the plan: its history, files, and an exercise."""
@@ -259,6 +265,8 @@ class Board:
                         lambda gesture: self._apply(find_suggested_edit(gesture, self.session.report.prediction, self._background)),
                     ),
                     on(TakeGesture, self._take),
+                    on(PreviewGesture, self._previews.begin),
+                    on(MendGesture, self._mend),
                     on(CompileAtRestGesture, self._compile_at_rest),
                     on(DismissGesture, lambda _: None),  # only an answer is wanted
                     on(RefreshGesture, lambda _: None),
@@ -280,6 +288,11 @@ class Board:
 
     def _edit(self, gesture: Gesture) -> None:
         self._apply(edit_of(gesture, self.session.plan, self.session.report))
+
+    def _mend(self, gesture: MendGesture) -> None:
+        """An edit that the last refusal offered, or that a note of the report suggests."""
+        offered = next((edit for edit in self._offered if str(edit) == gesture.edit), None)
+        self._apply(offered or edit_of(gesture, self.session.plan, self.session.report))
 
     def _apply(self, edit: Edit) -> None:
         """Apply an edit; one that changes nothing leaves no trace in the history."""

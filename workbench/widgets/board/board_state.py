@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from workbench.core.program import Program
 from workbench.core.text_tables import count_text, sizes_text
 from workbench.errors import WorkbenchError
+from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.report import Report
@@ -22,7 +23,7 @@ from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.chip_menus import axis_menu, dim_menu, spare_axis_name
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.drop_legality import brief_reason, illegal_drops, one_of_each_kind
+from workbench.widgets.board.drop_legality import NO_EFFECT, brief_reason, illegal_drops, one_of_each_kind, rule_without_effect
 from workbench.widgets.board.figure_changes import figure_states
 from workbench.widgets.board.hardware_picker import hardware_state
 from workbench.widgets.board.key_figures import figures
@@ -48,7 +49,7 @@ TABS = (
     ("propagation", "Propagation"),
     ("notes", "Notes"),
 )
-ALARM_KINDS = (DOES_NOT_FIT, "cannot be cut")
+ALARM_KINDS = (DOES_NOT_FIT, "cannot be cut", NO_EFFECT)
 """Kinds of diagnostics that are shown over the board, not only among the notes."""
 
 
@@ -80,6 +81,7 @@ class Refusal:
     error: WorkbenchError
     zone: str
     asked: tuple[str, str] | None = None  # chip and shape, if it was about hardware: they stay in their fields
+    edits: tuple[Edit, ...] = ()  # that do what was wanted in another way
 
 
 def board_state(
@@ -114,7 +116,7 @@ def board_state(
         "hardware": shared.get(plan, ("hardware", asked), lambda: hardware_state(plan, asked)),
         "figures": figure_states(figures(report) if now is None else now, before, earlier, is_settling=settling["settling"]),
         "standing": settling,
-        "alarms": [_alarm(report, note, remedies) for note in report.notes if note.kind in ALARM_KINDS],
+        "alarms": [_alarm(report, note, remedies) for note in (*_without_effect(session), *report.notes) if note.kind in ALARM_KINDS],
         "zones": shared.get(plan, "zones", lambda: SharedList(list(_zones(plan, axis_colours(session))))),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
@@ -128,7 +130,12 @@ def board_state(
 
 
 def refusal_state(refusal: Refusal) -> dict[str, Any]:
-    return {"zone": refusal.zone, "message": refusal.error.message, "ways_out": list(refusal.error.ways_out)}
+    return {
+        "zone": refusal.zone,
+        "message": refusal.error.message,
+        "ways_out": list(refusal.error.ways_out),
+        "edits": list(map(str, refusal.edits)),
+    }
 
 
 def device_count(plan: Plan) -> dict[str, str]:
@@ -193,6 +200,13 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
             *rule_items(plan, dim),
         ],
     }
+
+
+def _without_effect(session: SessionView) -> Iterator[Diagnostic]:
+    """The last edit, where it has none."""
+    notice = rule_without_effect(session.plan, session.undoable)
+    if notice is not None:
+        yield notice
 
 
 def _alarm(report: Report, note: Diagnostic, remedies: BackgroundQueries | None) -> dict[str, Any]:

@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from workbench.core.path_patterns import matches
 from workbench.core.program import Program
 from workbench.core.tensor import Tensor
+from workbench.core.text_tables import count_text
+from workbench.plan.edits import Edit, EditGroup, Override, ShardDim
 from workbench.plan.layout_legality import first_fault
 from workbench.plan.plan import Plan
 from workbench.plan.sharding_legality import brief_fault
+from workbench.reports.diagnostic import Diagnostic
 
+NO_EFFECT = "no effect"
+"""The kind of the notice that a rule has none."""
 WHOLE = "*"
 """The source zone of a chip of the tables: the dimension with all its axes, where a chip of the board is one of them."""
 
@@ -59,6 +65,33 @@ def brief_reason(plan: Plan, judge: Program, dim: str, axes: tuple[str, ...]) ->
         return None
     found = first_fault(judge, plan.mesh, plan.layout, dim, axes)
     return brief_fault(found[1], found[0], dim) if found else None
+
+
+def rule_without_effect(plan: Plan, edit: Edit | None) -> Diagnostic | None:
+    """That the rule which an edit states changes nothing, because overrides state the sharding of every argument with its dimension; with
+    the edit that removes them. `None` where the rule has an effect."""
+    if not isinstance(edit, ShardDim):
+        return None
+    having = [tensor for tensor in plan.program.arguments if edit.dim in tensor.dims]
+    patterns = dict.fromkeys(pattern for tensor in having if (pattern := _overriding(plan, tensor)) is not None)
+    if not having or any(_overriding(plan, tensor) is None for tensor in having):
+        return None
+    removal = EditGroup(f"remove {count_text(len(patterns), 'override')}", tuple(Override(pattern, None) for pattern in patterns))
+    message = (
+        f"`{edit}` changes nothing: overrides state the sharding of {'all ' * (len(having) > 1)}{count_text(len(having), 'tensor')} with "
+        f"`{edit.dim}`: {', '.join(f'`{pattern}`' for pattern in list(patterns)[:3])}{' and others' * (len(patterns) > 3)}."
+    )
+    return Diagnostic(NO_EFFECT, f"no effect: {count_text(len(patterns), 'override')}", message, (removal,))
+
+
+def _overriding(plan: Plan, tensor: Tensor) -> str | None:
+    """The pattern of the override that states a tensor's sharding."""
+    given = plan.layout.override_of(tensor)
+    return (
+        None
+        if given is None
+        else next(pattern for pattern, each in reversed(plan.layout.overrides) if each == given and matches(pattern, tensor.path))
+    )
 
 
 def one_of_each_kind(plan: Plan) -> Program:

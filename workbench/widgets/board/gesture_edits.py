@@ -1,13 +1,16 @@
 """The table from gestures to edits; `edit_of` looks them up. The plan decides whether an edit is legal."""
 
 import re
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, islice
+from math import gcd, prod
 
-from workbench.errors import DimensionError, LayoutError, MeshError, unknown_name
+from workbench.errors import DimensionError, LayoutError, MeshError, WorkbenchError, unknown_name
 from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.plan.edits import (
     Constrain,
     Edit,
+    EditGroup,
     Override,
     RenameDim,
     SetAxisAssignment,
@@ -22,12 +25,14 @@ from workbench.plan.mesh_edits import AddAxis, RemoveAxis, RenameAxis, ReorderAx
 from workbench.plan.plan import Plan
 from workbench.plan.propagation_edits import Prioritize
 from workbench.reports.report import Report
-from workbench.widgets.board.drop_legality import dropped_axes
+from workbench.units import divisors
+from workbench.widgets.board.drop_legality import dropped_axes, rule_without_effect
 from workbench.widgets.board.hardware_picker import hardware_of
 from workbench.widgets.board.recipes_panel import recipe_edit
 from workbench.widgets.board.tensor_edits import ANNOTATION_EDITS, TENSOR_EDITS
 from workbench.widgets.board.traced_as_picker import traced_as_edit
-from workbench.widgets.gestures.gesture import EditMaker, Gesture, Kind, means, whole_number
+from workbench.widgets.gestures.gesture import EditMaker, Gesture, Kind, Message, means, whole_number
+from workbench.widgets.gestures.gesture_codec import read_gesture
 from workbench.widgets.gestures.setup_gestures import (
     AddAxisGesture,
     AxisAssignmentGesture,
@@ -79,6 +84,49 @@ def changes_nothing(edit: Edit, plan: Plan) -> bool:
     return False
 
 
+MOST_OTHERS = 4  # edits that a refusal offers
+
+
+def other_drops(message: Message, plan: Plan) -> tuple[Edit, ...]:
+    """Edits that come near to a drop that was refused: with another size of the axis, without what is in its way, on another axis."""
+    try:
+        gesture = read_gesture(message)
+    except WorkbenchError:
+        return ()
+    if not isinstance(gesture, DropGesture) or gesture.dim not in plan.program.dims:
+        return ()
+    legal = (edit for edit in _near_drops(gesture, plan) if _is_legal(edit, plan))
+    return tuple(islice(legal, MOST_OTHERS))
+
+
+def _near_drops(gesture: DropGesture, plan: Plan) -> Iterator[Edit]:
+    dim, target = gesture.dim, gesture.target
+    axes = dropped_axes(plan.layout.rule(dim), gesture.source, target, add=gesture.add)
+    drop = ShardDim(dim, axes)
+    if target in plan.mesh:
+        parts = prod(plan.mesh[axis] for axis in axes if axis in plan.mesh and axis != target)
+        whole = gcd(*plan.program.dims[dim])
+        even = [size for size in divisors(whole) if size > 1 and whole % (size * parts) == 0]
+        sizes = sorted(even, key=lambda size: abs(size - plan.mesh[target]))
+        resized = (EditGroup(f"{target}:{size}, {drop}", (ResizeAxis(target, size), drop)) for size in sizes)
+        yield from islice((edit for edit in resized if _is_legal(edit, plan)), 2)
+    for other in plan.program.dims:
+        rule = plan.layout.rule(other)
+        if other != dim and target in rule:
+            yield EditGroup(f"{other} off {target}, {drop}", (ShardDim(other, tuple(axis for axis in rule if axis != target)), drop))
+    for axis in plan.mesh.names:
+        if axis not in axes and plan.mesh[axis] > 1:
+            yield ShardDim(dim, dropped_axes(plan.layout.rule(dim), gesture.source, axis, add=gesture.add))
+
+
+def _is_legal(edit: Edit, plan: Plan) -> bool:
+    try:
+        edit.apply(plan)
+    except WorkbenchError:
+        return False
+    return not changes_nothing(edit, plan)
+
+
 def _drop(gesture: DropGesture, plan: Plan, _: Report) -> Edit:
     axes = dropped_axes(plan.layout.rule(gesture.dim), gesture.source, gesture.target, add=gesture.add)
     return ShardDim(gesture.dim, axes)
@@ -123,9 +171,15 @@ def _axis_assignment(gesture: AxisAssignmentGesture, _plan: Plan, _: Report) -> 
     return SetAxisAssignment(parse_axis_assignment(gesture.name) if gesture.name else None)
 
 
-def _mend(gesture: MendGesture, _plan: Plan, report: Report) -> Edit:
+def _rules(plan: Plan) -> Iterator[Edit]:
+    """The rules of a plan, as the edits that state them."""
+    return (ShardDim(dim, plan.layout.rule(dim)) for dim in plan.program.dims)
+
+
+def _mend(gesture: MendGesture, plan: Plan, report: Report) -> Edit:
     """An edit that a diagnostic or a tried remedy of the present report suggests: one of an older report is refused."""
-    for edit in chain((edit for note in report.notes for edit in note.edits), list_tried_edits(report.prediction)):
+    notices = (*report.notes, *(found for edit in _rules(plan) if (found := rule_without_effect(plan, edit)) is not None))
+    for edit in chain((edit for note in notices for edit in note.edits), list_tried_edits(report.prediction)):
         if str(edit) == gesture.edit:
             return edit
     raise LayoutError(f"No note suggests `{gesture.edit[:80]}` any more.", ["look at the notes again"])

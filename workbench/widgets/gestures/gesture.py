@@ -16,6 +16,7 @@ from workbench.reports.report import Report
 # `None`.
 
 Reader = Callable[[Any, str, Mapping[str, Any]], Any]
+MOST_AXES = 17  # names of zones in one gesture: the axes of a mesh, and the zone of what is unsharded
 MOST_PATH = 1000  # characters of a path that a gesture may name
 
 
@@ -81,6 +82,10 @@ def _recipe_axes(value: Any, _name: str, _message: Mapping[str, Any]) -> tuple[s
     return tuple(str(axis)[:80] for axis in value[:4]) if isinstance(value, list) else ()
 
 
+def _axis_names(value: Any, _name: str, _message: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(axis)[:80] for axis in value[:MOST_AXES]) if isinstance(value, list) else ()
+
+
 def _number_or(other: int) -> Reader:
     return lambda value, _name, _message: value if isinstance(value, int) and not isinstance(value, bool) else other
 
@@ -115,6 +120,7 @@ PlanNumber = Annotated[int, _plan_number]
 Purpose = Annotated[int, _number_or(-1)]
 Shift = Annotated[int, _number_or(0)]
 AxisOrder = Annotated[tuple[str, ...], _axis_order]
+AxisNames = Annotated[tuple[str, ...], _axis_names]
 RecipeAxes = Annotated[tuple[str, ...], _recipe_axes]
 
 

@@ -81,6 +81,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
         setup_gestures.TryEditsGesture,
         setup_gestures.DecideGesture,
         tensor_gestures.TakeGesture,
+        tensor_gestures.PreviewGesture,
     ),
     *(
         view_gestures.TabGesture,

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from workbench.errors import LayoutError
 from workbench.widgets.gestures.gesture import (
+    AxisNames,
     EditGesture,
     Flag,
     FlagUnlessFalse,
@@ -74,6 +75,24 @@ class TakeGesture(TensorGesture):
     verb: ClassVar[str] = "take"
     key: Text1200 = ""
     menu: FlagUnlessFalse = True
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewGesture(TensorGesture):
+    """A chip is in hand: show what a drop on each of the `targets` would do, of the dimension `dim` or with `only` of its tensor alone."""
+
+    verb: ClassVar[str] = "preview"
+    key: Text1200 = ""
+    dim: Text = ""
+    targets: AxisNames = ()
+    add: Flag = False
+    only: Flag = False
+
+    def drop_on(self, target: str) -> Gesture:
+        """The gesture of a drop there."""
+        if self.only:
+            return OwnGesture(self.of, self.path, self.rank, self.place, self.source, target=target, add=self.add)
+        return DropGesture(self.dim, source=self.source or "", target=target, add=self.add)
 
 
 # Annotations by hand other than placements: open and closed dimensions, priorities, excluded axes, partial sums, groups, barriers.

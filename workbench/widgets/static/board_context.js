@@ -52,6 +52,8 @@ export function makeWb(root, card, live, box, library, drawers = null) {
     placed: false,
     only: false,
     foreseeing: undefined,
+    previews: null,
+    previewed: "",
     board: card,
     chips: new Map(),
     axes: [],

@@ -2,7 +2,7 @@
 // The hand on a chip: by pointer (mouse, pen, touch), by keyboard, and by click and click.
 
 import { all, around, targetOf } from "./dom.js";
-import { aim, drop, hold, pressed, reasonAt, release } from "./drag.js";
+import { aim, drop, hold, pressed, previewWords, reasonAt, release } from "./drag.js";
 import { askMenu, openMenu } from "./menus.js";
 import { closeMenu } from "./popup.js";
 import { askWhy } from "./terms.js";
@@ -169,10 +169,9 @@ function choose(wb, held, step) {
   held.target = wb.axes[(now + step + wb.axes.length) % wb.axes.length];
   held.add = false;
   aim(wb);
-  const reason = reasonAt(held, held.target);
-  wb.say(
-    `${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${reason ? `. Not possible: ${reason}` : ""}`,
-  );
+  const reason = reasonAt(held, held.target), change = previewWords(wb, held.target);
+  const said = reason ? `. Not possible: ${reason}` : change ? `. ${change}` : "";
+  wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${said}`);
 }
 
 /**

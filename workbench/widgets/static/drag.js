@@ -53,6 +53,8 @@ export function aim(wb) {
     zone.querySelector(".why")?.remove();
     if (reason) zone.append(h("div", { class: "why", title: reason }, reason));
   }
+  askPreviews(wb);
+  showPreviews(wb);
   for (const chip of all(wb.root, ".chip:not(.ghost), .dim:not(.ghost)")) {
     const by = held?.chip.key === chip.dataset.chip ? held?.by : undefined;
     chip.classList.toggle("picked", by !== undefined && by !== "pointer");
@@ -60,6 +62,55 @@ export function aim(wb) {
     the(chip, ".grip").ariaPressed = String(by !== undefined);
   }
   foresee(wb);
+}
+
+/**
+ * Ask what a drop on each zone would do, once for a chip and the keys that are held.
+ * @param {Wb} wb
+ */
+function askPreviews(wb) {
+  const held = wb.held;
+  const key = held ? `${held.chip.key} ${held.chip.source} ${held.add} ${held.only}` : "";
+  if (key === wb.previewed) return;
+  wb.previewed = key;
+  wb.previews = null;
+  if (!held || (held.chip.lazy && !Object.keys(held.chip.illegal).length)) { // of a chip of the tables Python says first where it may go
+    wb.previewed = "";
+    return;
+  }
+  const targets = wb.axes.filter((axis) => !isNowhere({ ...held, target: axis }) && !reasonAt(held, axis));
+  const { verb: _verb, target: _target, zone, ...drop } = dropOf({ ...held, target: "" });
+  wb.send({ verb: "preview", key, targets, only: _verb === "own", ...drop, ...(zone ? { zone } : {}) });
+}
+
+/**
+ * The change over each zone: coloured, and in words.
+ * @param {Wb} wb
+ */
+export function showPreviews(wb) {
+  const zones = wb.held && wb.previews?.key === wb.previewed ? wb.previews.zones : {};
+  for (const zone of zoneElements(wb)) {
+    const found = zones[zone.dataset.axis ?? ""];
+    const tone = found && !zone.classList.contains("barred") ? found.tone : "";
+    for (const each of ["good", "bad", "none"]) zone.classList.toggle(`leads-${each}`, tone === each);
+    zone.querySelector(".preview")?.remove();
+    if (!found || zone.classList.contains("barred") || !(found.note || found.changes.length)) continue;
+    const parts = found.changes.map(({ label, text, tone }) => h("span", { class: tone }, `${label} ${text}`));
+    zone.append(h("div", { class: "preview" }, ...parts, found.note && h("span", {}, found.note)));
+  }
+}
+
+/**
+ * The preview of a zone in words, for a screen reader.
+ * @param {Wb} wb
+ * @param {string | null} axis
+ * @returns {string}
+ */
+export function previewWords(wb, axis) {
+  const found = wb.previews?.key === wb.previewed ? wb.previews.zones[axis ?? ""] : undefined;
+  return found
+    ? [found.note, ...found.changes.map(({ label, text, note }) => `${label} ${text} ${note}`.trim())].filter(Boolean).join(", ")
+    : "";
 }
 
 /**

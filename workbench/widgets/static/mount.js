@@ -6,7 +6,7 @@ import { makeWb, onShortcut } from "./board_context.js";
 import { drawHead } from "./card_header.js";
 import { markCharts, removeCharts } from "./chart.js";
 import { h, keepingFocus, painter, patch } from "./dom.js";
-import { release } from "./drag.js";
+import { release, showPreviews } from "./drag.js";
 import { exerciseSection } from "./exercise.js";
 import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
 import { filesSection } from "./files.js";
@@ -159,6 +159,8 @@ export function mount(model, el) {
     box.answered(model.get("board").answer);
     wb.paint();
     takenUp(wb, model.get("board").taken);
+    wb.previews = model.get("board").previews ?? null;
+    showPreviews(wb);
     expectTable();
   };
   const expectTable = () => { // what the board says will follow, or it is asked for

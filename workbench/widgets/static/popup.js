@@ -45,6 +45,15 @@ export function drawRefusal(wb, refusal) {
     "div",
     { class: "refusal", role: "alert" },
     ...drawProblem(refusal),
+    refusal.edits?.length
+      ? h(
+        "div",
+        { class: "ways" },
+        ...refusal.edits.map((edit) =>
+          h("button", { class: "btn small", type: "button", onclick: () => wb.send({ verb: "mend", edit, zone: refusal.zone }) }, edit)
+        ),
+      )
+      : null,
     h("button", { class: "more close", type: "button", ariaLabel: "Dismiss", onclick: () => wb.send({ verb: "dismiss" }) }, "×"),
   );
 }

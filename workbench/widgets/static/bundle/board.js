@@ -174,6 +174,8 @@ function makeWb(root, card, live, box, library, drawers = null) {
     placed: false,
     only: false,
     foreseeing: void 0,
+    previews: null,
+    previewed: "",
     board: card,
     chips: /* @__PURE__ */ new Map(),
     axes: [],
@@ -526,6 +528,8 @@ function aim(wb) {
       title: reason
     }, reason));
   }
+  askPreviews(wb);
+  showPreviews(wb);
   for (const chip of all(wb.root, ".chip:not(.ghost), .dim:not(.ghost)")) {
     const by = held?.chip.key === chip.dataset.chip ? held?.by : void 0;
     chip.classList.toggle("picked", by !== void 0 && by !== "pointer");
@@ -533,6 +537,62 @@ function aim(wb) {
     the(chip, ".grip").ariaPressed = String(by !== void 0);
   }
   foresee(wb);
+}
+function askPreviews(wb) {
+  const held = wb.held;
+  const key = held ? `${held.chip.key} ${held.chip.source} ${held.add} ${held.only}` : "";
+  if (key === wb.previewed) return;
+  wb.previewed = key;
+  wb.previews = null;
+  if (!held || held.chip.lazy && !Object.keys(held.chip.illegal).length) {
+    wb.previewed = "";
+    return;
+  }
+  const targets = wb.axes.filter((axis) => !isNowhere({
+    ...held,
+    target: axis
+  }) && !reasonAt(held, axis));
+  const { verb: _verb, target: _target, zone, ...drop2 } = dropOf({
+    ...held,
+    target: ""
+  });
+  wb.send({
+    verb: "preview",
+    key,
+    targets,
+    only: _verb === "own",
+    ...drop2,
+    ...zone ? {
+      zone
+    } : {}
+  });
+}
+function showPreviews(wb) {
+  const zones = wb.held && wb.previews?.key === wb.previewed ? wb.previews.zones : {};
+  for (const zone of zoneElements(wb)) {
+    const found = zones[zone.dataset.axis ?? ""];
+    const tone = found && !zone.classList.contains("barred") ? found.tone : "";
+    for (const each of [
+      "good",
+      "bad",
+      "none"
+    ]) zone.classList.toggle(`leads-${each}`, tone === each);
+    zone.querySelector(".preview")?.remove();
+    if (!found || zone.classList.contains("barred") || !(found.note || found.changes.length)) continue;
+    const parts = found.changes.map(({ label, text, tone: tone2 }) => h("span", {
+      class: tone2
+    }, `${label} ${text}`));
+    zone.append(h("div", {
+      class: "preview"
+    }, ...parts, found.note && h("span", {}, found.note)));
+  }
+}
+function previewWords(wb, axis) {
+  const found = wb.previews?.key === wb.previewed ? wb.previews.zones[axis ?? ""] : void 0;
+  return found ? [
+    found.note,
+    ...found.changes.map(({ label, text, note }) => `${label} ${text} ${note}`.trim())
+  ].filter(Boolean).join(", ") : "";
 }
 function foresee(wb) {
   const held = wb.held;
@@ -644,7 +704,17 @@ function drawRefusal(wb, refusal) {
   return h("div", {
     class: "refusal",
     role: "alert"
-  }, ...drawProblem(refusal), h("button", {
+  }, ...drawProblem(refusal), refusal.edits?.length ? h("div", {
+    class: "ways"
+  }, ...refusal.edits.map((edit) => h("button", {
+    class: "btn small",
+    type: "button",
+    onclick: () => wb.send({
+      verb: "mend",
+      edit,
+      zone: refusal.zone
+    })
+  }, edit))) : null, h("button", {
     class: "more close",
     type: "button",
     ariaLabel: "Dismiss",
@@ -3897,8 +3967,9 @@ function choose(wb, held, step) {
   held.target = wb.axes[(now + step + wb.axes.length) % wb.axes.length];
   held.add = false;
   aim(wb);
-  const reason = reasonAt(held, held.target);
-  wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${reason ? `. Not possible: ${reason}` : ""}`);
+  const reason = reasonAt(held, held.target), change = previewWords(wb, held.target);
+  const said = reason ? `. Not possible: ${reason}` : change ? `. ${change}` : "";
+  wb.say(`${held.target || "unsharded"}, ${wb.axes.indexOf(held.target) + 1} of ${wb.axes.length}${said}`);
 }
 function walk2(wb, grip, step) {
   const grips = all(wb.board, ".zone .grip");
@@ -8458,6 +8529,8 @@ function mount(model, el) {
     box.answered(model.get("board").answer);
     wb.paint();
     takenUp(wb, model.get("board").taken);
+    wb.previews = model.get("board").previews ?? null;
+    showPreviews(wb);
     expectTable();
   };
   const expectTable = () => {

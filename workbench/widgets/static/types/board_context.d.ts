@@ -1,6 +1,6 @@
 /** What the parts of a drawn board share, and what they are handed. Nothing here comes from Python; that is in the other files. */
 
-import type { BoardState, Chip, Hardware, LiveState, Reasons, Refusal, TableState, Tools, TracedAs } from "./states.d.ts";
+import type { BoardState, Chip, Hardware, LiveState, Previews, Reasons, Refusal, TableState, Tools, TracedAs } from "./states.d.ts";
 import type { BlockDrawers } from "./table_cells.d.ts";
 import type { FleetBoard, FleetLive, FleetTable } from "./fleet.d.ts";
 
@@ -161,6 +161,10 @@ export interface Wb {
   /** Whether a drop on a row changes that row alone. */
   only: boolean;
   foreseeing: number | undefined;
+  /** What the drops of the chip in hand would do, as far as Python has said. */
+  previews: Previews | null;
+  /** For which chip and keys that was asked. */
+  previewed: string;
 
   board: HTMLElement;
   chips: Map<string, Chip>;

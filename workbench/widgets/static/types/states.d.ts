@@ -11,8 +11,15 @@ export interface Problem {
   message: string;
   ways_out: string[];
 }
+/** What a drop of the chip in hand would do, by zone; `key` is that of the request. */
+export interface Previews {
+  key: string;
+  zones: Record<string, { note: string; tone: string; changes: { label: string; text: string; tone: string; note: string }[] }>;
+}
 export interface Refusal extends Problem {
   zone: string;
+  /** Edits that do what was wanted in another way. */
+  edits?: string[];
 }
 
 /** Why a chip may not be dropped on an axis: moved there, or split over it as well. */
@@ -239,6 +246,7 @@ export interface BoardState {
   tabs: Tab[];
   selected: string | null;
   taken: Taken | null;
+  previews?: Previews | null;
   history: HistoryState;
   files: FilesState;
   exercise: ExerciseState | null;
