@@ -313,7 +313,6 @@ def export(options: argparse.Namespace) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> None:
-    from workbench.documents import hardware_entry
     from workbench.engine import calibrate_here
 
     print(hardware_entry(calibrate_here(options.devices), options.name), end="")
