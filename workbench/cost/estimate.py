@@ -106,8 +106,11 @@ def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned |
 
     Raises `PartitionError` where Shardy refuses the plan.
     """
+    hardware = hardware or plan.hardware
     with gc_paused() if len(plan.program.operations) > _MANY else nullcontext():
-        return _estimate(plan, hardware or plan.hardware, answer, own_mesh or plan.mesh)
+        planned = partition(plan, hardware)
+        partitioned = planned if answer is None else with_answer(planned, answer, plan.mesh)
+        return _estimate_cost(plan, hardware, planned, partitioned, own_mesh or plan.mesh)
 
 
 def estimate_on(found: Estimate, hardware: Hardware) -> Estimate:
@@ -120,11 +123,6 @@ def estimate_on(found: Estimate, hardware: Hardware) -> Estimate:
 def estimate_propagated(plan: Plan, planned: Propagated, own_mesh: Mesh) -> Estimate:
     """The same of a plan on its hardware whose propagation is known."""
     return _estimate_cost(plan, plan.hardware, planned, planned, own_mesh)
-
-
-def _estimate(plan: Plan, hardware: Hardware | None, answer: Partitioned | None, own_mesh: Mesh) -> Estimate:
-    planned = partition(plan, hardware)
-    return _estimate_cost(plan, hardware, planned, planned if answer is None else with_answer(planned, answer, plan.mesh), own_mesh)
 
 
 def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, partitioned: Propagated, own_mesh: Mesh) -> Estimate:

@@ -88,37 +88,26 @@ def balance(
         raise PipelineError(
             f"Virtual stages that begin at {sorted(fixed)} are not {pieces} virtual stages of {n} blocks.", ["take out a boundary"]
         )
-    problem = _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent), overlapped)
-    allowed = problem.cost_table(fixed)
-    worst = _solve(allowed, pieces, np.maximum)[0]
-    even = np.where(allowed <= worst, allowed * allowed, _IMPOSSIBLE)
-    return problem.evaluate(_solve(even, pieces, np.add)[1])
+    table = _cost_table(costs, sent, fixed, overlapped=overlapped)
+    even = np.where(table <= _solve(table, pieces, np.maximum)[0], table * table, _IMPOSSIBLE)
+    return _evaluate(table, _solve(even, pieces, np.add)[1])
 
 
-@dataclass(frozen=True, slots=True)
-class _BalanceProblem:
-    """`sums[i]` is the cost of the first i blocks."""
+def _cost_table(costs: Sequence[float], sent: Sequence[float], fixed: Sequence[int] = (), *, overlapped: bool = False) -> Table:
+    """The cost of blocks a to b - 1 as a piece, by a and b; infinite where there is none, or a `fixed` start would be inside."""
+    n = len(costs)
+    sums, ends = np.array([*accumulate(costs, initial=0.0)], float), np.zeros(n + 1)
+    if sent:
+        ends[1:n] = sent[: n - 1]  # what is sent behind so many blocks: nothing before the first, nor behind the last
+    first, end = np.arange(n)[:, None], np.arange(n + 1)
+    inside, sending = sums[end] - sums[first], ends[first] + ends[end]
+    earliest = [max((start for start in fixed if start < b), default=0) for b in range(n + 1)]
+    is_piece = (first < end) & (first >= earliest)
+    return np.where(is_piece, np.maximum(inside, sending) if overlapped else inside + sending, _IMPOSSIBLE)
 
-    sums: tuple[float, ...]
-    sent: tuple[float, ...]
-    overlapped: bool = False
 
-    def cost_table(self, fixed: Sequence[int] = ()) -> Table:
-        """The cost of blocks a to b - 1 as a piece, by a and b; infinite where there is none, or a `fixed` start would be inside."""
-        n = len(self.sums) - 1
-        first, end = np.arange(n)[:, None], np.arange(n + 1)
-        sums, ends = np.array(self.sums, float), np.zeros(n + 1)
-        if self.sent:
-            ends[1:n] = self.sent[: n - 1]  # what is sent behind so many blocks: nothing before the first, nor behind the last
-        inside, sending = sums[end] - sums[first], ends[first] + ends[end]
-        found = np.maximum(inside, sending) if self.overlapped else inside + sending
-        earliest = [max((start for start in fixed if start < b), default=0) for b in range(n + 1)]
-        return np.where((first < end) & (first >= earliest), found, _IMPOSSIBLE)
-
-    def evaluate(self, starts: tuple[int, ...]) -> Balance:
-        bounds = (0, *starts, len(self.sums) - 1)
-        table = self.cost_table()
-        return Balance(starts, tuple(table[a, b].item() for a, b in pairwise(bounds)))
+def _evaluate(table: Table, starts: Starts) -> Balance:
+    return Balance(starts, tuple(table[a, b].item() for a, b in pairwise((0, *starts, len(table)))))
 
 
 def _solve(costs: Table, pieces: int, combine: Callable[[Table, Table], Table]) -> tuple[float, Starts]:
@@ -138,7 +127,7 @@ def _solve(costs: Table, pieces: int, combine: Callable[[Table, Table], Table]) 
 
 def evaluate_starts(costs: Sequence[float], starts: Sequence[int], sent: Sequence[float] = ()) -> Balance:
     """The costs of a given partition."""
-    return _BalanceProblem(tuple(accumulate(costs, initial=0.0)), tuple(sent)).evaluate(tuple(starts))
+    return _evaluate(_cost_table(costs, sent), tuple(starts))
 
 
 def bucket_rule(costs: Sequence[float], pieces: int) -> tuple[int, ...]:

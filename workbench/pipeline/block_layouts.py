@@ -29,8 +29,7 @@ class LaidBlock:
 
     @cached_property
     def cost(self) -> BlockCost:
-        """The cost of the block on a device of the stage. Estimated once: the bounds of a search ask for a few blocks before a plan does
-        for all."""
+        """The cost of the block on a device of the stage, estimated once: the bounds of a search ask for it before a plan does."""
         with gc_paused():  # tracing leaves many live objects and little garbage
             return estimate_block(self.block, self.stage)
 
