@@ -71,7 +71,7 @@ STILL_READ = {"wiring"}  # former words of the interface
 
 # Each foreign library, and the rooms that may import it, wherever in a file.
 DOORS = {
-    "numpy": {"hardware", "propagation", "spmd", "tracing", "cost", "models", "search", "engine"},
+    "numpy": {"hardware", "propagation", "spmd", "tracing", "cost", "pipeline", "models", "search", "engine"},
     "jax": {"propagation", "spmd", "tracing", "adapters", "models", "engine"},
     "jax.extend": {"propagation", "spmd", "tracing"},
     "jax.extend.mlir": {"propagation", "spmd"},
