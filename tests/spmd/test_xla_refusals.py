@@ -5,8 +5,7 @@ import pytest
 
 from workbench.errors import PartitionError, WorkbenchError, opening_text
 from workbench.public_plan import Plan
-from workbench.spmd.ask_partitioner import ask_partitioner
-from workbench.spmd.xla_refusals import xla_refusal
+from workbench.spmd.ask_partitioner import ask_partitioner, xla_refusal
 from workbench.tracing import trace
 
 

@@ -1,25 +1,31 @@
 """A plan given to XLA's partitioner, and its answer read: what the worker process does."""
 
 import copy
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import prod
+from typing import NamedTuple
 
 import jaxlib
+from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
-from workbench.core.program import Step
+from workbench.core.program import Program, Step
 from workbench.core.sharding import axis_size
+from workbench.errors import PartitionError, opening_text
 from workbench.plan.plan import Plan
 from workbench.propagation import module_of
+from workbench.propagation.module.function_calls import operations_called
 from workbench.propagation.module.insert_statements import result_shardings
+from workbench.propagation.module.mlir_context import parse_module
+from workbench.propagation.prepared_program import place_of
 from workbench.reports.partitioned import GatheredWhole, Partitioned, PartitionedCollective
 from workbench.spmd.hlo_module import HloInstruction, read_module
 from workbench.spmd.locate_xla_collectives import LocatedCollective, Users, find_collectives, operations_named
-from workbench.spmd.run_partitioner import PartitionerAnswer, RefusedError, ask, read_warnings
-from workbench.spmd.xla_refusals import xla_refusal
+from workbench.spmd.run_partitioner import PartitionerAnswer, XlaRefusedError, ask, read_warnings
 
 COMPILER = f"XLA of jaxlib {jaxlib.__version__}"
 
@@ -73,7 +79,7 @@ def _run_partitioner(plan: Plan, platform: str) -> PartitionerAnswer:
     open_results = tuple(number not in given for number in range(len(plan.program.results)))
     try:
         return ask(module_of(plan), plan.mesh.size, open_results, widens=platform == "cpu")
-    except RefusedError as error:
+    except XlaRefusedError as error:
         raise xla_refusal(error.words, plan.program) from error
 
 
@@ -140,3 +146,45 @@ def _axes_of_size(axes: tuple[str, ...], parts: int, mesh: Mesh) -> tuple[str, .
     """The fewest of these axes that make `parts` parts; none if no choice does."""
     chosen = (some for count in range(1, len(axes) + 1) for some in combinations(axes, count))
     return next((some for some in chosen if prod(axis_size(axis, mesh) for axis in some) == parts), ())
+
+
+# The error for a plan that XLA's partitioner refuses: where in the user's program, whose bug it is, what to write instead.
+
+_INTERNAL = ("INTERNAL", "RET_CHECK", "Check failed", "UNIMPLEMENTED")
+_NAME = re.compile(r'op_name="([^"]*)"|%(wb\d+)')
+_MOST_NAMED = 3
+
+
+class _NamedPlace(NamedTuple):
+    path: str
+    source: str
+    rank: int
+
+    def __str__(self) -> str:
+        return f"`{self.path}` ({self.source})" if self.source and self.path else f"`{self.path or self.source}`"
+
+
+def xla_refusal(text: str, program: Program) -> PartitionError:
+    """The error for what XLA's partitioner said; `program` is read for the places of the operations that it names."""
+    places = list(dict.fromkeys(_find_places(text, program)))[:_MOST_NAMED]
+    where = f" at {', '.join(map(str, places))}" if places else ""
+    return PartitionError(f"XLA refuses this plan{where}: {opening_text(text, 300)}", list(_ways_out(text, places)), text)
+
+
+def _ways_out(text: str, places: Sequence[_NamedPlace]) -> Iterator[str]:
+    if place := next((each for each in places if each.path and each.rank > 0), None):
+        yield f"keep that value whole, `@{place.path}=[{', '.join('-' * place.rank)}]`"
+    yield "change the layout back"
+    if any(sign in text for sign in _INTERNAL):
+        yield "XLA's own: report it to openxla/xla"
+
+
+def _find_places(text: str, program: Program) -> Iterator[_NamedPlace]:
+    numbers = [number for named, own in _NAME.findall(text) for number in operations_named(named or own)]
+    if not numbers:
+        return
+    module = parse_module(program.lowered)
+    with module.context, ir.Location.unknown():
+        operations = list(operations_called(module.operation))
+        found = (_NamedPlace(*place_of(*operations[number])) for number in numbers if number < len(operations))
+        yield from (each for each in found if each.path or each.source)

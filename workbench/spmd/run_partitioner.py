@@ -45,7 +45,7 @@ class PartitionerAnswer(NamedTuple):
     printed_text: str
 
 
-class RefusedError(PartitionError):
+class XlaRefusedError(PartitionError):
     """XLA refuses the module; in its `words` operations have the names that they have in the module."""
 
     def __init__(self, words: str) -> None:
@@ -62,7 +62,7 @@ def ask(module: bytes, devices: int, open_results: tuple[bool, ...], *, widens: 
 
     `open_results` are those whose sharding is left to propagation. `widens`: as XLA:CPU has it, which computes and sends two-byte floats
     as four-byte ones.
-    Raises `RefusedError` with XLA's message, `PartitionError` for more devices than a client can have.
+    Raises `XlaRefusedError` with XLA's message, `PartitionError` for more devices than a client can have.
     """
     client = client_of(devices)
     for target in set(_BATCHED.findall(module)):
@@ -92,7 +92,7 @@ def _compile_until_stopped(
         client.compile_and_load(module, client.devices()[:devices], options)
     except Exception as error:  # the hook's own, wrapped, or XLA's
         if not stopped:
-            raise RefusedError(str(error)) from error
+            raise XlaRefusedError(str(error)) from error
 
 
 def compile_options(client: Any, numbers: Sequence[int], open_results: Sequence[bool], flags: Mapping[str, str | bool]) -> Any:
