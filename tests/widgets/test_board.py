@@ -269,3 +269,13 @@ def test_what_would_fix_an_alarm_comes_later_where_it_takes_long_to_find(session
     assert seen.wait(20)
     assert screen.shown["board"]["alarms"] == [{**alarm, "edits": ["hidden → model"]}]
     assert screen.send("mend", edit="hidden → model")["layout"] == "batch:data; hidden:model"
+
+
+@pytest.mark.parametrize(
+    ("tab", "names"), [("step", ["hw-chip"]), ("timeline", ["hw-chip", "run"]), ("compared", ["compile", "run"]), ("tensors", [])]
+)
+def test_an_empty_view_offers_the_controls_that_would_fill_it(session, tab, names):
+    screen = Screen(session)
+    screen.send("open", tab=tab)
+    controls = [each["name"] for block in screen.shown["table"]["blocks"] for each in block.get("controls", ())]
+    assert controls == names

@@ -112,6 +112,24 @@ function paintBlock(wb, place, block, head) {
   }
   for (const part of partsOf(wb, block)) part.paint(wb, the(place, `.${part.place}`), block);
   const note = the(place, ".note");
-  note.textContent = block.note;
+  note.replaceChildren(block.note, ...(block.controls ?? []).flatMap((each) => drawControl(wb, each)));
   note.hidden = !block.note;
+}
+
+/**
+ * A button that presses a control of the board, or takes to a field; none where the board has it not.
+ * @param {Wb} wb
+ * @param {{ label: string; name: string }} given
+ * @returns {(HTMLElement | string)[]}
+ */
+function drawControl(wb, { label, name }) {
+  const find = () => /** @type {HTMLElement | null} */ (wb.root.querySelector(`[data-focus="${name}"]:not([hidden])`));
+  if (!find()) return [];
+  const act = () => {
+    const control = find();
+    control?.scrollIntoView({ block: "nearest" });
+    control?.focus();
+    if (control?.matches("button")) control.click();
+  };
+  return [" ", h("button", { class: "btn small", type: "button", onclick: act }, label)];
 }

@@ -148,8 +148,8 @@ export function boardSection(wb) {
       find,
       h("span", { class: "muted help" }, "Drag, or press space and arrows. Shift adds an axis."),
     ),
-    recipes.section,
     zones,
+    recipes.section,
   );
   /** @type {Paint<Pick<BoardState, "zones" | "spare" | "count" | "refusal"> & { seq: number }>} */
   const paint = painter((state) =>

@@ -92,7 +92,7 @@ export function showPreviews(wb) {
   for (const zone of zoneElements(wb)) {
     const found = zones[zone.dataset.axis ?? ""];
     const tone = found && !zone.classList.contains("barred") ? found.tone : "";
-    for (const each of ["good", "bad", "none"]) zone.classList.toggle(`leads-${each}`, tone === each);
+    for (const each of ["good", "bad", "unsure"]) zone.classList.toggle(`leads-${each}`, tone === each);
     zone.querySelector(".preview")?.remove();
     if (!found || zone.classList.contains("barred") || !(found.note || found.changes.length)) continue;
     const parts = found.changes.map(({ label, text, tone }) => h("span", { class: tone }, `${label} ${text}`));

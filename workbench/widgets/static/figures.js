@@ -139,28 +139,6 @@ export function drawFigure(wb, figure) {
   );
 }
 
-/** Of which answer figures were drawn last, and how wide they were. @type {WeakMap<HTMLElement, { seq: number; across: number | null }>} */
-const heights = new WeakMap();
-
-/**
- * Figures that settle by themselves may take less room than before: what lies below stays where a hand is about to take it. Where plans are
- * compiled by themselves, what the compiler says comes and goes with every edit, and keeps its room.
- * @param {HTMLElement} figures
- * @param {number} seq
- * @param {boolean} comesAndGoes
- */
-export function keepTall(figures, seq, comesAndGoes) {
-  const before = heights.get(figures);
-  const stays = (before?.seq === seq || comesAndGoes) && before !== undefined &&
-    (before.across ?? figures.offsetWidth) === figures.offsetWidth;
-  figures.style.minHeight = stays ? `${figures.offsetHeight}px` : "";
-  const now = { seq, across: /** @type {number | null} */ (stays ? before.across : null) };
-  heights.set(figures, now);
-  requestAnimationFrame(() => { // with the frame: to ask now would lay out the page once more
-    now.across ??= figures.offsetWidth;
-  });
-}
-
 /**
  * @param {Wb} wb
  * @param {Alarm} alarm

@@ -8,7 +8,7 @@ import { markCharts, removeCharts } from "./chart.js";
 import { h, keepingFocus, painter, patch } from "./dom.js";
 import { release, showPreviews } from "./drag.js";
 import { exerciseSection } from "./exercise.js";
-import { drawAlarm, drawFigure, drawStanding, keepTall } from "./figures.js";
+import { drawAlarm, drawFigure, drawStanding } from "./figures.js";
 import { filesSection } from "./files.js";
 import { helpSection } from "./help.js";
 import { historySection } from "./history.js";
@@ -56,14 +56,14 @@ export function mount(model, el) {
     start.section,
     head,
     strip.section,
-    files.section,
-    history.section,
     figures,
     standing,
-    alarms,
     silent,
     exercise.section,
     board.section,
+    files.section, // these two lie over what follows: the drop zones stay in sight, and where they are
+    history.section,
+    alarms,
     h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, lines.section, compile.section, run.section)),
     run.results,
     why.section,
@@ -117,7 +117,6 @@ export function mount(model, el) {
     strip.paint(state.model, refusal?.zone === "model" ? refusal : null, seq);
     const aboutIt = refusal?.zone === "exercise" ? refusal : null;
     exercise.paint({ state: state.exercise, refusal: aboutIt, seq: aboutIt ? seq : 0 });
-    keepTall(figures, state.answer.seq, Boolean(model.get("live").at_rest?.on && state.hardware.name));
     paintFigures(state.figures);
     paintStanding(state.standing);
     root.dataset.settling = `${state.standing.settling}`;
@@ -133,6 +132,9 @@ export function mount(model, el) {
       seq: refusal?.zone === "tables" ? seq : 0,
     });
     tables.paintTabs(state.tabs);
+    const opening = state.tabs.find(({ open }) => open)?.key !== model.get("table").tab;
+    tables.section.classList.toggle("opening", opening); // the tab is chosen, and what it shows is on its way
+    tables.section.ariaBusy = String(opening);
     board.find.hidden = !state.tabs.some(({ key }) => key === "find");
     const { seq: charted, why: because, recipes, source, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;

@@ -38,7 +38,7 @@ from workbench.widgets.tabs.shown_stage import (
     traffic_of_stages,
 )
 from workbench.widgets.tabs.source_context import source_annotation_blocks
-from workbench.widgets.tabs.table_blocks import Block, Column, Paint, as_json, block, note_block, picture_block, row
+from workbench.widgets.tabs.table_blocks import CHOOSE_HARDWARE, RUN, Block, Column, Paint, as_json, block, note_block, picture_block, row
 from workbench.widgets.tabs.tensor_table import result_rows, tensor_blocks
 from workbench.widgets.tabs.value_table import selected_blocks, value_blocks
 
@@ -147,7 +147,11 @@ def failed_state(tab: str, error: Exception) -> dict[str, Any]:
 def _timeline(facts: Facts) -> list[Block]:
     report = picture_of_stages(facts.report.prediction, facts.views.stage)
     if report.step_time is None and facts.trace is None and not facts.tasks:
-        return [note_block("Choose hardware to see when each kernel and collective of a step would run, or run the plan here.")]
+        return [
+            note_block(
+                "Choose hardware to see when each kernel and collective of a step would run, or run the plan here.", CHOOSE_HARDWARE, RUN
+            )
+        ]
     parts = timeline_parts(report, facts.trace, facts.tasks)
     chart = timeline_chart(report, facts.trace, parts)
     return [picture_block(timeline(report, facts.trace, parts), name="timeline", charts=[chart] if chart else [])]

@@ -23,6 +23,9 @@ from workbench.widgets.gestures.view_gestures import ExpandGesture, MomentGestur
 from workbench.widgets.tabs.communication_tab import collectives_source_text, communication_blocks
 from workbench.widgets.tabs.shown_stage import comparison_of, picture_of_stages, shown_stage
 from workbench.widgets.tabs.table_blocks import (
+    CHOOSE_HARDWARE,
+    COMPILE,
+    RUN,
     Block,
     Column,
     Opens,
@@ -45,7 +48,7 @@ NOTHING_COMPARED = (
 )
 MOST_ALIVE = 24
 MOST_KERNELS = 40
-NO_HARDWARE = "Choose hardware above to see what a step takes there: its parts, the roofline, and the largest kernels."
+NO_HARDWARE = "Choose hardware to see what a step takes there: its parts, the roofline, and the largest kernels."
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +195,10 @@ def step_blocks(report: Report, comparison_state: ComparisonState | None, whole:
     current = _current_comparison(comparison_state)
     comparison = _current_comparison(comparison_of(comparison_state, report))
     if report.step_time is None and comparison is None:
-        return [note_block(NO_HARDWARE)]
+        return [note_block(NO_HARDWARE, CHOOSE_HARDWARE)]
     blocks = [picture_block(step_time(whole or report, current), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
     if report.step_time is None:
-        return [*blocks, note_block(NO_HARDWARE)]
+        return [*blocks, note_block(NO_HARDWARE, CHOOSE_HARDWARE)]
     chart = roofline_chart(report)
     return [*blocks, picture_block(roofline(report), name="roofline", charts=[chart] if chart else []), _kernels(report, comparison)]
 
@@ -282,7 +285,7 @@ def _figure_blocks(comparison: Comparison | None, units: tuple[str, ...]) -> lis
 
 def compared_blocks(comparison_state: ComparisonState | None, paint: Paint) -> list[Block]:
     if comparison_state is None:
-        return [note_block(NOTHING_COMPARED)]
+        return [note_block(NOTHING_COMPARED, COMPILE, RUN)]
     comparison = comparison_state.comparison
     stale = [note_block(f"Of the plan before the last edits: {comparison.report.plan}")] if comparison_state.stale else []
     return [*stale, *page_blocks(comparison.page(), paint, MOST_DIFFERENCES)]

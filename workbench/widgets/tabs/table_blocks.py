@@ -51,9 +51,21 @@ def block(title: str, columns: tuple[Column, ...], rows: list[Row], note: str = 
     return {"title": title, "columns": heads, "rows": rows, "note": note, "picture": None}
 
 
-def note_block(note: str) -> Block:
-    """A text where there is nothing to show."""
-    return block("", (), [], note)
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A button beside a text: it presses or takes to a control that is on the board, by its name there (`data-focus`)."""
+
+    label: str
+    name: str
+
+
+CHOOSE_HARDWARE, COMPILE, RUN = Control("Choose hardware", "hw-chip"), Control("Compile", "compile"), Control("Run", "run")
+
+
+def note_block(note: str, *controls: Control) -> Block:
+    """A text where there is nothing to show, with the controls that would change that."""
+    shown = [{"label": each.label, "name": each.name} for each in controls]
+    return {**block("", (), [], note), **({"controls": shown} if shown else {})}
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,7 @@ export interface Block {
   columns: Column[];
   rows: Row[];
   note: string;
+  controls?: { label: string; name: string }[];
   picture: Picture | null;
   /** The tab that has it too, so that it is not shown beside that. */
   in_tab?: string;
