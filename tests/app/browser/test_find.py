@@ -68,7 +68,7 @@ def test_a_point_says_what_it_changes_and_clicked_gives_the_board_its_plan_which
     expect(finding.locator("h3", has_text="the plan that the search began from")).to_be_visible()
     card.get_by_role("button", name="Undo").click()
     expect(finding.locator(".head .mesh")).to_have_text("data:4 × model:2")
-    expect(card.get_by_role("button", name="Take this plan")).to_be_visible()
+    expect(card.get_by_role("button", name="Use this plan")).to_be_visible()
     expect(front(finding)).to_be_visible()
 
 

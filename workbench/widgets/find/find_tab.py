@@ -105,7 +105,7 @@ def _compare(finder: Finder, chosen: PlanCandidate, report: Report, origin: Plan
 def _card(finder: Finder, chosen: PlanCandidate, *, is_present: bool) -> dict[str, Any]:
     progress, verification = finder.progress, finder.verifier.progress
     number, figures = progress.number_of(chosen), progress.figures_of(chosen)
-    take = act("Take this plan", TakeFoundGesture(number), title="As one step of the history, which undo takes back")
+    take = act("Use this plan", TakeFoundGesture(number), title="As one step of the history, which undo takes back")
     return {
         "title": found_text(chosen),
         "text": long_figures(figures) if figures else "",
@@ -205,8 +205,21 @@ def _front_table(progress: FindProgress) -> Block:
         *(Column(each) for each in ("mesh", "layout", "ZeRO", "remat", "pipeline")),
         Column(""),
     )
-    rows = [_front_row(progress, each, figures, several=several, has_price=has_price) for each, figures in progress.front[:MOST_FRONT]]
-    return block("The front: no plan found is better in both", columns, rows, rest_text(len(progress.front), MOST_FRONT))
+    shown = [*progress.front[:MOST_FRONT], *(present := _present_entry(progress))]
+    rows = [_front_row(progress, each, figures, several=several, has_price=has_price) for each, figures in shown]
+    return block(
+        f"The front: no plan found is better in both{'; and the present plan' * bool(present)}",
+        columns,
+        rows,
+        rest_text(len(progress.front), MOST_FRONT),
+    )
+
+
+def _present_entry(progress: FindProgress) -> list[tuple[PlanCandidate, Figures]]:
+    """The plan that the search began from, where it was planned and is not on the front: what others are compared with is in sight."""
+    figures = progress.figures_of(progress.start) if progress.start is not None else None
+    is_shown = progress.start in [each for each, _ in progress.front[:MOST_FRONT]]
+    return [(progress.start, figures)] if progress.start is not None and figures is not None and not is_shown else []
 
 
 def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *, several: bool, has_price: bool) -> Row:
@@ -223,7 +236,7 @@ def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *,
         {"text": format_bytes(int(figures.memory)), "tone": tone},
         *([f"{figures.devices:,}"] if several else []),
         *(["–" if figures.dollars is None else format_dollars(figures.dollars)] if has_price else []),
-        {**_wrapped(each.describe("mesh")), "tone": tone},
+        {**_wrapped(f"{'present plan: ' if each == progress.start else ''}{each.describe('mesh')}"), "tone": tone},
         _wrapped(each.layout),
         "–" if each.zero == NO_ZERO else each.describe("zero").removeprefix("ZeRO "),
         _wrapped(traced) if (traced := traced_text(each)) != each.remat else each.remat,
