@@ -1,6 +1,7 @@
 """`find_plans`: from a plan and what is wanted to a `SearchResult`, with every state on the way."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
@@ -60,7 +61,8 @@ def find_plans(
     - `at_most`: limits on these figures; memory in bytes or as text, and so the time, `{"memory": "40 GiB", "seconds": 4.0}`, `"250 ms"`.
       Without a limit on memory a plan must fit into the memory of its devices;
     - `pins`: values of decisions that are fixed, `{"model": 8, "zero": "zero_1", "stage": 1}`: mesh axes by their size, and `PINNED`;
-    - `on_progress` hears each state; `open_answerer` makes who answers (workers, a cluster), this process if left out;
+    - `on_progress` hears each state; `is_cancelled` is asked once a state was heard;
+    - `open_answerer` makes who answers (workers, a cluster), this process if left out;
     - `again`: an earlier result, whose work is used where the space is the same;
     - `until`: `"complete"`, the whole front, or `"proved"`: over once the best plan is proved;
     - `compilers` are asked by `SearchResult.verify`;
@@ -79,10 +81,10 @@ def find_plans(
     space = fit_boundaries(space, requirements)
     evaluator = again.evaluator if again is not None and again.space == space else Evaluator(space)
     candidate = find_candidate(space, plan)
-    present = None if is_cancelled() else evaluate_present(evaluator, plan, candidate)
+    present = evaluate_present(evaluator, plan, candidate)
     answerer = open_answerer(evaluator) if open_answerer else None
     verifier = BackgroundVerifier(space, compilers, on_verified) if compilers is not None and verify != 0 else None
-    state: SearchState | None = None
+    heard: deque[SearchState] = deque(maxlen=1)
     shown = 0.0
     found: dict[PlanCandidate, Figures] = {}
 
@@ -97,7 +99,7 @@ def find_plans(
             objective=objective,
             within=max(0.0, within - (time.perf_counter() - begin)),
             most_evaluations=most_evaluations,
-            is_cancelled=is_cancelled,
+            is_cancelled=lambda: bool(heard) and is_cancelled(),
             answerer=answerer,
             evaluator=evaluator,
             present=candidate,
@@ -106,18 +108,19 @@ def find_plans(
         ):
             if on_progress is not None:
                 on_progress(state)
+            heard.append(state)
             if state.best is not None and state.elapsed >= shown + _EVERY:
                 shown = state.elapsed
                 show_contenders()
-        if verifier is not None and state is not None and state.ending != CANCELLED:
+        if verifier is not None and heard and heard[0].ending != CANCELLED:
             show_contenders()
             if answerer is not None:
                 answerer.close()
             verifier.wait(begin + within, is_cancelled)
-    if state is None:
+    if not heard:
         raise SearchError("The search ended before it began.", ["search again"])
     left = max(within - (time.perf_counter() - begin), _LEAST_LEFT * within)
-    result = SearchResult(space, requirements, state, evaluator, present, left, compilers)
+    result = SearchResult(space, requirements, heard[0], evaluator, present, left, compilers)
     return result.with_verified(verifier.verified) if verifier is not None else result
 
 
