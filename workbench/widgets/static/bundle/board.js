@@ -2941,11 +2941,11 @@ function followTour(wb, layout) {
   } else placeTour(wb);
 }
 function firstTour(wb, model) {
-  if (model.get("tour") && !remembered(TOURED)) {
-    setTimeout(() => {
-      if (!wb.tour && !wb.held) startTour(wb);
-    }, 400);
-  }
+  if (!model.get("tour") || remembered(TOURED)) return;
+  const begin = () => {
+    if (!wb.tour && !wb.held && wb.root.dataset.starting !== "true") startTour(wb);
+  };
+  setTimeout(begin, 400);
 }
 
 // workbench/widgets/static/help.js
@@ -4982,7 +4982,7 @@ function replayOf(wb, first) {
   let state = first, sending = 0, playing = 0;
   let wanted = null;
   const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const slider = h("input", {
+  const slider2 = h("input", {
     type: "range",
     min: "0",
     step: "1",
@@ -4993,7 +4993,7 @@ function replayOf(wb, first) {
     },
     oninput: () => {
       pause();
-      go(Number(slider.value));
+      go(Number(slider2.value));
     }
   });
   const button = (name, text, does) => h("button", {
@@ -5027,20 +5027,20 @@ function replayOf(wb, first) {
     class: "controls",
     role: "group",
     ariaLabel: "Replay"
-  }, back, slider, on, play, count, met), lines);
+  }, back, slider2, on, play, count, met), lines);
   back.ariaLabel = "Step back";
   on.ariaLabel = "Step on";
   let placed = false;
-  const at = () => wanted ?? Number(slider.value);
+  const at = () => wanted ?? Number(slider2.value);
   const go = (step) => {
     wanted = Math.max(0, Math.min(state.last, step));
-    slider.value = String(wanted);
+    slider2.value = String(wanted);
     mark(wanted);
     clearTimeout(sending);
     send();
   };
   const send = () => {
-    if (wanted === null || !slider.isConnected) return;
+    if (wanted === null || !slider2.isConnected) return;
     if (wb.root.dataset.busy === "true") {
       sending = setTimeout(send, 20);
       return;
@@ -5060,7 +5060,7 @@ function replayOf(wb, first) {
   const start = () => {
     if (at() >= state.last) go(0);
     playing = setInterval(() => {
-      if (!slider.isConnected || at() >= state.last) pause();
+      if (!slider2.isConnected || at() >= state.last) pause();
       else if (wb.root.dataset.busy !== "true") go(at() + state.stride);
     }, ROUND);
     label();
@@ -5093,10 +5093,10 @@ function replayOf(wb, first) {
   }, `  over ${line.over}`));
   const paint = painter((now) => {
     state = now;
-    slider.max = String(now.last);
-    slider.disabled = play.disabled = !now.last;
-    slider.setAttribute("aria-valuetext", now.said);
-    if (wanted === null && (!placed || wb.root.dataset.busy !== "true")) slider.value = String(now.step);
+    slider2.max = String(now.last);
+    slider2.disabled = play.disabled = !now.last;
+    slider2.setAttribute("aria-valuetext", now.said);
+    if (wanted === null && (!placed || wb.root.dataset.busy !== "true")) slider2.value = String(now.step);
     placed = true;
     mark(at());
     label();
@@ -6343,6 +6343,12 @@ function headTools(wb, state) {
         verb: "save"
       }))
     ] : [],
+    ...state.starts ? [
+      tool("New\u2026", "new_plan", "Begin another plan: your model, the zoo, your machines", () => wb.send({
+        verb: "new_plan",
+        open: true
+      }))
+    ] : [],
     tool("Open\u2026", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
     tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture", () => wb.send(state.sheet === "export" ? {
       verb: "close_sheet"
@@ -7319,6 +7325,291 @@ function historySection(wb) {
   };
 }
 
+// workbench/widgets/static/wait_line.js
+function waitLine(wb, verb) {
+  const bar = h("div", {
+    class: "progress unknown"
+  }, h("i")), phase = h("span", {
+    role: "status"
+  });
+  const seconds = h("span", {
+    class: "seconds",
+    ariaHidden: "true"
+  });
+  const cancel = h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: verb
+    },
+    onclick: () => wb.send({
+      verb
+    })
+  }, "Cancel");
+  const element = h("div", {
+    class: "wait",
+    hidden: true
+  }, bar, phase, seconds, cancel);
+  let begun = 0, timer = 0;
+  const count = () => {
+    const passed = Math.floor((performance.now() - begun) / 1e3);
+    seconds.textContent = passed ? `${passed} s` : "";
+    if (!element.isConnected) clearInterval(timer);
+  };
+  const paint = (state) => {
+    element.hidden = !state;
+    clearInterval(timer);
+    if (!state) return;
+    if (phase.textContent !== state.phase) phase.textContent = state.phase;
+    begun = performance.now() - 1e3 * state.seconds;
+    count();
+    timer = setInterval(count, 250);
+  };
+  return {
+    element,
+    paint
+  };
+}
+
+// workbench/widgets/static/model_strip.js
+var REST2 = 120;
+var sendSize = (wb, name, value) => wb.send({
+  verb: "size_model",
+  name,
+  value
+});
+function slider(wb, name) {
+  let stops = [];
+  let timer = 0, said = "", isHeld = false, isBusy = false;
+  const at = () => stops[Number(range.value)] ?? said;
+  const tell = () => {
+    clearTimeout(timer);
+    if (at() !== said) sendSize(wb, name, said = at());
+  };
+  const range = h("input", {
+    type: "range",
+    min: "0",
+    step: "1",
+    ariaLabel: `${name}, slider`,
+    data: {
+      focus: `slider ${name}`
+    },
+    oninput: () => {
+      isHeld = true;
+      number.value = at();
+      range.ariaValueText = at();
+      clearTimeout(timer);
+      if (!isBusy) timer = setTimeout(tell, REST2);
+    },
+    onchange: () => {
+      isHeld = false;
+      tell();
+    }
+  });
+  const number = h("input", {
+    class: "field",
+    inputMode: "numeric",
+    maxLength: 12,
+    ariaLabel: name,
+    data: {
+      focus: `size ${name}`
+    },
+    onchange: () => sendSize(wb, name, said = number.value)
+  });
+  const element = h("label", {
+    class: "sizer",
+    data: {
+      size: name
+    }
+  }, h("span", {
+    class: "muted"
+  }, name), range, number);
+  const paint = (field, busy) => {
+    isBusy = busy;
+    if (isHeld || busy) return;
+    said = field.value;
+    stops = field.stops;
+    range.max = String(stops.length - 1);
+    range.value = String(stops.indexOf(field.value));
+    range.ariaValueText = field.value;
+    number.value = field.value;
+    number.title = field.hint;
+  };
+  return {
+    element,
+    paint
+  };
+}
+function drawField(wb, field) {
+  const about = {
+    class: "field",
+    ariaLabel: field.name,
+    title: field.hint,
+    data: {
+      focus: `size ${field.name}`
+    }
+  };
+  const onchange = (event) => sendSize(
+    wb,
+    field.name,
+    /** @type {HTMLInputElement | HTMLSelectElement} */
+    event.target.value
+  );
+  const options = field.kind === "flag" ? [
+    "true",
+    "false"
+  ] : field.options;
+  const control = field.kind === "choice" || field.kind === "flag" ? h("select", {
+    ...about,
+    onchange
+  }, ...options.map((each) => h("option", {
+    value: each,
+    selected: each === field.value
+  }, each || "none"))) : h("input", {
+    ...about,
+    value: field.value,
+    maxLength: 60,
+    onchange
+  });
+  return h("label", {
+    class: "sizer",
+    data: {
+      size: field.name
+    }
+  }, h("span", {
+    class: "muted"
+  }, field.name), control);
+}
+function drawNames2(wb, names) {
+  const fields = names.map(({ name, size, reason }) => {
+    const field = h("input", {
+      class: "field",
+      value: name,
+      ariaLabel: `name of dimension ${name}`,
+      title: reason,
+      maxLength: 64,
+      spellcheck: false,
+      data: {
+        focus: `name ${name}`
+      },
+      onchange: () => wb.send({
+        verb: "rename_dim",
+        dim: name,
+        name: field.value,
+        zone: "model"
+      })
+    });
+    return h("label", {
+      class: "sizer",
+      title: reason
+    }, field, h("span", {
+      class: "muted"
+    }, size));
+  });
+  const confirm = h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: "confirm-names"
+    },
+    onclick: () => wb.send({
+      verb: "confirm_names"
+    })
+  }, "Confirm names");
+  return [
+    h("span", {
+      class: "muted"
+    }, "Proposed dimension names"),
+    ...fields,
+    confirm
+  ];
+}
+function modelStrip(wb) {
+  const section = h("section", {
+    class: "modelstrip",
+    ariaLabel: "Sizes of the model",
+    hidden: true
+  });
+  const main = h("div", {
+    class: "sizes"
+  }), more = h("div", {
+    class: "sizes all-sizes",
+    hidden: true
+  }), names = h("div", {
+    class: "sizes dim-names"
+  });
+  const problem = h("div", {}), wait = waitLine(wb, "stop_sizing");
+  const preset = h("div", {
+    class: "preset-size"
+  }), sliders = h("div", {
+    class: "sliders"
+  });
+  const all2 = h("button", {
+    class: "btn small",
+    type: "button",
+    ariaExpanded: "false",
+    data: {
+      focus: "all-sizes"
+    },
+    onclick: () => {
+      more.hidden = !more.hidden;
+      all2.ariaExpanded = String(!more.hidden);
+    }
+  }, "All sizes");
+  main.append(preset, sliders, all2, wait.element);
+  section.append(main, more, problem, names);
+  const sliding = /* @__PURE__ */ new Map();
+  const paintMore = painter((fields) => keepingFocus(wb.root, section, () => {
+    const [first, ...others] = fields[0]?.name === "preset" ? fields : [
+      null,
+      ...fields
+    ];
+    preset.replaceChildren(...first ? [
+      drawField(wb, first)
+    ] : []);
+    more.replaceChildren(...others.filter((each) => each !== null).map((each) => drawField(wb, each)));
+    all2.hidden = !others.length;
+  }));
+  const paintNames = painter((state) => keepingFocus(wb.root, names, () => {
+    names.hidden = !state.length;
+    names.replaceChildren(...state.length ? drawNames2(wb, state) : []);
+  }));
+  const paintProblem = painter(({ told }) => problem.replaceChildren(...told ? [
+    h("div", {
+      class: "told bad",
+      role: "alert"
+    }, ...drawProblem(told).filter((each) => each !== null))
+  ] : []));
+  const paint = (state, refusal, seq) => {
+    section.hidden = !state;
+    if (!state) return wait.paint(null);
+    const slid = state.sizes.filter((each) => each.stops.length);
+    if (slid.map((each) => each.name).join() !== [
+      ...sliding.keys()
+    ].join()) {
+      sliding.clear();
+      for (const { name } of slid) sliding.set(name, slider(wb, name));
+      sliders.replaceChildren(...[
+        ...sliding.values()
+      ].map((each) => each.element));
+    }
+    for (const field of slid) sliding.get(field.name)?.paint(field, Boolean(state.work));
+    main.hidden = !state.sizes.length;
+    section.dataset.waiting = String(Boolean(state.work));
+    paintMore(state.sizes.filter((each) => !each.stops.length));
+    paintNames(state.names);
+    paintProblem({
+      told: refusal,
+      seq
+    });
+    wait.paint(state.work);
+  };
+  return {
+    section,
+    paint
+  };
+}
+
 // workbench/widgets/static/run.js
 function compileSection(wb) {
   const target = h("span", {
@@ -7546,6 +7837,471 @@ function drawLine2(wb, state, line) {
   }, number, h("code", {}, line.text || " "));
 }
 
+// workbench/widgets/static/sizing_answer.js
+function drawSizing(wb, answer) {
+  const labels = answer.rows[0]?.cells.map((cell) => cell.label) ?? [];
+  const open = (row) => wb.send({
+    verb: "open_layout",
+    goal: row.goal
+  });
+  const rows = answer.rows.map((row) => h("tr", {
+    onclick: () => open(row)
+  }, h("th", {
+    scope: "row"
+  }, h("button", {
+    class: "btn small",
+    type: "button",
+    title: "Open this layout on the board",
+    data: {
+      focus: `layout ${row.goal}`
+    },
+    onclick: (event) => {
+      event.stopPropagation();
+      open(row);
+    }
+  }, row.label)), ...row.cells.map((cell) => h("td", {
+    data: {
+      label: cell.label
+    }
+  }, cell.text || "\u2013"))));
+  return [
+    h("p", {
+      class: `headline ${answer.tone}`,
+      role: "status"
+    }, answer.headline),
+    rows.length ? h("div", {
+      class: "scroll",
+      tabIndex: 0,
+      role: "region",
+      ariaLabel: "Layouts"
+    }, h("table", {}, h("caption", {
+      class: "sr"
+    }, "Layouts; a row opens on the board"), h("thead", {}, h("tr", {}, h("th", {
+      scope: "col"
+    }, "Open"), ...labels.map((label) => h("th", {
+      scope: "col"
+    }, label)))), h("tbody", {}, ...rows))) : null,
+    answer.notes.length ? h("details", {
+      class: "notes"
+    }, h("summary", {}, `${answer.notes.length} assumptions and notes`), h("ul", {}, ...answer.notes.map((note) => h("li", {}, ...withCode(note))))) : null
+  ].filter((each) => each !== null);
+}
+
+// workbench/widgets/static/start_lists.js
+function drawFunctions(wb, functions) {
+  if (!functions.length) return [];
+  const rows = functions.map((each) => h("li", {}, each.builder ? drawBuilder(wb, each) : drawLoss(each)));
+  return [
+    h("h3", {}, "Functions in this folder"),
+    h("ul", {}, ...rows)
+  ];
+}
+function drawBuilder(wb, builder) {
+  const name = h("code", {}, builder.key);
+  if (!builder.allowed) {
+    return h("details", {}, h("summary", {}, name, h("span", {
+      class: "muted"
+    }, " not allowed yet")), h("p", {}, "Choosing it runs its code, so its module has to be allowed. Start the server with ", h("code", {}, builder.command), "."));
+  }
+  return h("button", {
+    class: "btn small",
+    type: "button",
+    title: "Its module is imported, and the function is called",
+    data: {
+      focus: `function ${builder.key}`
+    },
+    onclick: () => wb.send({
+      verb: "choose_model",
+      model: builder.key
+    })
+  }, name);
+}
+var drawLoss = (loss) => h("details", {}, h("summary", {}, h("code", {}, loss.key), h("span", {
+  class: "muted"
+}, " a loss: five lines make a plan of it")), h("pre", {
+  class: "code",
+  tabIndex: 0,
+  role: "region",
+  ariaLabel: `lines for ${loss.key}`
+}, loss.lines));
+function drawRecent(recent) {
+  if (!recent.length) return [];
+  return [
+    h("h3", {}, "Recent plans"),
+    h("ul", {}, ...recent.map(({ label, link }) => h("li", {}, h("a", {
+      href: link
+    }, label))))
+  ];
+}
+function drawLessons(courses) {
+  const count = courses.reduce((sum, { lessons }) => sum + lessons.length, 0);
+  const drawn = ({ title, link }) => h("li", {}, link ? h("a", {
+    href: link,
+    target: "_blank",
+    rel: "noopener noreferrer"
+  }, `${title} \u2197`) : title);
+  const listed = courses.map(({ course, lessons }) => h("div", {}, h("h3", {}, course), h("ol", {}, ...lessons.map(drawn))));
+  return [
+    h("details", {}, h("summary", {}, `${count} lessons, from one product to serving`), h("div", {
+      class: "courses"
+    }, ...listed))
+  ];
+}
+
+// workbench/widgets/static/zoo_picker.js
+function zooPicker(wb) {
+  const search = h("input", {
+    class: "field zoosearch",
+    type: "search",
+    placeholder: "Search the zoo: llama3-8b, mixture, 70B \u2026",
+    ariaLabel: "search the models of the zoo",
+    autocomplete: "off",
+    spellcheck: false,
+    data: {
+      focus: "start-search"
+    },
+    oninput: () => narrow(),
+    onkeydown: (event) => {
+      const first = (
+        /** @type {HTMLElement | undefined} */
+        shown()[0]
+      );
+      if (event.key !== "Enter" || !first) return;
+      event.preventDefault();
+      first.click();
+    }
+  });
+  const list = h("div", {
+    class: "modelcards",
+    role: "group",
+    ariaLabel: "Models of the zoo",
+    tabIndex: -1
+  });
+  const none = h("p", {
+    class: "muted none",
+    hidden: true
+  });
+  const texts = /* @__PURE__ */ new Map();
+  const shown = () => [
+    ...texts.keys()
+  ].filter((card) => !card.hidden);
+  const narrow = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const [card, text] of texts) card.hidden = !words.every((word) => text.includes(word));
+    none.hidden = shown().length > 0;
+    const name = search.value.trim(), isRepository = /^[\w-]+\/[\w.-]+$/.test(name);
+    none.replaceChildren("Not in the zoo. Drop its ", h("code", {}, "config.json"), " below; nothing is downloaded. ", ...isRepository ? [
+      "To fetch it: ",
+      h("code", {}, `hf download ${name} config.json --local-dir .`)
+    ] : []);
+  };
+  const paint = painter(({ zoo, abouts }) => {
+    texts.clear();
+    for (const each of zoo) {
+      texts.set(drawCard(wb, each, abouts[each.model]), `${each.key} ${each.size} ${abouts[each.model]}`.toLowerCase());
+    }
+    list.replaceChildren(...texts.keys());
+    narrow();
+  });
+  return {
+    search,
+    list,
+    none,
+    paint
+  };
+}
+var drawCard = (wb, card, about) => h("button", {
+  class: "modelcard",
+  type: "button",
+  title: about,
+  data: {
+    focus: `zoo ${card.key}`,
+    model: card.key
+  },
+  onclick: () => wb.send({
+    verb: "choose_model",
+    model: card.key
+  })
+}, h("b", {}, card.title), h("span", {
+  class: "muted"
+}, card.title === card.model ? "" : card.model), h("span", {
+  class: "muted"
+}, card.size));
+
+// workbench/widgets/static/start.js
+var MOST_FILE2 = 1 << 20;
+async function readStartFile(wb, file) {
+  if (!file) return;
+  wb.send({
+    verb: "start_file",
+    name: file.name,
+    text: file.size > MOST_FILE2 ? null : await file.text()
+  });
+}
+function fileDrop(wb, panel) {
+  const picker = h("input", {
+    type: "file",
+    accept: ".json,application/json",
+    hidden: true,
+    tabIndex: -1,
+    ariaLabel: "config.json or plan file",
+    data: {
+      focus: "start-picker"
+    },
+    onchange: () => {
+      readStartFile(wb, picker.files?.[0]);
+      picker.value = "";
+    }
+  });
+  const button = h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "start-file"
+    },
+    onclick: () => picker.click()
+  }, "Choose a file\u2026");
+  panel.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    panel.classList.add("receiving");
+  });
+  panel.addEventListener("dragleave", (event) => {
+    if (!panel.contains(
+      /** @type {Node | null} */
+      event.relatedTarget
+    )) panel.classList.remove("receiving");
+  });
+  panel.addEventListener("drop", (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    panel.classList.remove("receiving");
+    readStartFile(wb, event.dataTransfer?.files[0]);
+  });
+  return h("div", {
+    class: "filedrop"
+  }, h("span", {}, "Hugging Face ", h("code", {}, "config.json"), " or a plan file: drop it here, or"), button, picker);
+}
+function machinesForm(wb) {
+  const id = `machines-${wb.view}`, list = h("datalist", {
+    id
+  });
+  const typed = (name, label, placeholder) => h("input", {
+    class: "field",
+    placeholder,
+    ariaLabel: label,
+    autocomplete: "off",
+    spellcheck: false,
+    maxLength: 200,
+    data: {
+      focus: `start-${name}`
+    }
+  });
+  const on = typed("on", "machines", "64 H100, TPU v5p 4x4x4 \u2026"), batch = typed("batch", "batch", "auto"), tokens = typed("tokens", "sequence", "auto");
+  on.setAttribute("list", id);
+  const decode = h("input", {
+    type: "checkbox",
+    data: {
+      focus: "start-decode"
+    },
+    onchange: () => sendAll()
+  });
+  const sendAll = () => wb.send({
+    verb: "choose_machines",
+    on: on.value,
+    batch: batch.value,
+    tokens: tokens.value,
+    decode: decode.checked
+  });
+  const quick = h("div", {
+    class: "quick",
+    role: "group",
+    ariaLabel: "Machines"
+  });
+  const workload = h("div", {
+    class: "workload"
+  }, h("label", {
+    title: "Sequences of a step, 512, or tokens, 4M"
+  }, h("span", {
+    class: "muted"
+  }, "Batch"), batch), h("label", {
+    title: "Tokens of a sequence, 8k or 8192"
+  }, h("span", {
+    class: "muted"
+  }, "Sequence"), tokens), h("label", {
+    class: "check"
+  }, decode, h("span", {}, "Decoding step, not training")));
+  const ask = h("button", {
+    class: "btn primary",
+    type: "submit",
+    data: {
+      focus: "start-ask"
+    }
+  }, "Does it fit?");
+  const form = h("form", {
+    class: "machines",
+    ariaLabel: "Machines",
+    onsubmit: (event) => {
+      event.preventDefault();
+      sendAll();
+    }
+  }, h("div", {
+    class: "line"
+  }, on, ask), list, quick, workload);
+  const take = (text) => {
+    on.value = text;
+    sendAll();
+  };
+  const paintQuick = painter(({ machines, attached }) => {
+    const names = [
+      ...machines,
+      ...attached ? [
+        "attached"
+      ] : []
+    ];
+    list.replaceChildren(...names.map((name) => h("option", {
+      value: name
+    })));
+    quick.replaceChildren(...names.map((name) => h("button", {
+      class: "btn small",
+      type: "button",
+      data: {
+        focus: `on ${name}`
+      },
+      onclick: () => take(name)
+    }, name === "attached" ? "This machine" : name)));
+  });
+  const paintValues = painter((state) => {
+    on.value = state.on;
+    batch.value = state.batch;
+    tokens.value = state.tokens;
+    decode.checked = state.decode;
+  });
+  const paint = (state) => {
+    paintQuick({
+      machines: state.machines,
+      attached: state.attached
+    });
+    paintValues({
+      on: state.on,
+      batch: state.batch,
+      tokens: state.tokens,
+      decode: state.decode
+    });
+    workload.hidden = !!state.model && !state.model.sized;
+  };
+  return {
+    form,
+    on,
+    paint
+  };
+}
+function startSection(wb) {
+  const section = h("section", {
+    class: "start",
+    ariaLabel: "New plan",
+    hidden: true
+  });
+  const zoo = zooPicker(wb), machines = machinesForm(wb), wait = waitLine(wb, "stop_start");
+  const chosen = h("div", {
+    class: "chosen-model",
+    hidden: true
+  }), choices = h("div", {
+    class: "model-choices"
+  });
+  const functions = h("div", {
+    class: "functions"
+  }), answer = h("div", {
+    class: "sizing"
+  }), problem = h("div", {
+    class: "problem"
+  });
+  const recent = h("div", {
+    class: "recent"
+  }), lessons = h("div", {
+    class: "lessons"
+  });
+  const back = h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "start-back"
+    },
+    onclick: () => wb.send({
+      verb: "new_plan",
+      open: false
+    })
+  }, "Go to the board");
+  choices.append(zoo.search, zoo.list, zoo.none, fileDrop(wb, section), functions);
+  section.append(h("header", {}, h("h1", {}, "What do you want to shard?"), back), h("div", {
+    class: "two-choices"
+  }, h("div", {
+    class: "start-step"
+  }, h("h2", {}, "1 Model"), chosen, choices), h("div", {
+    class: "start-step"
+  }, h("h2", {}, "2 Machines"), machines.form, problem, wait.element, answer)), h("footer", {}, recent, lessons));
+  const paintChosen = painter((model) => {
+    chosen.hidden = !model;
+    choices.hidden = !!model;
+    if (!model) return chosen.replaceChildren();
+    const other = h("button", {
+      class: "btn small",
+      type: "button",
+      data: {
+        focus: "start-other"
+      },
+      onclick: () => wb.send({
+        verb: "choose_model",
+        model: ""
+      })
+    }, "Choose another");
+    chosen.replaceChildren(h("b", {}, model.title), h("span", {
+      class: "muted"
+    }, model.about), other);
+    machines.on.focus({
+      preventScroll: true
+    });
+  });
+  const paintAnswer = painter((state) => keepingFocus(wb.root, answer, () => answer.replaceChildren(...state ? drawSizing(wb, state) : [])));
+  const paintProblem = painter(({ told }) => problem.replaceChildren(...told ? [
+    h("div", {
+      class: "told bad",
+      role: "alert"
+    }, ...drawProblem(told).filter((each) => each !== null))
+  ] : []));
+  const paintFunctions = painter((state) => functions.replaceChildren(...drawFunctions(wb, state)));
+  const paintRecent = painter((state) => recent.replaceChildren(...drawRecent(state)));
+  const paintLessons = painter((state) => lessons.replaceChildren(...drawLessons(state)));
+  const paint = (state, refusal, seq) => {
+    const isOpen = Boolean(state?.open), opened = isOpen && section.hidden;
+    section.hidden = !isOpen;
+    wb.root.dataset.starting = String(isOpen);
+    if (!state?.open) return wait.paint(null);
+    zoo.paint({
+      zoo: state.zoo,
+      abouts: state.abouts
+    });
+    machines.paint(state);
+    paintChosen(state.model);
+    paintFunctions(state.functions);
+    paintRecent(state.recent);
+    paintLessons(state.lessons);
+    paintProblem({
+      told: refusal ?? state.problem,
+      seq
+    });
+    wait.paint(state.work);
+    paintAnswer(state.answer);
+    section.dataset.waiting = String(Boolean(state.work));
+    if (opened) setTimeout(() => (state.model ? machines.on : zoo.search).focus({
+      preventScroll: true
+    }));
+  };
+  return {
+    section,
+    paint
+  };
+}
+
 // workbench/widgets/static/why.js
 function whySection(wb) {
   const title = h("h2", {
@@ -7668,7 +8424,8 @@ function mount(model, el) {
   const why = whySection(wb);
   const compile = compileSection(wb), lines = sourceSection(wb);
   const history = historySection(wb), files = filesSection(wb), exercise = exerciseSection(wb);
-  card.append(head, figures, standing, silent, exercise.section, board.section, files.section, history.section, alarms, h("div", {
+  const start = startSection(wb), strip = modelStrip(wb);
+  card.append(start.section, head, strip.section, figures, standing, silent, exercise.section, board.section, files.section, history.section, alarms, h("div", {
     class: "lower"
   }, tables.section, h("div", {
     class: "jobs"
@@ -7705,6 +8462,7 @@ function mount(model, el) {
         path: state.files.path,
         saves: state.files.saves,
         exchanges: state.files.exchanges,
+        starts: Boolean(state.start),
         sheet: state.files.sheet?.kind ?? ""
       },
       refusal: inHead,
@@ -7712,6 +8470,10 @@ function mount(model, el) {
     });
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
+    const began = root.dataset.starting === "true";
+    start.paint(state.start, refusal?.zone === "start" ? refusal : null, seq);
+    if (began && !state.start?.open && !undo) firstTour(wb, model);
+    strip.paint(state.model, refusal?.zone === "model" ? refusal : null, seq);
     const aboutIt = refusal?.zone === "exercise" ? refusal : null;
     exercise.paint({
       state: state.exercise,
