@@ -10,7 +10,7 @@ from workbench.plan.plan import Plan
 from workbench.search.layout_choices import PER_OPERATION, PER_STAGE
 from workbench.search.make_space import SCHEDULES
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.requirement_conflicts import Clash, Relaxation, clash_sentence, relaxation_text
+from workbench.search.requirement_conflicts import Relaxation, clash_sentence, relaxation_text
 from workbench.search.requirements import AtMost, present_text
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures
 from workbench.search.search_space import ZEROS
@@ -96,12 +96,8 @@ def _message(progress: FindProgress) -> dict[str, Any]:
     clash = progress.clash
     if clash is not None and clash.is_proved:
         acts = [act(_relaxation_text(each), RelaxGesture(str(place))) for place, each in enumerate(clash.relaxations)]
-        return {
-            "message": _clash_sentence(progress, clash),
-            "tone": "bad",
-            "ways_out": list(map(_relaxed_plan, clash.relaxations)),
-            "acts": acts,
-        }
+        ways = list(map(_relaxed_plan, clash.relaxations))
+        return {"message": clash_sentence(clash), "tone": "bad", "ways_out": ways, "acts": acts}
     if progress.phase == "done" and progress.state and progress.state.best is None:
         text = nothing_found_text(progress.state, progress.space.size if progress.space else 0)
         return {"message": text, "tone": "bad", "ways_out": ["search longer"], "acts": []}
@@ -123,13 +119,6 @@ def _relaxation_text(each: Relaxation) -> str:
 
 def _relaxed_plan(each: Relaxation) -> str:
     return f"With `{each.weakened}` ({relaxation_text(each)}) there is {found_text(each.candidate)}: {brief_figures(each.figures)}."
-
-
-def _clash_sentence(progress: FindProgress, clash: Clash) -> str:
-    refused = progress.state.refused if progress.state else ()
-    if not clash.requirements and not clash.reason and refused:
-        return f"The space has no legal plan: {refused[0][0]}"
-    return clash_sentence(clash)
 
 
 def _announcement(progress: FindProgress) -> str:

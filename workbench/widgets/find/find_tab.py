@@ -217,9 +217,8 @@ def _front_table(progress: FindProgress) -> Block:
 
 def _present_entry(progress: FindProgress) -> list[tuple[PlanCandidate, Figures]]:
     """The plan that the search began from, where it was planned and is not on the front: what others are compared with is in sight."""
-    figures = progress.figures_of(progress.start) if progress.start is not None else None
     is_shown = progress.start in [each for each, _ in progress.front[:MOST_FRONT]]
-    return [(progress.start, figures)] if progress.start is not None and figures is not None and not is_shown else []
+    return [] if is_shown else [(each, figures) for each, figures in progress.found if each == progress.start]
 
 
 def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *, several: bool, has_price: bool) -> Row:
