@@ -163,7 +163,7 @@ def measure(count: int, moves: int) -> dict[str, Any]:
         open_page(page, Path(folder))
         zoom = frames_of(page, lambda: turn_wheel(page, moves))
         pan = frames_of(page, lambda: drag(page, moves, 300.0))
-        page.get_by_role("button", name="Show all of it").click()
+        page.get_by_role("button", name="Reset zoom").click()
         page.get_by_role("button", name="Zoom in").click()  # over the whole, a step cannot be dragged
         wide = frames_of(page, lambda: drag(page, moves, 300.0))
         browser.close()

@@ -125,6 +125,6 @@ def test_a_board_in_a_notebook_hands_out_plans_with_the_methods():
 
 def test_a_plan_is_compared_with_plans_alone():
     public, plain = pair()
-    assert "decide everything alike" in str(public.diff(plain))
+    assert "are identical" in str(public.diff(plain))
     with pytest.raises(wb.WorkbenchError, match="it should be a `Plan`"):
         public.diff("a plan")

@@ -1,10 +1,10 @@
 """One family of errors, spoken in the user's names.
 
-Each text says what is wrong in the words the user wrote, shows the arithmetic, and ends with the ways out:
+Each text says what is wrong in the words the user wrote, shows the arithmetic, and ends with suggestions:
 
     LayoutError: `params/w1` is float32[d_model=1024, d_ff=4096]; the layout puts `d_ff` (4096) on mesh axis
     `model` (6), and 4096 % 6 = 4.
-      Ways out: make `model` 4 or 8 · put `d_ff` on `data` (8 divides it) · leave `d_ff` whole.
+      Try: make `model` 4 or 8 · put `d_ff` on `data` (8 divides it) · leave `d_ff` whole.
 """
 
 import re
@@ -19,7 +19,7 @@ _LEAST_SIMILARITY = 0.6  # the least ratio of `difflib` that is worth a question
 
 
 class WorkbenchError(Exception):
-    """Something the user can mend. The text is all a page or a terminal needs to show.
+    """Something the user can fix. The text is all a page or a terminal needs to show.
 
     `detail` is what JAX or XLA said, whole, where the message has only the beginning; a page folds it.
     """
@@ -36,9 +36,14 @@ class WorkbenchError(Exception):
         return (self.message, self.ways_out, self.detail) if self.detail else (self.message, self.ways_out)
 
     def __str__(self) -> str:
-        ways_out = " · ".join(self.ways_out)
-        ways = f"\n  Ways out: {ways_out}{'' if ways_out.endswith('?') else '.'}" if ways_out else ""
-        return f"{self.message}{ways}" + (f"\n  In full:\n{indent(self.detail, '    ')}" if self.detail else "")
+        text = f"{self.message}\n  {ways_out_text(self.ways_out)}".rstrip()
+        return text + (f"\n  In full:\n{indent(self.detail, '    ')}" if self.detail else "")
+
+
+def ways_out_text(ways_out: Iterable[str]) -> str:
+    """Text `Try: make it 4 · leave it whole.`, or the question `Did you mean it?`; empty without suggestions."""
+    text = " · ".join(ways_out)
+    return f"Try: {text}." if text and not text.endswith("?") else text[:1].upper() + text[1:]
 
 
 class MeshError(WorkbenchError):
@@ -112,7 +117,7 @@ def wrong_type(name: str, given: object, expected: str) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> tuple[str, tuple[str, ...]]:
-    """Message and ways out for a name that does not exist (` in `mine``): nearest first, then all of them.
+    """Message and suggestions for a name that does not exist (` in `mine``): nearest first, then all of them.
 
     >>> unknown_name("dimension", "d_f", ["batch", "d_ff"])
     ('There is no dimension `d_f`; there are `batch`, `d_ff`.', ('did you mean `d_ff`?',))

@@ -73,7 +73,7 @@ def rate_text(rate: float, bits: bool = False) -> str:
 
 
 def parse_time(text: str) -> float | None:
-    """Seconds of what a person writes: `5 us`, `0.1 ms`; `None` for what is no time.
+    """Seconds of what a person writes: `5 us`, `0.1 ms`; `None` for what is not a time.
 
     >>> parse_time("5 us"), parse_time("0.1ms"), parse_time("800 ns"), parse_time("5")
     (5e-06, 0.0001, 8e-07, None)

@@ -306,7 +306,7 @@ def test_a_state_that_changes_its_shape_is_refused_in_the_users_names():
     )
     with pytest.raises(TraceError) as caught:
         wb.trace_training(lambda *given: loss(*given)[0], params, batch, state=state, optimizer=OPTIMIZER, name="loss")
-    assert caught.value.message == "`loss` takes state and returns float32[]; the new state is what it returns besides its value."
+    assert caught.value.message == "`loss` takes state and returns float32[]; it must return its value and the new state."
 
 
 def test_each_third_party_model_takes_two_lines_of_glue_at_most():

@@ -128,7 +128,7 @@ def test_another_form_is_no_other_volume(cause):
 def test_what_is_equal_is_not_listed():
     same = compared([planned("reduce-scatter", ("data",), 100, count=3)], [found("all-reduce", ("data",), 100, count=3)])
     assert same.differences == ()
-    assert "sends what the plan says" in str(same)
+    assert "has exactly the planned collectives" in str(same)
 
 
 def test_the_bytes_of_all_differences_are_the_difference_of_the_bytes():

@@ -50,7 +50,7 @@ def test_an_axis_lost_in_a_reshape_is_missed_where_it_was_lost():
     report = reported(lambda x: x.reshape(64, 8) * 2, [(8, 8, 8)], "data:8", "x=[-, data, -]")
     assert str(report.propagation.values[report.propagation.find("reshape")[0]].sharding) == "[-, -]"
     assert "`data`, `x=[-, data, -]` on x, over reshape" in report.explain("reshape", 0)
-    assert "only a minor part of what is one dimension here" in report.explain("reshape", 0)
+    assert "only a minor part of this dimension" in report.explain("reshape", 0)
 
 
 def test_an_explicit_mesh_that_breaks_with_sharding_constraint_is_told_as_such():

@@ -25,7 +25,7 @@ def test_an_involuntary_rematerialisation_has_a_line_bytes_and_a_way_out():
     """jax#21562, xla#15207, jax#18591: a warning without a source line."""
     (note,) = [each for each in settled(reproducer()).diagnostics if each.kind == REMATERIALISATION]
     assert "resharding.py:" in note.message
-    assert "are held at the worst moment" in note.message
+    assert "are held at the peak" in note.message
     mended = settled(reproducer().apply(note.edits[0]))
     assert [each for each in mended.diagnostics if each.kind == REMATERIALISATION] == []
 

@@ -1,4 +1,4 @@
-"""What to mind is data in the report, with edits that mend it."""
+"""Warnings are data in the report, with edits that fix them."""
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +83,7 @@ def test_a_mesh_that_does_not_fit_the_hardware_is_told_and_not_raised():
 
     assert misfits("rows:2 cols:4", "TPU v5e 2x4")[1] == []
     _, (too_large,) = misfits("rows:2 cols:4", "TPU v5e 2x2")
-    assert too_large.message == "The mesh needs `rows` 2 x `cols` 4 = 8 devices; TPU v5e 2x2 has 4. Way out: make `cols` 2."
+    assert too_large.message == "The mesh needs `rows` 2 x `cols` 4 = 8 devices; TPU v5e 2x2 has 4. Try: make `cols` 2."
     plan, (misplaced,) = misfits("rows:2 cols:4", "TPU v5e 2x4", "cols:x")
     assert "`cols` 4 devices are assigned to `x`" in misplaced.message
     assert [each.kind for each in plan.apply(misplaced.edits[0]).report().diagnostics if each.kind == "hardware too small"] == []
@@ -98,7 +98,7 @@ def test_a_constraint_that_leaves_values_of_another_rank_alone_says_which():
     program = trace(function, jnp.ones((8, 4, 16)), jnp.ones((16, 16)))
     found = Plan(program, "data:4", "@block/dot_general=[data, -, -]").report().diagnostics
     note = next(each for each in found if each.kind == "named besides")
-    assert "1 of the 2 values that `block/dot_general` names in the forward pass have not the 3 dimensions" in note.message
+    assert "1 of the 2 values that `block/dot_general` matches in the forward pass do not have the 3 dimensions" in note.message
     by_line = note.message.rpartition("`@")[2].partition("=...`")[0]
     again = Plan(program, "data:4", f"@{by_line}=[data, -, -]").report().diagnostics
     assert "named besides" not in [each.kind for each in again]
@@ -115,9 +115,9 @@ def test_an_override_of_the_optimisers_state_that_leaves_tensors_of_another_rank
     (note,) = notes("opt_state/**=[data]")
     assert note.subject == "opt_state/**"
     assert note.message == (
-        "20 of the 23 tensors that `opt_state/**` names have not the rank 1 of `opt_state/**=[data]`, which leaves them alone: "
+        "20 of the 23 tensors that `opt_state/**` names are not of rank 1, so `opt_state/**=[data]` does not apply to them: "
         "`opt_state/0/mu/embedding/positions` of rank 2, `opt_state/0/mu/embedding/tokens` of rank 2, `opt_state/0/mu/layers/attention/wk` "
-        "of rank 4 and 17 more. Way out: for each rank a statement with a pattern that names those tensors alone."
+        "of rank 4 and 17 more. Try: one statement per rank, with a pattern that matches only those tensors."
     )
     assert notes("opt_state/**/norm/scale=[data]; opt_state/**/embedding/*=[data, -]") == []
     assert notes("embedding/tokens=[data, -]") == []

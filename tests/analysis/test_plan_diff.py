@@ -133,7 +133,7 @@ def test_a_plan_tells_what_another_decides_otherwise():
 
 
 def test_the_text_of_equal_plans_is_a_sentence():
-    assert str(PlanDiff(mlp_report(), mlp_report())).endswith("The two plans decide everything alike.")
+    assert str(PlanDiff(mlp_report(), mlp_report())).endswith("The two plans are identical.")
 
 
 def test_the_record_is_json_with_every_figure():

@@ -42,5 +42,5 @@ def test_without_hardware_more_work_of_a_device_is_the_drawback():
     )
     assert recipe_drawback(whole, split, recipe) == ""
     assert recipe_drawback(whole, whole, find_recipe("zero_3")).startswith(
-        "ZeRO 3 (fully sharded) saves no memory here: a device still holds"
+        "ZeRO 3 (fully sharded) saves no memory here: a device still needs"
     )

@@ -15,8 +15,8 @@ def entry(board_id="board-of-a-test", name="gpt", plans=3, edit="d_ff → model"
 
 def test_a_board_is_offered_by_its_name_and_last_edit():
     assert offer_boards(recent_boards([entry()], now=1000.0 + 2 * 3600)) == {
-        "title": "Take up a board where you left it?",
-        "text": "Its plans are kept, undo included.",
+        "title": "Resume a board?",
+        "text": "Its plans and undo history are kept.",
         "choices": [
             ["board-0", "gpt · 3 plans · last d_ff → model · 2 hours ago", "?board=board-of-a-test"],
             ["later", "Not now"],

@@ -57,7 +57,7 @@ def test_the_first_save_over_a_change_by_others_is_refused_and_the_second_overwr
     file = PlanFile(path)
     file.read()
     THEIRS.save(path)
-    with pytest.raises(DocumentError, match="changed by somebody else"):
+    with pytest.raises(DocumentError, match="changed by another person"):
         file.save(MINE)
     assert load_plan(path) == THEIRS
     file.save(MINE)
@@ -103,7 +103,7 @@ def test_plan_files_of_the_folder_and_below_are_reached(tmp_path):
 def test_a_file_that_the_address_asks_for_is_not_passed_over_where_no_folder_is_served(path):
     served = ServeOptions(lambda: BEFORE, path)
     assert file_asked_for(served, {}) == file_asked_for(served, {"file": "a.plan.json"}) == path
-    with pytest.raises(DocumentError, match=r"asks for the file `nope\.plan\.json`, and this server opens no folder") as caught:
+    with pytest.raises(DocumentError, match=r"asks for the file `nope\.plan\.json`, but this server has no plan folder") as caught:
         file_asked_for(served, {"file": "nope.plan.json"})
     assert "start it with `--root FOLDER`" in caught.value.ways_out
     assert file_asked_for(ServeOptions(lambda: BEFORE, None, path.parent), {"file": "a.plan.json"}) == path
@@ -127,7 +127,7 @@ def test_of_two_simultaneous_saves_one_is_told_that_the_file_has_changed(path, t
     with ThreadPoolExecutor(2) as both:
         refused = [*both.map(saved, files, plans, (gate, gate))]
     (lost,) = (number for number in (0, 1) if refused[number])
-    assert "changed by somebody else" in str(refused[lost])
+    assert "changed by another person" in str(refused[lost])
     assert load_plan(path) == plans[1 - lost]
 
 
@@ -140,13 +140,13 @@ def test_a_save_waits_for_that_of_another_and_sees_what_it_wrote(path, monkeypat
             time.sleep(0.1)
             assert not saving.done()
             replace_file(path, dump_plan(THEIRS).encode())  # as the other one does
-        assert "changed by somebody else" in str(saving.result())
+        assert "changed by another person" in str(saving.result())
     assert load_plan(path) == THEIRS
     monkeypatch.setattr(durable_files, "_LOCK_TIMEOUT", 0.0)
     with lock_folder(path), pytest.raises(DocumentError) as caught:
         PlanFile(path).save(MINE)
     assert str(caught.value) == (
-        f"`{path}` cannot be written: another program has been writing in its folder for 0 seconds.\n  Ways out: try again."
+        f"`{path}` cannot be written: another program has been writing in its folder for 0 seconds.\n  Try: try again."
     )
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_two_saw_go_is_written_anew_by_one(path):
     for each in files:
         assert not each.changed_by_others()
     files[0].save(MINE)
-    with pytest.raises(DocumentError, match="changed by somebody else"):
+    with pytest.raises(DocumentError, match="changed by another person"):
         files[1].save(THEIRS)
     assert load_plan(path) == MINE
 

@@ -69,7 +69,7 @@ MEMBERS = [
 @pytest.mark.parametrize(("library", "owner", "name"), MEMBERS, ids=[name for _, _, name in MEMBERS])
 def test_the_installed_version_has_the_private_member(library, owner, name):
     owner = owner("") if owner is pn.pane.Str else owner
-    assert hasattr(owner, name), f"{library} {version(library)} has it no more, {TRIED[library]} had: mend `app/page/private_members.py`"
+    assert hasattr(owner, name), f"{library} {version(library)} has it no more, {TRIED[library]} had: fix `app/page/private_members.py`"
 
 
 def test_a_server_is_reached_through_its_private_members():

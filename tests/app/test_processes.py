@@ -300,12 +300,12 @@ def test_what_keeps_the_plan_from_being_made_is_said_on_the_page():
 
 def test_what_keeps_the_plan_from_being_made_is_refused_before_anything_is_served_if_asked():
     def refused():
-        raise DocumentError("`mine` is no plan.", ["give another"])
+        raise DocumentError("`mine` is not a plan.", ["give another"])
 
     boards = Boards(ServeOptions(refused), JobQueue())
     with pytest.raises(WorkbenchError) as caught:
         boards.verify()
-    assert str(caught.value) == "`mine` is no plan.\n  Ways out: give another."
+    assert str(caught.value) == "`mine` is not a plan.\n  Try: give another."
 
 
 def test_what_cannot_leave_this_process_is_refused_before_anything_is_served():

@@ -84,17 +84,17 @@ def test_what_is_no_origin_is_said_in_words(text):
     with pytest.raises(WorkbenchError) as caught:
         parse_origin(text)
     assert str(caught.value) == (
-        f"{text!r} is no origin: an origin is the host and port under which people reach the page.\n  Ways out: write "
-        "`plans.example.org:5006`, or `https://plans.example.org` · name each one: there are no wildcards."
+        f"{text!r} is not an origin: an origin is the host and port of the page.\n  Try: write "
+        "`plans.example.org:5006`, or `https://plans.example.org` · list each origin: there are no wildcards."
     )
 
 
 @pytest.mark.parametrize("address", ["", "no such name", "203.0.113.7"])
 def test_an_address_of_another_machine_is_said_in_words(address):
-    with pytest.raises(WorkbenchError, match="is no address that this machine can listen at") as caught:
+    with pytest.raises(WorkbenchError, match="is not an address that this machine can listen at") as caught:
         verify_address(address)
     assert caught.value.ways_out == (
-        "leave it out, which is 127.0.0.1: this machine alone",
+        "leave it out, which is 127.0.0.1: this machine only",
         "give one of this machine's addresses, or 0.0.0.0 for all of them",
     )
 

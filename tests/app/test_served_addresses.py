@@ -43,10 +43,10 @@ def test_a_fleet_is_served_to_the_same(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--address", "203.0.113.7"], "workbench: '203.0.113.7' is no address that this machine can listen at: "),
-        (["--address", ""], "workbench: '' is no address that this machine can listen at: it is empty.\n"),
-        (["--origins", "*"], "workbench: '*' is no origin: "),
-        (["--port", "70000"], "workbench: 70000 is no port"),
+        (["--address", "203.0.113.7"], "workbench: '203.0.113.7' is not an address that this machine can listen at: "),
+        (["--address", ""], "workbench: '' is not an address that this machine can listen at: it is empty.\n"),
+        (["--origins", "*"], "workbench: '*' is not an origin: "),
+        (["--port", "70000"], "workbench: 70000 is not a port"),
         (
             ["--unix-socket", "s", "--origins", "a:1"],
             "workbench: `--address` and `--origins` are of a server at a port, and `--unix-socket`",

@@ -77,7 +77,7 @@ def running(*command):
 
 
 def ended(process, number):
-    """Seconds until it ended, its exit code, what it said."""
+    """Seconds until it ended, its exit code, output."""
     begun = time.monotonic()
     process.send_signal(number)
     said, complained = process.communicate(timeout=30)

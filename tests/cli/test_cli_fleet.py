@@ -55,7 +55,7 @@ def test_run_trains_the_models_and_prints_measured_beside_predicted(file, tmp_pa
     ):
         assert words in told.out
     assert "`fit-width=8` is done" in told.err
-    assert " in all as now expected" in told.err
+    assert " in all current forecast" in told.err
     assert (kept / "fit-width=8" / "position.json").exists()
 
 
@@ -73,9 +73,9 @@ def test_simulate_plans_for_hardware_that_is_not_there_and_run_refuses_it(file, 
     record = json.loads(told.out)
     assert (record["planned_for"], record["devices"], told.err) == ("8 H100", 2, "")
     assert main(["fleet", "simulate", file, "--hardware", "2 nodes of 4 H100", "--link", "node=200 Gb/s", "--devices", "4"]) == 0
-    assert "as the cost model has them for 2 nodes of 4 H100, node=200 Gb/s" in " ".join(capsys.readouterr().out.split())
+    assert "from the cost model of 2 nodes of 4 H100, node=200 Gb/s" in " ".join(capsys.readouterr().out.split())
     assert main(["fleet", "simulate", file, "--hardware", "8 H100", "--devices", "9"]) == 1
-    assert "The fleet wants 9 devices; 8 H100 has 8." in capsys.readouterr().err
+    assert "The fleet needs 9 devices; 8 H100 has 8." in capsys.readouterr().err
     assert main(["fleet", "simulate", file, "--link", "node=200 Gb/s"]) == 1
     assert "none is named" in capsys.readouterr().err
     assert main(["fleet", "run", file, "--hardware", "8 H100"]) == 1
@@ -97,8 +97,8 @@ def test_a_run_of_what_is_done_already_says_so_and_keeps_its_losses(file, tmp_pa
     first = json.loads(capsys.readouterr().out)
     assert main(["fleet", "run", file, "--devices", "1", "--folder", kept]) == 0
     told = capsys.readouterr()
-    assert "All models are done already: trained in an earlier run, 6 units, which their checkpoints hold.\n" in told.out
-    assert "2 of 2 models are done already, in an earlier run" in told.err
+    assert "All models were trained: trained in an earlier run, 6 units, which their checkpoints hold.\n" in told.out
+    assert "2 of 2 models are done from an earlier run" in told.err
     rows = [line.split() for line in told.out.splitlines() if line.startswith(" fit-")]
     assert [row[-1] for row in rows] == ["before", "before"]
     assert [row[-2] for row in rows] == [f"{losses[-1]:.4g}" for losses in first["losses"].values()]
@@ -118,7 +118,7 @@ def test_a_model_that_goes_on_while_another_is_done_tells_them_apart(file, tmp_p
     (tmp_path / "grid.toml").write_text(GRID + more)
     assert main(["fleet", "run", file, "--folder", kept]) == 0
     told = capsys.readouterr()
-    assert "2 of 3 models are done already, in an earlier run" in told.err
+    assert "2 of 3 models are done from an earlier run" in told.err
     finished = {row[0]: row[5] for line in told.out.splitlines() if len(row := line.split()) > 5 and row[0] in ("more", "fit-width=8")}
     assert finished["fit-width=8"] == "before"
     assert finished["more"] != "before"
@@ -137,7 +137,7 @@ def test_a_model_that_its_loss_has_stopped_is_told_and_stays_stopped(tmp_path, c
     assert re.search(r" early .* stopped: loss 14\.\d+ is below", told.out)
     assert main(run) == 0
     told = capsys.readouterr()
-    assert "All models are done already" in told.out
+    assert "All models were trained" in told.out
     assert re.search(r" early .* before +stopped: loss 14\.\d+ is below", told.out)
     path.write_text(model.format(0.001))
     assert main([*run, "--json"]) == 0
@@ -232,7 +232,7 @@ def test_models_join_and_stop_as_the_file_changes(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr(fleet_command._ProgressPrinter, "say", say)
     assert main(["fleet", "run", str(path), "--follow", "--json"]) == 0
     assert "`joined` joins" in told
-    assert "`long` ends with the mini-batch it is in" in told
+    assert "`long` stops after the current mini-batch" in told
     losses = json.loads(capsys.readouterr().out)["losses"]
     assert len(losses["joined"]) == 3
     assert len(losses["long"]) < 60_000
@@ -249,7 +249,7 @@ def test_what_a_checkpoint_has_lost_is_said(file, capsys):
     [
         (["simulate", "--policy", "longest"], "There is no policy `longest`"),
         (["run", "--policy", "all"], "There is no policy `all`"),
-        (["run", "--memory", "lots"], '"lots" is no amount of memory.'),
+        (["run", "--memory", "lots"], '"lots" is not an amount of memory.'),
         (["simulate", "--devices", "9999999"], "9,999,999 devices are 2,441 times what a fleet is simulated on, 4,096 at most."),
     ],
 )

@@ -102,7 +102,7 @@ def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
     assert "workbench: No plan keeps `at most 1.00 KiB a device`." in printed.err
     assert json.loads(printed.out)["clash"].startswith("No plan keeps `at most 1.00 KiB a device`.\nWith `at most ")
     assert main([*TWO_LAYER, "--at-most", "memory=1 KiB", "-o", "nowhere.plan.json"]) == 1
-    assert "Ways out: allow at most " in capsys.readouterr().err
+    assert "Try: allow at most " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ def test_a_missing_price_is_an_error_with_the_ways_out(capsys):
     assert (
         main(["search", "--model", "two_layer", "--devices", "8", "--hardware", "TPU v7", "--at-most", "dollars=3", "--workers", "0"]) == 1
     )
-    assert "What TPU v7 1x2x2 costs an hour is not known" in capsys.readouterr().err
+    assert "The hourly cost of TPU v7 1x2x2 is unknown" in capsys.readouterr().err
 
 
 def test_the_fastest_plans_are_verified_beside_what_was_planned(capsys):
     assert main([*TWO_LAYER, "--verify", "1"]) == 0
     printed = capsys.readouterr()
     assert re.search(r"\n 0 +model:8, .* step +[\d.]+ µs +[\d.]+ µs +\S+ +[\d.]+ µs +\S+\n", printed.out)
-    assert "Percentages: how much more, or less, than planned." in printed.out
+    assert "Percentages: difference from the planned figure." in printed.out
     assert re.search(r"\nmodel:8, .*: partitioned .*iB \(\S+\); compiled .*iB \(\S+\)\n", printed.err)
 
 

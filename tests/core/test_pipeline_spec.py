@@ -37,25 +37,25 @@ def test_a_pipeline_reads_as_it_is_written(spec):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("stages:4", "does not say `micro_batches`"),
-        ("", "does not say `stages` and `micro_batches`"),
+        ("stages:4", "lacks `micro_batches`"),
+        ("", "lacks `stages` and `micro_batches`"),
         ("stages:4 micro_batches:8 stages:2", "says `stages` twice"),
-        ("stages:4 micro_batch:8", "did you mean `micro_batches`?"),
-        ("stages:4 eight", "has `eight`, which is no entry"),
-        ("stages:four micro_batches:8", "`stages:four` is no number"),
+        ("stages:4 micro_batch:8", "Did you mean `micro_batches`?"),
+        ("stages:4 eight", "has `eight`, which is not an entry"),
+        ("stages:four micro_batches:8", "`stages:four` is not a number"),
         ("stages:0 micro_batches:8", "whole number from 1"),
-        ("stages:4 micro_batches:8 schedule:1f2b", "did you mean `1f1b`?"),
+        ("stages:4 micro_batches:8 schedule:1f2b", "Did you mean `1f1b`?"),
         ("stages:4 micro_batches:8 chunks:2", "`1f1b` has one chunk of layers a device"),
         ("stages:4 micro_batches:6 schedule:interleaved chunks:2", "6 % 4 = 2"),
         ("stages:4 micro_batches:6 schedule:interleaved chunks:2", "make micro_batches 4 or 8"),
-        ("stages:4 micro_batches:8 engine:spmd", "take schedule:gpipe or schedule:circular"),
+        ("stages:4 micro_batches:8 engine:spmd", "use schedule:gpipe or schedule:circular"),
         ("stages:2 micro_batches:8 boundaries:a+b", "2 boundaries make 3 virtual stages"),
         ("stages:3 micro_batches:8 boundaries:a+a", "begin at `a`"),
-        ("stages:3 micro_batches:8 boundaries:a++b", "cannot name a block"),
+        ("stages:3 micro_batches:8 boundaries:a++b", "is not a valid block name"),
         ("stages:3 micro_batches:8 remat:sometimes", "`always`, `except_last`, `never`, `first_1`"),
-        ("stages:3 micro_batches:8 remat:first_two", "did you mean `first_1`?"),
+        ("stages:3 micro_batches:8 remat:first_two", "Did you mean `first_1`?"),
         ("stages:1 micro_batches:8 remat:first_01", "there are `always`, `except_last`, `never`."),
-        ("stages:3 micro_batches:8 axis:a-b", "cannot name a mesh axis"),
+        ("stages:3 micro_batches:8 axis:a-b", "is not a valid name of a mesh axis"),
     ],
 )
 def test_a_pipeline_that_cannot_be_is_refused_in_the_users_names(text, says):
@@ -68,19 +68,18 @@ def test_a_pipeline_that_cannot_be_is_refused_in_the_users_names(text, says):
 @pytest.mark.parametrize(
     ("text", "message", "ways_out"),
     [
-        ("stages:4 remat:first_0", "`remat:first_0` recomputes on no stage.", ("take remat:never", "take remat:first_1 to remat:first_3")),
+        ("stages:4 remat:first_0", "`remat:first_0` recomputes on no stage.", ("use remat:never", "use remat:first_1 to remat:first_3")),
         (
             "stages:4 remat:first_4",
-            "`remat:first_4` of 4 stages is all of them.",
-            ("take remat:always", "take remat:first_1 to remat:first_3"),
+            "`remat:first_4` of 4 stages covers all stages.",
+            ("use remat:always", "use remat:first_1 to remat:first_3"),
         ),
-        ("stages:2 remat:first_9", "`remat:first_9` of 2 stages is all of them.", ("take remat:always", "take remat:first_1")),
-        ("stages:1 remat:first_1", "`remat:first_1` of 1 stage is all of them.", ("take remat:always",)),
+        ("stages:2 remat:first_9", "`remat:first_9` of 2 stages covers all stages.", ("use remat:always", "use remat:first_1")),
+        ("stages:1 remat:first_1", "`remat:first_1` of 1 stage covers all stages.", ("use remat:always",)),
         (
             "stages:4 remat:first_1 schedule:gpipe engine:spmd",
-            "Engine `spmd` runs all stages as one program, which recomputes on all of them or on none; `remat:first_1` does on the first "
-            "stage of 4.",
-            ("take remat:always or remat:never", "take engine:mpmd"),
+            "Engine `spmd` runs all stages as one program, which recomputes on all or none; `remat:first_1` does on the first stage of 4.",
+            ("use remat:always or remat:never", "use engine:mpmd"),
         ),
     ],
 )
@@ -108,7 +107,7 @@ def test_the_stages_that_recompute_are_the_first_ones_and_stay_so_in_a_pipeline_
     [
         ("data:4", "", "make it `stage:4 data:4`"),
         ("stage:2 data:4", "", "4 stages, and mesh axis `stage` 2 groups"),
-        ("stage:4 data:2", "batch:stage", "splits a dimension over it as well"),
+        ("stage:4 data:2", "batch:stage", "shards a dimension over it"),
     ],
 )
 def test_a_plan_keeps_an_axis_for_its_stages(mesh, layout, says):
@@ -143,11 +142,11 @@ def test_a_new_axis_that_the_hardware_has_no_devices_for_is_asked_about():
     with pytest.raises(PipelineError) as caught:
         plain.apply(SetPipeline(SPEC))
     assert str(caught.value) == (
-        "4 stages on a new mesh axis `stage` beside `data:4 model:2` need 4 × 8 = 32 devices, and TPU v5e 2x4 has 8.\n"
-        "  Ways out: make `data` 1: 4 × 2 = 8 devices · name hardware with 32 devices · "
-        "ask for the devices all the same, mesh `stage:4 data:4 model:2`."
+        "4 stages on a new mesh axis `stage` in addition to `data:4 model:2` need 4 × 8 = 32 devices, and TPU v5e 2x4 has 8.\n"
+        "  Try: make `data` 1: 4 × 2 = 8 devices · name hardware with 32 devices · "
+        "set the mesh explicitly, `stage:4 data:4 model:2`."
     )
-    with pytest.raises(PipelineError, match="place them along `other`, which splits nothing: axis:other"):
+    with pytest.raises(PipelineError, match="place them along `other`, an unused axis: axis:other"):
         plain.apply(SetMesh(Mesh("data:2 other:4"))).apply(SetPipeline(SPEC))
     assert str(plain.apply(SetMesh(Mesh("data:2"))).apply(SetPipeline(SPEC)).mesh) == "stage:4 data:2"
     assert plain.apply(SetMesh(Mesh("stage:4 data:4"))).apply(SetPipeline(SPEC)).mesh.size == 16
@@ -181,6 +180,6 @@ def test_a_document_keeps_the_pipeline_and_a_difference_shows_it():
     assert '"pipeline": "stages:4 micro_batches:8 schedule:1f1b"' in document
     assert parse_plan(document, allow="tests") == cut
     assert "pipeline" not in dump_plan(plain)
-    with pytest.raises(PipelineError, match="did you mean"):
+    with pytest.raises(PipelineError, match="Did you mean"):
         parse_plan(document.replace("1f1b", "2f1b"), allow="tests")
     assert "pipeline stages:4 micro_batches:8" in str(cut)

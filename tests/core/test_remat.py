@@ -57,26 +57,26 @@ def test_a_remat_policy_may_be_written_loosely(text, meant):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("ful", "did you mean `full`?"),
+        ("ful", "Did you mean `full`?"),
         ("full:mixed", "no remat policy"),
-        ("save", "names nothing"),
-        ("save:", "names nothing"),
+        ("save", "needs a name"),
+        ("save:", "needs a name"),
         ("save:mixed save:hidden", "no remat policy"),
         ("save:mixed recompute:scores", "saves and recomputes"),
         ("recompute:scores offload:hidden", "cannot be combined"),
         ("save:mixed offload:mixed", "on the device and offloaded"),
-        ("save:mixed++hidden", "cannot stand"),
-        ("dots_every", "takes a whole number from 1"),
-        ("dots_every:0", "takes a whole number from 1"),
-        ("dots_every:two", "takes a whole number from 1"),
+        ("save:mixed++hidden", "cannot be a name"),
+        ("dots_every", "requires a whole number from 1"),
+        ("dots_every:0", "requires a whole number from 1"),
+        ("dots_every:two", "requires a whole number from 1"),
         ("dots_every:2 recompute:scores", "saves and recomputes"),
-        ("full layers", "no part of the layers"),
-        ("full layers:0/2", "no part of the layers"),
-        ("full layers:2/2", "no part of the layers"),
-        ("full layers:1/129", "no part of the layers"),
-        ("full layers:1/2 layers:1/2", "`layers:1/2 layers:1/2` is no part of the layers"),
-        ("none layers:1/2", "`none` is for all layers"),
-        ("layers:1/2", "`as traced` is for all layers"),
+        ("full layers", "not a part of the layers"),
+        ("full layers:0/2", "not a part of the layers"),
+        ("full layers:2/2", "not a part of the layers"),
+        ("full layers:1/129", "not a part of the layers"),
+        ("full layers:1/2 layers:1/2", "`layers:1/2 layers:1/2` is not a part of the layers"),
+        ("none layers:1/2", "`none` applies to all layers"),
+        ("layers:1/2", "`as traced` applies to all layers"),
         ("recompute:scores layers:1/2", "write `full layers:1/2`"),
     ],
 )
@@ -88,13 +88,13 @@ def test_a_remat_policy_that_cannot_be_meant_is_refused(text, says):
 def test_a_plain_policy_takes_no_names():
     with pytest.raises(RematError, match="takes no names"):
         Remat("full", ("mixed",))
-    with pytest.raises(RematError, match="no other policy takes one"):
+    with pytest.raises(RematError, match="no other policy accepts one"):
         Remat("full", every=2)
 
 
 @pytest.mark.parametrize("layers", [(2, 2), (1,), "1/2", (1.0, 2), (True, 2)])
 def test_a_part_of_the_layers_is_two_numbers(layers):
-    with pytest.raises(RematError, match="no part of the layers") as caught:
+    with pytest.raises(RematError, match="not a part of the layers") as caught:
         Remat("full", layers=layers)
     assert "0 < M < B <= 128" in str(caught.value)
 

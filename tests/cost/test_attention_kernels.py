@@ -1,4 +1,4 @@
-"""What an attention kernel of a GPU loses: to the softmax, at the ends of a pass, on the diagonal, to units without a block."""
+"""What an attention kernel of a GPU loses: to the softmax, at the ends of a pass, on the diagonal, to units empty."""
 
 from dataclasses import replace
 

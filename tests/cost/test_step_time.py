@@ -37,9 +37,9 @@ def test_a_ring_of_eight_sends(kind, sent):
     ("hardware", "place"),
     [
         ("TPU v5e 2x4", "on TPU v5e 2x4"),
-        ("TPU v5p 2x2x2", "on TPU v5p 2x2x2, not calibrated: shares of TPU v5e"),
+        ("TPU v5p 2x2x2", "on TPU v5p 2x2x2, uncalibrated, efficiencies of TPU v5e"),
         ("8 A100-80GB", "on 8 A100-80GB"),
-        ("8 A100-40GB", "on 8 A100-40GB, not calibrated: shares of A100-80GB"),
+        ("8 A100-40GB", "on 8 A100-40GB, uncalibrated, efficiencies of A100-80GB"),
         ("8 H100-500W", "on 8 H100-500W, not calibrated"),
     ],
 )

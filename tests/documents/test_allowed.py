@@ -48,12 +48,12 @@ def test_a_document_does_not_import_what_nobody_allowed(module, tmp_path):
     with pytest.raises(DocumentError) as caught:
         parse_plan(document(f"{module}:build"), "`theirs.plan.json`")
     assert str(caught.value) == (
-        f"`theirs.plan.json` names the program `{module}:build`, which is not of the zoo and was not allowed here: it is not opened, and "
+        f"`theirs.plan.json` names the program `{module}:build`, which is not in the zoo and not allowed here: it was not opened, and "
         "nothing was imported.\n"
-        f"  Ways out: if you trust the code of `{module}`, add `--allow {module}` to the command · or load it with "
+        f"  Try: if you trust the code of `{module}`, add `--allow {module}` to the command · or load it with "
         f'`allow="{module}"` · or set WORKBENCH_ALLOW={module} where JupyterLab is started.'
     )
-    with pytest.raises(DocumentError, match="was not allowed here"):
+    with pytest.raises(DocumentError, match="not allowed here"):
         parse_fleet(f'[[models]]\nname = "a"\nprogram = "{module}:build"\n')
     assert module not in sys.modules
     assert not (tmp_path / "ran").exists()
@@ -65,7 +65,7 @@ def test_what_is_allowed_is_imported_and_then_known(module, tmp_path):
     plan = wb.load(path, allow=module)
     assert (tmp_path / "ran").exists()
     assert load_plan(path) == plan  # built in this process, so that nothing new is imported
-    with pytest.raises(DocumentError, match="was not allowed here"):
+    with pytest.raises(DocumentError, match="not allowed here"):
         parse_plan(document(f"{module}:other"))
 
 
@@ -91,7 +91,7 @@ def test_modules_are_allowed_with_what_lies_in_them_and_functions_by_themselves(
     for target in ("mine:build", "mine.sub:build", "theirs.models:build"):
         verify_allowed(Reference(target), "it", read_allowed_here())
     for target in ("mines:build", "theirs.models:other", "theirs:build", "min:build"):
-        with pytest.raises(DocumentError, match="was not allowed"):
+        with pytest.raises(DocumentError, match="not allowed here"):
             verify_allowed(Reference(target), "it", read_allowed_here())
 
 
@@ -108,7 +108,7 @@ def test_a_model_of_the_zoo_that_takes_long_has_to_be_allowed():
         parse_plan(text)
     assert str(caught.value) == (
         "The text asks for 96 layers of `gpt` that are each traced by themselves, which takes long; a document may ask for 24 unless it is "
-        "allowed more.\n  Ways out: let it be scanned, `scan` true · if you want to wait, add `--allow gpt` to the command · "
+        "allowed more.\n  Try: let it be scanned, `scan` true · if you want to wait, add `--allow gpt` to the command · "
         'or load it with `allow="gpt"`.'
     )
     verify_allowed(Reference("gpt", {"preset": "gpt3-175b", "scan": False}), "it", "gpt")

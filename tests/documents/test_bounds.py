@@ -39,77 +39,77 @@ MANY = tuple((f"a{place}", 1) for place in range(2000))
 LONG = "x" * 600
 
 WORDS = [
-    (lambda: Mesh(MANY), "The mesh has 2,000 axes; it may have 16.\n  Ways out: join axes that lie side by side into one."),
+    (lambda: Mesh(MANY), "The mesh has 2,000 axes; it may have 16.\n  Try: merge adjacent axes."),
     (
         lambda: Mesh((("a", 10**12),)),
-        "Mesh axis `a` has size 1,000,000,000,000; a mesh has at most 1,048,576 devices.\n  Ways out: make the axis smaller.",
+        "Mesh axis `a` has size 1,000,000,000,000; a mesh has at most 1,048,576 devices.\n  Try: make the axis smaller.",
     ),
     (
         lambda: Mesh((("a", 10**5000),)),
-        "Mesh axis `a` has size more than 10**18; a mesh has at most 1,048,576 devices.\n  Ways out: make the axis smaller.",
+        "Mesh axis `a` has size more than 10**18; a mesh has at most 1,048,576 devices.\n  Try: make the axis smaller.",
     ),
     (
         lambda: Layout("; ".join(f"@v{place}=[?]" for place in range(1001))),
         "The layout has 1,001 statements and places; it may have 1,000."
-        "\n  Ways out: name alike tensors with one pattern, `layers/*/mlp/w1` · split dimensions by rules.",
+        "\n  Try: match similar tensors with one pattern, `layers/*/mlp/w1` · split dimensions by rules.",
     ),
     (
         lambda: Layout(f"@{LONG}=[?]"),
-        f"`{'x' * 40}…` is 600 letters long; a name in a layout has at most 500.\n  Ways out: shorten it.",
+        f"`{'x' * 40}…` is 600 letters long; a name in a layout has at most 500.\n  Try: shorten it.",
     ),
     (
         lambda: Layout({"batch": "+".join(f"a{place}" for place in range(9000))}),
-        "The rule of `batch` names 9,000 mesh axes; a mesh has at most 16.\n  Ways out: name each axis once.",
+        "The rule of `batch` names 9,000 mesh axes; a mesh has at most 16.\n  Try: name each axis once.",
     ),
-    (lambda: Layout("batch:data p2000"), "The rule of `batch` has priority 2,000; 1,000 is the last.\n  Ways out: use 0, 1, 2, ...."),
-    (lambda: Sharding.parse("[data p2000]"), "[data p2000] has priority 2,000; 1,000 is the last.\n  Ways out: use 0, 1, 2, ...."),
+    (lambda: Layout("batch:data p2000"), "The rule of `batch` has priority 2,000; 1,000 is the last.\n  Try: use 0, 1, 2, ...."),
+    (lambda: Sharding.parse("[data p2000]"), "[data p2000] has priority 2,000; 1,000 is the last.\n  Try: use 0, 1, 2, ...."),
     (
         lambda: Sharding.parse(f"[{'-, ' * 1000}-]"),
-        f"`[{'-, ' * 13}…` is 3,003 letters long; a sharding has at most 2,000.\n  Ways out: shorten it.",
+        f"`[{'-, ' * 13}…` is 3,003 letters long; a sharding has at most 2,000.\n  Try: shorten it.",
     ),
     (
         lambda: PipelineSpec(4096, 4),
-        "A pipeline of 4,096 stages is too long; it has at most 512.\n  Ways out: make `stages` smaller.",
+        "A pipeline of 4,096 stages is too long; it has at most 512.\n  Try: make `stages` smaller.",
     ),
     (
         lambda: PipelineSpec(64, 4096),
         "64 stages x 4,096 micro-batches are 262,144 passes forward; a step may have 32,768."
-        "\n  Ways out: make `micro_batches` 512 at most · make `stages` smaller.",
+        "\n  Try: make `micro_batches` 512 at most · make `stages` smaller.",
     ),
     (
         lambda: build("two_layer", batch=10**18),
-        "Model `two_layer`: `batch` is 10**18 or more; it can be 16,777,216 at most.\n  Ways out: take a smaller one · leave it out.",
+        "Model `two_layer`: `batch` is 10**18 or more; it can be 16,777,216 at most.\n  Try: take a smaller one · leave it out.",
     ),
     (
         lambda: build("mnist", learning_rate=float("inf")),
-        "Model `mnist`: `learning_rate` is inf; it can be 1,000,000 at most.\n  Ways out: take a smaller one · leave it out.",
+        "Model `mnist`: `learning_rate` is inf; it can be 1,000,000 at most.\n  Try: take a smaller one · leave it out.",
     ),
     (
         lambda: build("gpt", preset="x" * 5000),
-        "Model `gpt`: `preset` is 5,000 letters long; it can be 200 at most.\n  Ways out: take a smaller one · leave it out.",
+        "Model `gpt`: `preset` is 5,000 letters long; it can be 200 at most.\n  Try: take a smaller one · leave it out.",
     ),
     (
         lambda: build("gpt", name="x"),
         "Model `gpt`: There is no argument `name`; there are `preset`, `scan`, `remat`, `vocab`, `layers`, `d_model`, `heads`, "
         "`d_head`, `d_ff`, `seq`, `batch`, `biases`, `compute`, `optimizer`, `learning_rate`."
-        "\n  Ways out: use one of these names.",
+        "\n  Try: use one of these names.",
     ),
     (
         lambda: trace(lambda x: x[:, None] * x, jax.ShapeDtypeStruct((1 << 30,), np.float32), name="outer"),
         "`outer` makes a value of 1,073,741,824 x 1,073,741,824 float32, which is more than 1.00 EiB: more are not counted."
-        "\n  Ways out: make a dimension smaller.",
+        "\n  Try: make a dimension smaller.",
     ),
     (
         lambda: verify_gesture({"verb": "rename_axis", "name": "x" * 3000}),
-        "`name` of the gesture has 3,000 letters; 2,000 are the most.\n  Ways out: reload the page.",
+        "`name` of the gesture has 3,000 letters; the limit is 2,000.\n  Try: reload the page.",
     ),
     (
         lambda: verify_gesture({"verb": "order_axes", "names": ["x"] * 100}),
-        "`names` of the gesture has 100 entries; 64 are the most.\n  Ways out: reload the page.",
+        "`names` of the gesture has 100 entries; the limit is 64.\n  Try: reload the page.",
     ),
     (
         lambda: verify_gesture({str(place): 1 for place in range(40)}),
-        "The gesture has 40 fields; 32 are the most.\n  Ways out: reload the page.",
+        "The gesture has 40 fields; the limit is 32.\n  Try: reload the page.",
     ),
 ]
 
@@ -127,16 +127,16 @@ def document(**entries) -> str:
 
 
 TEXTS = [
-    ("[" * 100_000, "are nested more than 16 deep in each other"),
+    ("[" * 100_000, "are nested more than 16 levels deep"),
     (
         document(program={"target": "gpt", "arguments": {"batch": json.loads("[" * 30 + "]" * 30)}}),
-        "are nested more than 16 deep in each other",
+        "are nested more than 16 levels deep",
     ),
     (document(mesh=[["data", 10**41]]), "a whole number has more than 40 digits"),
     (document().replace("2]", f"{'9' * 5000}]"), "a whole number has more than 40 digits"),
-    (document(program={"target": "mnist", "arguments": {"learning_rate": float("nan")}}), "NaN is no number to plan with"),
-    (document(program={"target": "mnist"}).replace('"x"', "1e999"), "inf is no number to plan with"),
-    (document(name="\ud800"), "'\\ud800' holds half of a character"),
+    (document(program={"target": "mnist", "arguments": {"learning_rate": float("nan")}}), "NaN is not a valid number"),
+    (document(program={"target": "mnist"}).replace('"x"', "1e999"), "inf is not a valid number"),
+    (document(name="\ud800"), "'\\ud800' contains half a character"),
     (document(mesh=[["a", 1]] * 60_000), "it has more than 100,000 entries"),
     (" " * (MOST_TEXT + 1), "it has more than 1,048,576 characters"),
 ]
@@ -188,7 +188,7 @@ def test_a_fleet_has_so_many_mini_batches():
         Fleet((FleetModel("a", program, mini_batches=10**6), FleetModel("b", program)))
     assert str(caught.value) == (
         "The fleet has 1,000,010 mini-batches (`a` has 1 x 1,000,000); it may have 1,000,000."
-        "\n  Ways out: give fewer mini-batches or epochs · train the models in several fleets."
+        "\n  Try: give fewer mini-batches or epochs · train the models in several fleets."
     )
 
 

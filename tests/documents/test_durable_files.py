@@ -118,7 +118,7 @@ def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # as an administrator one may write all
     with pytest.raises(DocumentError) as caught:
         PLAN.save(path)
-    assert str(caught.value) == f"`{path}` cannot be written: Permission denied.\n  Ways out: choose a folder in which you may write."
+    assert str(caught.value) == f"`{path}` cannot be written: Permission denied.\n  Try: choose a writable folder."
     assert path.read_text() == "mine"
 
 
@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_the_file_as_it_was_and_no_draft(tmp_path, monkeypatc
     with pytest.raises(DocumentError) as caught:
         PLAN.save(path)
     assert str(caught.value) == (
-        f"`{path}` cannot be written: No space left on device.\n  Ways out: make room on that disk · choose another folder."
+        f"`{path}` cannot be written: No space left on device.\n  Try: free space on that disk · choose another folder."
     )
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("a.plan.json", "mine")]
 
@@ -167,7 +167,7 @@ def read_only(monkeypatch):
 
 def test_a_disk_that_is_read_only_is_said_wherever_something_is_written(tmp_path, read_only, capsys):
     path = tmp_path / "a.txt"
-    message = f"`{path}` cannot be written: Read-only file system.\n  Ways out: choose a folder of a disk that is not read-only."
+    message = f"`{path}` cannot be written: Read-only file system.\n  Try: choose a folder on a writable disk."
     writers = {
         DocumentError: lambda: PLAN.save(path),
         EngineError: lambda: _write(str(path), "HloModule m"),

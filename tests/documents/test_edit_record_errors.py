@@ -36,36 +36,36 @@ NAMES = (
     "`set_mesh`, `resize_axis`, `add_axis`, `remove_axis`, `rename_axis`, `reorder_axes`, `rename_dim`, `set_remat`, `set_precision`, "
     "`set_offload`, `set_hardware`, `set_axis_assignment` and more."
 )
-WRITE = '\n  Ways out: write it as `edit_record` does: {"edit": "shard_dim", "dim": "d_ff", "axes": ["model"]}.'
-MEND = "\n  Ways out: mend that entry."
-SEVERAL = "\n  Ways out: make its changes in several edits."
+WRITE = '\n  Try: write it as `edit_record` does: {"edit": "shard_dim", "dim": "d_ff", "axes": ["model"]}.'
+MEND = "\n  Try: fix that entry."
+SEVERAL = "\n  Try: split it into several edits."
 RING: dict = grouping()
 RING["edits"].append(RING)
 WRONG = [
-    (None, DocumentError, 'The edit is no record: it does not say which "edit" it is.' + WRITE),
-    ([SHARD], DocumentError, 'The edit is no record: it does not say which "edit" it is.' + WRITE),
-    ({"verb": "shard_dim"}, DocumentError, 'The edit is no record: it does not say which "edit" it is.' + WRITE),
-    ({"edit": {"shard_dim"}}, DocumentError, "The edit is no record: not all of it can be written as JSON." + WRITE),
-    ({**SHARD, "dim": 10**5000}, DocumentError, "The edit is no record: not all of it can be written as JSON." + WRITE),
-    (RING, DocumentError, "The edit is no record: not all of it can be written as JSON." + WRITE),
-    ({**SHARD, "dim": 10**50}, DocumentError, "The edit is no record: a whole number has more than 40 digits." + WRITE),
-    ({**SHARD, "dim": float("nan")}, DocumentError, "The edit is no record: NaN is no number to plan with." + WRITE),
-    ({**SHARD, "dim": "\ud800"}, DocumentError, "The edit is no record: '\\ud800' holds half of a character." + WRITE),
-    ({**SHARD, 1: 2, "1": 3}, DocumentError, 'The edit is no record: "1" stands twice in one object.' + WRITE),
+    (None, DocumentError, 'The edit is not a valid record: it does not say which "edit" it is.' + WRITE),
+    ([SHARD], DocumentError, 'The edit is not a valid record: it does not say which "edit" it is.' + WRITE),
+    ({"verb": "shard_dim"}, DocumentError, 'The edit is not a valid record: it does not say which "edit" it is.' + WRITE),
+    ({"edit": {"shard_dim"}}, DocumentError, "The edit is not a valid record: it cannot be written as JSON." + WRITE),
+    ({**SHARD, "dim": 10**5000}, DocumentError, "The edit is not a valid record: it cannot be written as JSON." + WRITE),
+    (RING, DocumentError, "The edit is not a valid record: it cannot be written as JSON." + WRITE),
+    ({**SHARD, "dim": 10**50}, DocumentError, "The edit is not a valid record: a whole number has more than 40 digits." + WRITE),
+    ({**SHARD, "dim": float("nan")}, DocumentError, "The edit is not a valid record: NaN is not a valid number." + WRITE),
+    ({**SHARD, "dim": "\ud800"}, DocumentError, "The edit is not a valid record: '\\ud800' contains half a character." + WRITE),
+    ({**SHARD, 1: 2, "1": 3}, DocumentError, 'The edit is not a valid record: "1" occurs twice in one object.' + WRITE),
     (
         {**SHARD, "axes": json.loads("[" * 17 + "]" * 17)},
         DocumentError,
-        "The edit is no record: its lists and tables are nested more than 16 deep in each other." + WRITE,
+        "The edit is not a valid record: its lists and tables are nested more than 16 levels deep." + WRITE,
     ),
     (
         {**SHARD, "axes": json.loads("[" * 900 + "]" * 900)},
         DocumentError,
-        "The edit is no record: its lists and tables are nested more than 16 deep in each other." + WRITE,
+        "The edit is not a valid record: its lists and tables are nested more than 16 levels deep." + WRITE,
     ),
-    ({**SHARD, "dim": "x" * MOST_TEXT}, DocumentError, "The edit has 262,195 characters; 262,144 are the most." + SEVERAL),
-    ({**SHARD, "axes": ["x"] * MOST_VALUES}, DocumentError, "The edit has 20,004 entries; 20,000 are the most." + SEVERAL),
-    ({"edit": "shard_dims"}, DocumentError, f"There is no edit `shard_dims`; {NAMES}\n  Ways out: did you mean `shard_dim`?"),
-    (grouping(SHARD, {"edit": "os.system"}), DocumentError, f"There is no edit `os.system`; {NAMES}\n  Ways out: use one of these names."),
+    ({**SHARD, "dim": "x" * MOST_TEXT}, DocumentError, "The edit has 262,195 characters; the limit is 262,144." + SEVERAL),
+    ({**SHARD, "axes": ["x"] * MOST_VALUES}, DocumentError, "The edit has 20,004 entries; the limit is 20,000." + SEVERAL),
+    ({"edit": "shard_dims"}, DocumentError, f"There is no edit `shard_dims`; {NAMES}\n  Did you mean `shard_dim`?"),
+    (grouping(SHARD, {"edit": "os.system"}), DocumentError, f"There is no edit `os.system`; {NAMES}\n  Try: use one of these names."),
     (
         {"edit": 3},
         DocumentError,
@@ -92,40 +92,40 @@ WRONG = [
     (
         reduce(lambda inner, _: grouping(inner), range(MOST_GROUPS + 1), SHARD),
         DocumentError,
-        "The edit has groups of edits nested more than 4 deep in each other.\n  Ways out: join groups into one.",
+        "The edit has groups of edits nested more than 4 levels deep.\n  Try: merge the groups.",
     ),
     (
         grouping(*[SHARD] * MOST_EDITS),
         DocumentError,
-        "The edit is a group of 1,001 edits; 1,000 are the most.\n  Ways out: make several groups of them.",
+        "The edit is a group of 1,001 edits; the limit is 1,000.\n  Try: split them into several groups.",
     ),
-    (grouping(*[OPEN] * (MOST_PLANS + 1)), DocumentError, "The edit opens 5 plans; 4 are the most.\n  Ways out: open only the last one."),
+    (grouping(*[OPEN] * (MOST_PLANS + 1)), DocumentError, "The edit opens 5 plans; the limit is 4.\n  Try: open only the last plan."),
     (
         {"edit": "override", "pattern": "w1", "sharding": "[data"},
         LayoutError,
-        '`[data` is not a sharding.\n  Ways out: write "[data, -, model]", one entry a dimension.',
+        '`[data` is not a sharding.\n  Try: write "[data, -, model]", one entry per dimension.',
     ),
     (
         {"edit": "set_mesh", "mesh": [["data", 2], ["data", 4]]},
         MeshError,
-        "The mesh has two axes named `data`.\n  Ways out: give each axis its own name.",
+        "The mesh has two axes named `data`.\n  Try: give each axis its own name.",
     ),
     (
         {"edit": "set_pipeline", "pipeline": "stages:2"},
         PipelineError,
-        'The pipeline does not say `micro_batches`.\n  Ways out: write it as "stages:4 micro_batches:16 schedule:1f1b".',
+        'The pipeline lacks `micro_batches`.\n  Try: write it as "stages:4 micro_batches:16 schedule:1f1b".',
     ),
     (
         {**OPEN, "plan": {}},
         DocumentError,
-        'The plan of the edit is JSON, but not a plan document: it does not say "format": "sharding-workbench.plan".'
-        "\n  Ways out: choose a *.plan.json that `workbench` or `plan.save` wrote.",
+        'The plan of the edit is JSON, but not a plan document: it lacks "format": "sharding-workbench.plan".'
+        "\n  Try: choose a *.plan.json that `workbench` or `plan.save` wrote.",
     ),
     (
         opening(mesh=[["data", 0]]),
         DocumentError,
         "The plan of the edit is not a valid plan document: at `$.mesh[0][1]`, 0 is less than the minimum of 1."
-        "\n  Ways out: mend that entry · save the plan again.",
+        "\n  Try: fix that entry · save the plan again.",
     ),
 ]
 
@@ -145,9 +145,9 @@ def test_an_edit_with_a_plan_imports_what_was_allowed_and_nothing_else(tmp_path,
     with pytest.raises(DocumentError) as caught:
         parse_edit(record)
     assert str(caught.value) == (
-        f"The plan of the edit names the program `{module}:build`, which is not of the zoo and was not allowed here: it is not opened, and "
+        f"The plan of the edit names the program `{module}:build`, which is not in the zoo and not allowed here: it was not opened, and "
         "nothing was imported.\n"
-        f"  Ways out: if you trust the code of `{module}`, add `--allow {module}` to the command · or load it with "
+        f"  Try: if you trust the code of `{module}`, add `--allow {module}` to the command · or load it with "
         f'`allow="{module}"` · or set WORKBENCH_ALLOW={module} where JupyterLab is started.'
     )
     assert module not in sys.modules
@@ -158,23 +158,25 @@ def test_an_edit_with_a_plan_imports_what_was_allowed_and_nothing_else(tmp_path,
 UNWRITABLE = [
     (
         RecordedEdit("d_ff → model", PLAN),
-        "`d_ff → model` cannot be recorded, for it could not be read again. An edit of type `RecordedEdit` has no record: its class "
-        "is not in `ALL_EDITS`.\n  Ways out: record the plan that it makes, as `OpenPlan(plan, source)`.",
+        "`d_ff → model` cannot be recorded, because it could not be read back. An edit of type `RecordedEdit` cannot "
+        "be recorded: its class "
+        "is not in `ALL_EDITS`.\n  Try: record the resulting plan, `OpenPlan(plan, source)`.",
     ),
     (
         EditGroup("Megatron", (ResizeAxis("model", 0),)),
-        "`Megatron (1 edit)` cannot be recorded, for it could not be read again. The edit is not a valid record: at `$.edits[0].size`, 0 "
+        "`Megatron (1 edit)` cannot be recorded, because it could not be read back. The edit is not a valid record: "
+        "at `$.edits[0].size`, 0 "
         "is less than the minimum of 1." + MEND,
     ),
     (
         SetLayout(Layout((("d_ff", ("data+model",)),))),
-        "`layout d_ff:data+model` cannot be recorded, for it could not be read again. `d_ff:data+model` would be read as something else."
-        "\n  Ways out: change its names.",
+        "`layout d_ff:data+model` cannot be recorded, because it could not be read back. `d_ff:data+model` would be read back differently."
+        "\n  Try: change its names.",
     ),
     (
         SetHardware(parse_hardware("8 H100").renamed("16 H100")),
-        "`hardware 16 H100` cannot be recorded, for it could not be read again. A node has 1 to 8 H100; 16 is not among these."
-        "\n  Ways out: set WORKBENCH_HARDWARE to the file that describes it · plan for hardware of the catalogue (`workbench hardware` "
+        "`hardware 16 H100` cannot be recorded, because it could not be read back. A node has 1 to 8 H100, not 16."
+        "\n  Try: set WORKBENCH_HARDWARE to the file that describes it · plan for hardware of the catalogue (`workbench hardware` "
         "lists it).",
     ),
 ]

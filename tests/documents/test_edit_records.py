@@ -172,13 +172,13 @@ def test_a_plan_of_a_program_that_only_this_process_has_is_read_with_that_progra
     edit = OpenPlan(Plan(known, "data:4", "batch:data"), "a link")
     record = edit_record(edit, known)
     assert parse_edit(record, known=known) == edit
-    with pytest.raises(DocumentError, match=r"The plan of the edit is of a program that was traced in another process"):
+    with pytest.raises(DocumentError, match=r"The plan of the edit is of a program traced in another process"):
         parse_edit(record)
     with pytest.raises(DocumentError) as caught:
         edit_record(edit)
     assert caught.value.message == (
-        "`open a link` cannot be recorded, for it could not be read again. `of this notebook` cannot be saved: a plan document names its "
-        "program and never carries code, and this program has no reference."
+        "`open a link` cannot be recorded, because it could not be read back. `of this notebook` cannot be saved: a "
+        "plan document contains no code, and this program has no reference."
     )
 
 

@@ -70,24 +70,24 @@ ONE = '[[models]]\nname = "a"\nprogram = "mnist"\n'
 @pytest.mark.parametrize(
     ("text", "message", "way_out"),
     [
-        ("polcy = 'random'\n" + ONE, "The text: There is no field `polcy`", "did you mean `policy`?"),
-        (ONE + "minibatches = 3", "The text, model `a`: There is no field `minibatches`", "did you mean `mini_batches`?"),
-        (ONE + "epochs = 0", "at `models[0].epochs`, 0 is less than the minimum of 1", "mend that entry"),
-        (ONE + "epochs = '3'", "at `models[0].epochs`, '3' is not of type 'integer'", "mend that entry"),
-        ("devices = 2", "'models' is a required property", "mend that entry"),
-        (ONE.replace("name", "# name"), "at `models[0]`, 'name' is a required property", "mend that entry"),
-        ("memory = 'lots'\n" + ONE, 'The text: "lots" is no amount of memory.', '"512 MiB" or a whole number of bytes'),
+        ("polcy = 'random'\n" + ONE, "The text: There is no field `polcy`", "Did you mean `policy`?"),
+        (ONE + "minibatches = 3", "The text, model `a`: There is no field `minibatches`", "Did you mean `mini_batches`?"),
+        (ONE + "epochs = 0", "at `models[0].epochs`, 0 is less than the minimum of 1", "fix that entry"),
+        (ONE + "epochs = '3'", "at `models[0].epochs`, '3' is not of type 'integer'", "fix that entry"),
+        ("devices = 2", "'models' is a required property", "fix that entry"),
+        (ONE.replace("name", "# name"), "at `models[0]`, 'name' is a required property", "fix that entry"),
+        ("memory = 'lots'\n" + ONE, 'The text: "lots" is not an amount of memory.', '"512 MiB" or a whole number of bytes'),
         (ONE + ONE, "The text: 2 models are named `a`.", "give one model a `grid` instead"),
         ("policy = 'longest'\n" + ONE, "There is no policy `longest`", "use one of these names"),
-        (ONE.replace("mnist", "mnits"), "The text, model `a`: There is no model `mnits`", "did you mean `mnist`?"),
-        (ONE.replace("mnist", "no_such:build"), "model `a` names the program `no_such:build`, which is not of the zoo", "--allow no_such"),
-        ("memory = 1.0\n" + ONE, "The text: 1 without a unit is no amount of memory.", 'write "2 GiB"'),
-        ("memory = 2.5\n" + ONE, "The text: 2.5 without a unit is no amount of memory.", 'write "2 GiB"'),
-        (f"memory = '{'9' * 400} GiB'\n" + ONE, "no amount of memory", 'write "2 GiB"'),
+        (ONE.replace("mnist", "mnits"), "The text, model `a`: There is no model `mnits`", "Did you mean `mnist`?"),
+        (ONE.replace("mnist", "no_such:build"), "model `a` names the program `no_such:build`, which is not in the zoo", "--allow no_such"),
+        ("memory = 1.0\n" + ONE, "The text: 1 without a unit is not an amount of memory.", 'write "2 GiB"'),
+        ("memory = 2.5\n" + ONE, "The text: 2.5 without a unit is not an amount of memory.", 'write "2 GiB"'),
+        (f"memory = '{'9' * 400} GiB'\n" + ONE, "not an amount of memory", 'write "2 GiB"'),
         ("memory = 2305843009213693952\n" + ONE, "A budget of 2.00 EiB is more than any device has.", 'write "2 GiB"'),
-        (ONE + f"arguments.{'a.' * 40}b = 1", "line 4 joins more than 16 names with dots", "docs/many_models.md"),
+        (ONE + f"arguments.{'a.' * 40}b = 1", "line 4 has more than 16 dotted names", "docs/many_models.md"),
         (ONE + "seed = " + "9" * 60, "a whole number has more than 40 digits", "docs/many_models.md"),
-        (ONE + "stop_below = nan", "nan is no number to plan with", "docs/many_models.md"),
+        (ONE + "stop_below = nan", "nan is not a valid number", "docs/many_models.md"),
         (ONE + "seed = 1.0", "Model `a`: `seed` is 1.0; it should be a whole number of 64 bits.", "leave it out"),
         (ONE + "grid = { batch = [1979-05-27] }", "is of type date; write it as text", "docs/many_models.md"),
         (ONE + "mini_batches = 1000000000", "`a` has 1 x 1,000,000,000); it may have 1,000,000.", "fewer mini-batches"),
@@ -142,7 +142,7 @@ def test_many_programs_to_trace_have_to_be_allowed_and_alike_ones_are_traced_onc
         parse_fleet(text)
     assert str(caught.value) == (
         "The text asks for 40 programs of the zoo that are traced one by one, which takes long; a document may ask for 32 unless it is "
-        "allowed more.\n  Ways out: leave values out of a grid · if you want to wait, add `--allow mnist` to the command · "
+        "allowed more.\n  Try: leave values out of a grid · if you want to wait, add `--allow mnist` to the command · "
         'or load it with `allow="mnist"`.'
     )
     traced = []
@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path):
         load_fleet(tmp_path / "nowhere.toml")
     broken = tmp_path / "fleet.json"
     broken.write_text("[]")
-    with pytest.raises(DocumentError, match="is no fleet file: it holds no fields"):
+    with pytest.raises(DocumentError, match="is not a fleet file: it holds no fields"):
         load_fleet(broken)
     broken.write_bytes(b"\xff")
     with pytest.raises(DocumentError, match="it is not text in UTF-8"):

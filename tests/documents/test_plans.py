@@ -84,12 +84,12 @@ def test_hardware_and_wiring_are_saved_by_name(hardware, axis_assignment):
 def test_hardware_that_is_not_in_the_catalogue_is_a_document_error(tmp_path, monkeypatch):
     plan = Plan(mlp(), "data:4", hardware="8 H100")
     text = dump_plan(plan)
-    with pytest.raises(DocumentError, match=r"names hardware that cannot be used\. There is no hardware `H1000`"):
+    with pytest.raises(DocumentError, match=r"has hardware that cannot be used\. There is no hardware `H1000`"):
         parse_plan(text.replace("8 H100", "8 H1000"))
     with pytest.raises(DocumentError, match="is not a part of an axis assignment"):
         parse_plan(text.replace('"8 H100"', '"8 H100", "axis_assignment": "data"'))
     measured = plan.hardware.renamed("cpu x 8, as measured")
-    with pytest.raises(DocumentError, match="the catalogue does not know this one"):
+    with pytest.raises(DocumentError, match="this hardware is not in the catalogue"):
         dump_plan(plan.updated(hardware=measured))
     own = SHIPPED_FILE.read_text(encoding="utf-8").replace('["H100"', '["H1000"')
     (tmp_path / "own.toml").write_text(own, encoding="utf-8")
@@ -154,9 +154,9 @@ def test_the_former_name_of_an_axis_assignment_is_read():
 def test_former_names_of_the_dimensions_of_a_model_are_read():
     """In a layout that is written anew, and in a document with its renamed dimensions."""
     program = build("decoder", preset="tiny")
-    with pytest.warns(FutureWarning, match="`queries` is called `q_per_kv` now"):
+    with pytest.warns(FutureWarning, match="`queries` is now called `q_per_kv`"):
         plan = Plan(program, "model:2", "queries:model")
     assert str(plan.layout) == "q_per_kv:model"
     renamed = Plan(program.rename({"qkv": "three"}), "model:2", "q_per_kv:model")
-    with pytest.warns(FutureWarning, match="`queries` is called"):
+    with pytest.warns(FutureWarning, match="`queries` is now called"):
         assert parse_plan(dump_plan(renamed).replace('"qkv"', '"shares"').replace("q_per_kv", "queries")) == renamed

@@ -131,10 +131,10 @@ def test_a_function_over_explicit_axes_is_planned_and_not_run():
         program = trace(lambda x: jax.reshard(x, P("data", None)) * 2, jax.ShapeDtypeStruct((8, 16), "float32"), name="laid_out")
     plan = Plan(program, MESH)
     assert str(plan.report().results[0].sharding) == "[data, -]"
-    with pytest.raises(EngineError, match="`laid_out` lays values over explicit mesh axes itself"):
+    with pytest.raises(EngineError, match="`laid_out` shards values over explicit mesh axes"):
         compile_step(plan)
 
 
 def test_a_partial_sum_between_steps_is_refused():
-    with pytest.raises(EngineError, match="`x` is to be a partial sum over `model` between steps"):
+    with pytest.raises(EngineError, match="`x` would be a partial sum over `model` between steps"):
         compile_step(Plan(pair(), MESH, "x=[data, -] unreduced:model"))

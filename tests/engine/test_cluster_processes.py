@@ -129,9 +129,9 @@ def test_a_room_is_planned_there(cluster):
 @pytest.mark.parametrize(
     ("address", "text"),
     [
-        ("local", "A cluster `local` is of one process, and this one is for several."),
+        ("local", "Cluster `local` supports one process, but several are needed."),
         ("ray://127.0.0.1:1", "No Ray cluster answers at ray://127.0.0.1:1."),
-        ("head:6379", "`head:6379` is no address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`."),
+        ("head:6379", "`head:6379` is not an address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`."),
     ],
 )
 def test_an_address_that_several_cannot_join_is_refused_before_anything_starts(address, text):

@@ -247,7 +247,7 @@ def test_cancelling_ends_a_compilation():
 def test_a_time_limit_ends_a_compilation_and_says_where_it_was():
     error = refused(plan(loss=slow), time_limit=5)
     assert error.message == "The compilation of mlp passed its time limit of 5.00 s while lowering."
-    assert "scan the layers: one is compiled then" in error.ways_out
+    assert "scan the layers, so that only one is compiled" in error.ways_out
 
 
 SUMS = (

@@ -130,4 +130,4 @@ def test_stages_that_are_programs_of_their_own_are_refused_over_processes_with_t
 def test_without_a_launcher_the_ways_to_start_are_named():
     with pytest.raises(EngineError, match="The processes could not join") as caught:
         start_distributed()
-    assert "leave it out to run in one process" in caught.value.ways_out
+    assert "omit it to run in one process" in caught.value.ways_out

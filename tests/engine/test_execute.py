@@ -138,8 +138,8 @@ def test_a_mesh_larger_than_the_devices_is_explained():
         execute(plan(mesh="data:16 model:2"))
     assert str(caught.value) == (
         "The mesh data:16 model:2 cannot be run here: data 16 x model 2 = 32 devices, and 8 cpu devices are attached. "
-        "Planning needs none of them.\n"
-        "  Ways out: make `data` 4 · imitate them with XLA_FLAGS=--xla_force_host_platform_device_count=32 · "
+        "Planning needs no devices.\n"
+        "  Try: make `data` 4 · simulate them with XLA_FLAGS=--xla_force_host_platform_device_count=32 · "
         "run on a machine or a cluster with 32 devices."
     )
 

@@ -145,7 +145,7 @@ def test_a_model_that_is_added_while_others_train_ends_as_it_would_alone():
     assert {each.device for each in measured.schedule.placed} == {0, 1}
     for name in ("sgd", "adam"):
         is_as_alone(run, name, measured.losses[name])
-    with pytest.raises(FleetError, match="Model `late` comes too late"):
+    with pytest.raises(FleetError, match="Model `late` was added too late"):
         run.add(FleetModel("late", programs()["sgd"], 3, cuts=CUTS["sgd"]))
     with pytest.raises(FleetError, match="adam"):
         run.add(FleetModel("adam", programs()["sgd"]))
@@ -206,8 +206,8 @@ def test_a_damaged_checkpoint_is_told_and_the_run_ends_with_the_same_parameters(
     told: list[TrainingEvent] = []
     again = FleetRun(fleet("momentum", devices=1, folder=tmp_path), told.append)
     notice = (
-        f"The newest checkpoint in {tmp_path / 'momentum'} is damaged: an array in `{arrays.name}` is not the one that was written: its "
-        "checksum differs. It continues from the one before, which is undamaged."
+        f"The newest checkpoint in {tmp_path / 'momentum'} is damaged: an array in `{arrays.name}` is corrupt: its "
+        "checksum differs. It continues from the previous checkpoint, which is undamaged."
     )
     assert [each for each in told if isinstance(each, CheckpointNotice)] == [CheckpointNotice("momentum", notice)]
     assert 0 < again.model_runs[0].done < again.model_runs[0].last
@@ -291,17 +291,17 @@ def test_a_checkpoint_of_something_else_is_refused_before_anything_is_compiled(t
         assert not any(each.stage.startswith("compiling") for each in told)
 
     same = FleetModel("sgd", programs()["sgd"], 1, 2, CUTS["sgd"])
-    refused("is of another program, or of one that was cut elsewhere", FleetModel("sgd", programs()["adam"], 1, cuts=("layer_1",)))
-    refused("is of another program, or of one that was cut elsewhere", FleetModel("sgd", programs()["sgd"], 1, cuts=("layer_2",)))
+    refused("is of another program or another partition", FleetModel("sgd", programs()["adam"], 1, cuts=("layer_1",)))
+    refused("is of another program or another partition", FleetModel("sgd", programs()["sgd"], 1, cuts=("layer_2",)))
     arrays = max((tmp_path / "sgd").glob("*.arrays"), key=lambda each: int(each.stem))
     whole = arrays.read_bytes()
     arrays.write_bytes(whole[:-1])
-    refused("none before it is whole: `.*arrays` ends within an array", same)
+    refused("every earlier checkpoint is damaged: `.*arrays` ends within an array", same)
     arrays.write_bytes(whole[:3])
-    refused("none before it is whole: `.*arrays` holds no array where one should begin", same)
+    refused("every earlier checkpoint is damaged: `.*arrays` has no array at the expected position", same)
     for name in ("latest", "position", "previous"):
         (tmp_path / "sgd" / f"{name}.json").write_text("{")
-    refused("none before it is whole: `latest.json` is not what was written; `position.json` is", same)
+    refused("every earlier checkpoint is damaged: `latest.json` is corrupt; `position.json` is", same)
 
 
 @pytest.mark.parametrize("moment", ["between mini-batches", "within the mini-batch"])
@@ -336,15 +336,15 @@ def test_what_its_loss_has_stopped_stays_stopped_unless_that_is_asked_for_otherw
     ("make", "message"),
     [
         (lambda: train_fleet(fleet("sgd", mini_batches=30, devices=1)), "The data of model `sgd` run out at mini-batch 41 of 60."),
-        (lambda: FleetRun(fleet("sgd", devices=9)), "The fleet wants 9 devices; 8 are attached."),
+        (lambda: FleetRun(fleet("sgd", devices=9)), "The fleet needs 9 devices; 8 are attached."),
         (lambda: fleet("sgd", "sgd"), "2 models are named `sgd`."),
         (lambda: fleet("sgd", policy="longest"), "There is no policy `longest`"),
-        (lambda: fleet("sgd", buffer=1.5), "A buffer of 1.5 is no share of a device's memory."),
+        (lambda: fleet("sgd", buffer=1.5), "A buffer of 1.5 is not a share of a device's memory."),
         (lambda: fleet("sgd", spill="tape"), "State cannot be spilled to `tape`."),
         (lambda: fleet("sgd", spill="disk"), "State cannot be spilled to `disk` without a folder."),
-        (lambda: FleetModel("a/b", programs()["sgd"]), "`a/b` is no name for a model"),
+        (lambda: FleetModel("a/b", programs()["sgd"]), "`a/b` is not a name for a model"),
         (lambda: FleetModel("a", programs()["sgd"], 0), "`mini_batches` of model `a` is 0; it should be a whole number from 1."),
-        (lambda: Fleet(()), "There is no model to train."),
+        (lambda: Fleet(()), "The fleet has no models."),
     ],
 )
 def test_what_cannot_be_is_said_before_or_when_it_shows(make, message):

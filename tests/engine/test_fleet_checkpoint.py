@@ -207,7 +207,8 @@ def test_after_a_loss_of_power_an_empty_newest_file_is_passed_over_in_words(tmp_
     again = stored(tmp_path)
     assert again.resume()["done"] == 2
     assert again.notice == (
-        f"The newest checkpoint in {tmp_path} is damaged: `latest.json` is empty. It continues from the one before, which is undamaged."
+        f"The newest checkpoint in {tmp_path} is damaged: `latest.json` is empty. It continues from the previous "
+        "checkpoint, which is undamaged."
     )
 
 
@@ -237,9 +238,9 @@ def test_where_nothing_is_whole_that_is_said_and_nothing_is_removed(tmp_path):
         with pytest.raises(FleetError) as caught:
             look()
         assert str(caught.value) == (
-            f"The checkpoint in {tmp_path} is damaged, and none before it is whole: `position.json` is not what was written; `1.arrays` "
-            "holds no array where one should begin.\n"
-            "  Ways out: start from the beginning in another folder · put a copy of that folder in its place, if there is one."
+            f"The checkpoint in {tmp_path} is damaged, and every earlier checkpoint is damaged: `position.json` is corrupt; `1.arrays` "
+            "has no array at the expected position.\n"
+            "  Try: start from the beginning in another folder · restore a copy of that folder, if you have one."
         )
     assert {each.name for each in tmp_path.iterdir()} == there
 
@@ -252,8 +253,8 @@ def test_what_was_damaged_before_anything_was_safe_starts_anew_in_words(tmp_path
     again = stored(tmp_path)
     assert again.resume() is None
     assert again.notice == (
-        f"The newest checkpoint in {tmp_path} is damaged: `1.arrays` holds no array where one should begin. "
-        "It had no earlier checkpoint, and starts from the beginning."
+        f"The newest checkpoint in {tmp_path} is damaged: `1.arrays` has no array at the expected position. "
+        "It had no earlier checkpoint and starts from the beginning."
     )
 
 
@@ -286,8 +287,8 @@ def test_damage_that_comes_while_a_training_reads_from_the_disk_is_said(tmp_path
     with pytest.raises(FleetError) as caught:
         store.get(("piece", 0))
     assert str(caught.value) == (
-        f"The checkpoint in {tmp_path} was damaged while it was used: an array in `1.arrays` is not the one that was written: its checksum "
-        "differs.\n  Ways out: run it again: it continues from the newest undamaged checkpoint · look after that disk."
+        f"The checkpoint in {tmp_path} was damaged while it was used: an array in `1.arrays` is corrupt: its checksum "
+        "differs.\n  Try: run it again: it continues from the newest undamaged checkpoint · check that disk."
     )
 
 
@@ -313,14 +314,14 @@ def test_no_record_leads_to_a_file_outside_of_its_folder(tmp_path):
         del record["checksum"]
         record["files"] = {key: ["../precious", 0] for key in record["files"]}
         (tmp_path / "kept" / name).write_text(json.dumps(record))
-    with pytest.raises(FleetError, match="none before it is whole"):
+    with pytest.raises(FleetError, match="every earlier checkpoint is damaged"):
         stored(tmp_path / "kept").resume()
     assert precious.read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize(
     ("code", "way_out"),
-    [(errno.EROFS, "choose a folder of a disk that is not read-only"), (errno.ENOSPC, "make room on that disk · choose another folder")],
+    [(errno.EROFS, "choose a folder on a writable disk"), (errno.ENOSPC, "free space on that disk · choose another folder")],
 )
 def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, code, way_out):
     store = stored(tmp_path)
@@ -330,7 +331,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, code, wa
     def fails(*_, **__):
         raise OSError(code, os.strerror(code))
 
-    message = f"`{tmp_path}` cannot be written: {os.strerror(code)}.\n  Ways out: {way_out}."
+    message = f"`{tmp_path}` cannot be written: {os.strerror(code)}.\n  Try: {way_out}."
     monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(FleetError) as caught:
         store.secure()

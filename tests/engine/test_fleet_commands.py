@@ -113,10 +113,10 @@ def told() -> Told:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (RemoveDevice("0"), "There is no device '0' in this run.\n  Ways out: they are the numbers 0 to 1."),
-        (ReturnDevice(None), "There is no device None in this run.\n  Ways out: they are the numbers 0 to 1."),
-        (RemoveDevice(2), "There is no device 2 in this run.\n  Ways out: they are the numbers 0 to 1."),
-        (StopModel("sdg"), "There is no model `sdg`; there are `sgd`.\n  Ways out: did you mean `sgd`?"),
+        (RemoveDevice("0"), "There is no device '0' in this run.\n  Try: they are the numbers 0 to 1."),
+        (ReturnDevice(None), "There is no device None in this run.\n  Try: they are the numbers 0 to 1."),
+        (RemoveDevice(2), "There is no device 2 in this run.\n  Try: they are the numbers 0 to 1."),
+        (StopModel("sdg"), "There is no model `sdg`; there are `sgd`.\n  Did you mean `sgd`?"),
     ],
 )
 def test_a_command_that_cannot_be_is_refused_and_the_next_one_is_carried_out(told, command, message):

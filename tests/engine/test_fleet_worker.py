@@ -86,8 +86,10 @@ def test_a_death_is_a_message_and_the_next_run_goes_on_from_the_checkpoint(tmp_p
     fleet = Fleet((FleetModel("a", line(dies_once), 8),), devices=1, folder=tmp_path / "kept")
     with pytest.raises(EngineError) as caught:
         run_fleet(fleet)
-    assert caught.value.message.startswith("Something killed the training of model `a` while training (SIGKILL): Linux does so when memory")
-    assert {"run it again: it goes on from its checkpoint", "train fewer models at once"} < {*caught.value.ways_out}
+    assert caught.value.message.startswith(
+        "Something killed the training of model `a` while training (SIGKILL): Linux does this when memory"
+    )
+    assert {"run it again to continue from its checkpoint", "train fewer models at once"} < {*caught.value.ways_out}
     measured = run_fleet(fleet)
     assert measured.resumed in (4, 5)  # the fifth may still have been on its way to the host when the sixth was brought in
     assert measured.losses["a"] == train_fleet(fleet.updated(folder=None)).losses["a"]

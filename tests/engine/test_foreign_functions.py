@@ -39,8 +39,8 @@ def test_weights_of_four_bits_are_refused_under_a_layout_that_jit_does_not_read(
     with pytest.raises(EngineError) as caught:
         plan.run(steps=1, profile=False)
     assert caught.value.message == (
-        "`weights/w: int4[d_in=64, d_out=64]` has elements of less than a byte; on CPUs JAX runs a step of such arguments only if the "
-        "layout is of rules and of overrides, and this one says more: `batch:a; d_out:b p1`."
+        "`weights/w: int4[d_in=64, d_out=64]` has elements smaller than a byte; on CPUs JAX runs such a step only if the "
+        "layout has only rules and overrides, but this layout is: `batch:a; d_out:b p1`."
     )
 
 
@@ -91,7 +91,7 @@ def test_a_kernel_of_pallas_that_no_cpu_runs_is_planned_and_its_run_says_what_to
     assert plan.report().memory.peak > 0
     with pytest.raises(EngineError) as caught:
         plan.run(steps=1, profile=False)
-    assert caught.value.message == "doubled_loss has a kernel of Pallas, which CPUs do not compile; they interpret it."
+    assert caught.value.message == "doubled_loss has a Pallas kernel, which CPUs can only interpret."
     assert caught.value.ways_out[0] == "write `pl.pallas_call(..., interpret=True)` for a run here"
 
 

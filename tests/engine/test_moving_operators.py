@@ -188,7 +188,7 @@ def test_two_poolings_that_xla_pads_alike_are_told_and_mended():
 def test_a_gradient_that_stops_the_compiler_is_told_with_ways_out():
     shapes = IMAGE, jax.ShapeDtypeStruct((1, 3, 4, 8), "float32")
     plan = Plan(trace(gradients(conv(3, 1, 1)), *shapes, dims=HWIO, name="strided"), MESH, "n:a; h:b")
-    with pytest.raises(PartitionError, match=r"partitioner ended by SIGABRT while it partitioned strided\. Its last words: ") as caught:
+    with pytest.raises(PartitionError, match=r"partitioner ended by SIGABRT while it partitioned strided\. Last output: ") as caught:
         plan.partition()
     assert "choose a stride and padding whose gradient needs no negative padding" in caught.value.ways_out[0]
     assert plan.report().sent > 0  # as planned

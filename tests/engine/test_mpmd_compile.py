@@ -71,7 +71,7 @@ def test_the_comparison_is_of_the_fullest_stage_and_never_of_the_program_whole(p
 
 def test_the_compared_tab_has_a_row_a_stage(plan, compiled):
     blocks = compared_blocks(ComparisonState(Comparison(plan.report(), compiled)), Paint({"stage": 0, "data": 1}))
-    (table,) = [each for each in blocks if each["title"].startswith("Stage by stage")]
+    (table,) = [each for each in blocks if each["title"].startswith("Per stage")]
     assert [each["key"] for each in table["rows"]] == ["stage 0", "stage 1"]
 
 

@@ -120,7 +120,7 @@ def test_no_folder_to_write_in_is_a_note(monkeypatch):
     step = compile_step(plan())
     assert profile(step, step.arguments(0)) == (
         None,
-        "there is no folder for what the profiler writes: No usable temporary directory found",
+        "no folder for the profiler's output: No usable temporary directory found",
     )
 
 
@@ -131,8 +131,8 @@ def test_a_file_that_cannot_be_read_is_a_note(monkeypatch):
     monkeypatch.setattr("workbench.engine.spmd.profile_step.jax.profiler.ProfileData.from_file", broken)
     measured = execute(plan(), steps=1)
     assert measured.trace is None
-    assert measured.why_untraced == "what the profiler wrote cannot be read: RuntimeError: cut off"
-    assert "Not profiled: what the profiler wrote cannot be read" in str(measured)
+    assert measured.why_untraced == "the profiler's output cannot be read: RuntimeError: cut off"
+    assert "Not profiled: the profiler's output cannot be read" in str(measured)
 
 
 def test_the_trace_comes_back_from_the_worker():

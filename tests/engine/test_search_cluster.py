@@ -17,9 +17,7 @@ from workbench.search.make_space import make_space
 from workbench.search.worker_questions import Question
 
 pytestmark = pytest.mark.compile
-WAYS = (
-    "\n  Ways out: check the address, ray://HOST:10001 as a rule · start one here, cluster=local · search with workers=2 on this machine."
-)
+WAYS = "\n  Try: check the address, ray://HOST:10001 as a rule · start one here, cluster=local · search with workers=2 on this machine."
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +58,8 @@ def test_an_actor_that_dies_is_a_message_and_another_goes_on(space, pool):
     [
         ("ray://127.0.0.1:1", "No Ray cluster answers at ray://127.0.0.1:1."),
         ("ray://nowhere.invalid:10001", "No Ray cluster answers at ray://nowhere.invalid:10001."),
-        ("127.0.0.1:6379", "`127.0.0.1:6379` is no address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`."),
-        ("ray://127.0.0.1", "`ray://127.0.0.1` is no address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`."),
+        ("127.0.0.1:6379", "`127.0.0.1:6379` is not an address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`."),
+        ("ray://127.0.0.1", "`ray://127.0.0.1` is not an address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`."),
     ],
 )
 def test_a_cluster_that_does_not_answer_is_said(space, address, text, monkeypatch):
@@ -94,7 +92,7 @@ def test_a_cluster_that_does_not_start_is_said(space, monkeypatch):
         open_answerer(Evaluator(space), None, "local")
     assert str(caught.value) == (
         "No Ray cluster starts on this machine: ConnectionError: ray client connection timeout.\n"
-        "  Ways out: search with workers=2 on this machine."
+        "  Try: search with workers=2 on this machine."
     )
 
 
@@ -102,4 +100,4 @@ def test_a_cluster_without_ray_is_said(space, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EngineError) as caught:
         open_answerer(Evaluator(space), None, "local")
-    assert str(caught.value) == ('A cluster needs Ray, which is not installed.\n  Ways out: pip install -e ".[ray]" in the checkout.')
+    assert str(caught.value) == ('A cluster needs Ray, which is not installed.\n  Try: pip install -e ".[ray]" in the checkout.')

@@ -159,7 +159,7 @@ def test_the_question_a_worker_died_of_is_refused_and_the_others_are_answered(ev
         first, dead, last = pool.ask([question(1), Question("figures", DEADLY), question(2)])
         assert str(dead) == (
             "The puppet that planned `one device, deadly, no ZeRO, remat as traced` ended by SIGSEGV.\n"
-            "  Ways out: search again · search with workers=0, in this process."
+            "  Try: search again · search with workers=0, in this process."
         )
         assert isinstance(dead, EngineError)
         assert (first.seconds, last.seconds) == (1, 2)
@@ -243,7 +243,7 @@ def test_closing_ends_workers_that_are_starting_and_answers_what_waits(evaluator
     pool.close()
     assert closed == [True]
     assert not any(each.is_alive() for each in pool._threads)
-    assert [str(each) for each in pool.ask([question(1)])] == ["The search was closed.\n  Ways out: search again."]
+    assert [str(each) for each in pool.ask([question(1)])] == ["The search was closed.\n  Try: search again."]
 
 
 def test_there_are_no_more_workers_than_questions_at_a_time(monkeypatch):
@@ -259,8 +259,8 @@ def test_there_are_no_more_workers_than_questions_at_a_time(monkeypatch):
 @pytest.mark.parametrize(
     ("workers", "cluster", "text"),
     [
-        (-1, None, "-1 workers cannot plan anything.\n  Ways out: give 0, to plan in this process, or more."),
-        (0, "local", "0 workers on a cluster cannot plan anything.\n  Ways out: give 1 or more · search without a cluster."),
+        (-1, None, "-1 workers cannot plan.\n  Try: use 0 to plan in this process, or more."),
+        (0, "local", "0 workers on a cluster cannot plan.\n  Try: give 1 or more · search without a cluster."),
     ],
 )
 def test_numbers_of_workers_that_cannot_be_are_said(evaluator, workers, cluster, text):

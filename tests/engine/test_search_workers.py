@@ -23,8 +23,8 @@ pytestmark = pytest.mark.compile
 
 WANTED = {"layouts": ("replicated", "megatron"), "remats": ("none", "full"), "schedules": ("1f1b",), "most_examples": 2}
 ENDED_BY_KILL = (
-    "The process that planned `{}` ended by SIGKILL: Linux does so when memory runs out, and a person can by hand.\n"
-    "  Ways out: search again · search with workers=0, in this process."
+    "The process that planned `{}` ended by SIGKILL: Linux does this when memory runs out, or a person did it by hand.\n"
+    "  Try: search again · search with workers=0, in this process."
 )
 
 
@@ -124,8 +124,8 @@ def test_what_a_worker_wrote_last_is_said(space, pool):
     candidate = replace(pipelines(space)[0], layout="nonsense")  # no search asks this: the planner has no words for it
     (found,) = pool.ask([Question("figures", candidate)])
     assert str(found) == (
-        f"The process that planned `{candidate}` ended with exit code 1. Its last words: KeyError: 'nonsense'.\n"
-        "  Ways out: search again · search with workers=0, in this process."
+        f"The process that planned `{candidate}` ended with exit code 1. Last output: KeyError: 'nonsense'.\n"
+        "  Try: search again · search with workers=0, in this process."
     )
 
 
@@ -137,7 +137,7 @@ def test_a_pool_ends_while_it_is_asked_and_leaves_nothing(space, pool):
     asking.start()
     pool.close()
     asking.join(60)
-    assert [str(each) for each in found] == ["The search was closed.\n  Ways out: search again."] * 3
+    assert [str(each) for each in found] == ["The search was closed.\n  Try: search again."] * 3
     assert worker.is_gone
     assert not is_running(worker.pid)
     assert not any(each.is_alive() for each in pool._threads)

@@ -139,7 +139,7 @@ def test_the_first_of_equal_layers_may_read_the_batch():
     ("program", "pipeline", "says"),
     [
         (lambda: network(stacked=True), "stages:3 micro_batches:3", "4 % 3 = 1"),
-        (pipelines.skips, "stages:2 micro_batches:2", "take engine:mpmd"),
+        (pipelines.skips, "stages:2 micro_batches:2", "use engine:mpmd"),
         (pipelines.dropout, "stages:2 micro_batches:2", "equal"),
     ],
 )

@@ -58,10 +58,10 @@ def test_stages_that_are_one_program_are_not_laid_out_apart():
     with pytest.raises(PipelineError) as raised:
         as_spmd_program(plan)
     assert raised.value.message == (
-        "Engine `spmd` runs equal layers in step, one layout for all; `params/layers/0/mlp/w1` is [-, model] and "
+        "Engine `spmd` runs equal layers in lockstep with one layout; `params/layers/0/mlp/w1` is [-, model] and "
         "`params/layers/1/mlp/w1` is [model, -]."
     )
-    assert raised.value.ways_out == ("take engine:mpmd, whose stages may differ", "lay them out alike")
+    assert raised.value.ways_out == ("use engine:mpmd, which supports different stages", "use one layout for all")
     alike = plan.updated(layout="batch:data; layers/*/mlp/w1=[-, model]")
     assert as_spmd_program(alike).pipeline is None
 

@@ -50,7 +50,7 @@ def test_products_spend_work_on_padding(plan):
 
 def test_suggested_mesh_sizes_leave_nothing_padded(plan):
     (note,) = [each for each in plan.report().diagnostics if each.kind == "padding"]
-    assert "44% of its 32 B on each device hold nothing" in note.message
+    assert "44% of its 32 B on each device are padding" in note.message
     assert ResizeAxis("m", 9) in note.edits
     for edit in note.edits:
         assert not [each for each in plan.apply(edit).report().padding if each.path == "sin"], edit

@@ -115,7 +115,7 @@ def test_a_checked_run_says_what_is_wrong_and_where_it_begins(number):
     assert any("looking for the first wrong value" in each.stage for each in events if isinstance(each, Progress))
     record = measurement_record(measured)
     assert (record["is_wrong"], record["first_wrong"]) == (True, measured.first_wrong)
-    assert record["wrong_text"].startswith("WRONG RESULT: this plan does not compute what the unsharded step does: ")
+    assert record["wrong_text"].startswith("WRONG RESULT: this plan and the unsharded step differ: ")
     assert '<p role="alert" style="color:#c1121f' in measured._repr_html_()
 
 

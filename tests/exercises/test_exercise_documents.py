@@ -84,7 +84,7 @@ def test_an_answer_is_checked_by_what_it_is_or_by_the_name_of_its_question():
     assert not ONE.check(PRODUCT.updated(layout="J:x"))
     assert ONE.check("1.25 MiB", "bytes")
     assert ONE["which"].check("J")
-    with pytest.raises(DocumentError, match="does not say which of its questions this answers: `split`, `bytes`, `which`"):
+    with pytest.raises(DocumentError, match="needs the name of the answered question: `split`, `bytes`, `which`"):
         ONE.check("2")
     with pytest.raises(DocumentError, match="There is no question `byte` in `one_product`"):
         ONE["byte"]
@@ -94,12 +94,12 @@ def test_a_plan_is_for_the_question_that_it_is_about():
     other = {**document()["questions"][0], "name": "mesh", "may_change": ["mesh", "layout"]}
     two = Exercise.parse(json.dumps(document(questions=[document()["questions"][0], other])))
     assert two.question_of(PRODUCT.updated(mesh="x:8", layout="I:x")).name == "mesh"
-    with pytest.raises(DocumentError, match="which of its questions"):
+    with pytest.raises(DocumentError, match="name of the answered question"):
         two.question_of(PRODUCT)
 
 
 WRONG = {
-    "is JSON, but no document of an exercise": {"format": "other"},
+    "is JSON, but not a document of an exercise": {"format": "other"},
     "is of version 2; this workbench reads up to version 1.": document(version=2),
     "'questions' is a required property": {key: value for key, value in document().items() if key != "questions"},
     "at `$.questions[0].goals[0].goal`, 'fit' is not one of ": with_question(0, goals=[{"goal": "fit"}]),
@@ -113,7 +113,7 @@ WRONG = {
     "question `bytes`: `many` is not an amount of bytes.": with_question(1, answer="many"),
     "at `$.questions[1].answer.figure`, 'peek' is not one of": with_question(1, answer={"figure": "peek", "plan": "product"}),
     "at `$.questions[1].unit`, 'miles' is not one of": with_question(1, unit="miles"),
-    "question `which`: None of the choices of `which` is right.": with_question(2, choices=[{"text": "I"}, {"text": "J"}]),
+    "question `which`: No choice of `which` is right.": with_question(2, choices=[{"text": "I"}, {"text": "J"}]),
     "has two questions `split`.": with_question(1, name="split"),
 }
 

@@ -50,10 +50,10 @@ GPT = Plan(build("gpt", layers=4), "stage:2 data:4", "batch:data", hardware="TPU
 TWO_STAGES = GPT.updated(pipeline="stages:2 micro_batches:2 axis:stage")
 LARGE = Plan(build("gpt", preset="gpt3-1.3b", batch=16, remat=True), "data:16", hardware="TPU v5e 4x4")
 
-# the goal, the plan to start from, a right answer, a wrong one, and what is said of it
+# the goal, the start plan, a right answer, a wrong one, and what is said of it
 CASES = {
     Lies("dot_general", "[x, y]"): (GRID, "I:x; K:y", "I:x", "`dot_general` is sharded as [x, -], not [x, y]"),
-    FewStatements(1): (GRID, "I:x", "I:x; K:y", "2 statements, where 1 is enough."),
+    FewStatements(1): (GRID, "I:x", "I:x; K:y", "2 statements; 1 is enough."),
     Sends(): (PRODUCT, "I:x", "J:x", "most of it by all-reduce over x at dot_general. Let it send nothing."),
     Sends("29.3 KiB"): (PRODUCT, "J:x; result=[x, -]", "J:x", "Let it send not more than 29.3 KiB."),
     Sends("1 GiB", "reduce-scatter"): (PRODUCT, "J:x; result=[x, -]", "J:x", "It sends by all-reduce where reduce-scatter would do."),
@@ -81,9 +81,9 @@ CASES = {
     ),
     Peak("12 MiB"): (LAYERS, "hidden:all", "", "The fullest device holds 68.0 MiB; 12.0 MiB are allowed."),
     StepWithin("200 us"): (LAYERS, "hidden:all", "batch:all", "A step takes 891 µs; 200 µs are allowed."),
-    Mfu("10 %"): (LAYERS, "hidden:all", "", "; 10.0 % is asked for."),
-    BoundBy("communication"): (LAYERS, "batch:all", "", "on arithmetic; nothing that is sent is waited for."),
-    Bubble("40 %"): (TWO_STAGES, TWO_STAGES, GPT, "There is no pipeline, and so no bubble to make small."),
+    Mfu("10 %"): (LAYERS, "hidden:all", "", "; 10.0 % is required."),
+    BoundBy("communication"): (LAYERS, "batch:all", "", "on arithmetic; no communication is exposed."),
+    Bubble("40 %"): (TWO_STAGES, TWO_STAGES, GPT, "There is no pipeline, so there is no bubble."),
     Devices(8): (
         LAYERS,
         "",
@@ -94,10 +94,10 @@ CASES = {
         GPT,
         "",
         GPT.updated(program=build("gpt", layers=4).variant(precision=GPT.program.precision.parse("bfloat16"))),
-        "It computes in bfloat16, where the exercise computes as traced: results are rounded otherwise.",
+        "It computes in bfloat16, but the exercise computes as traced: results round differently.",
     ),
     FigureAtMost("parameters", "700 kB"): (GPT, "d_model:data", "", "Bytes of parameters on a device: "),
-    FigureAtLeast("duplication", 8): (GRID, "", "I:x", "How often the same product is computed: 2; 8 is asked for."),
+    FigureAtLeast("duplication", 8): (GRID, "", "I:x", "How often the same product is computed: 2; 8 is required."),
 }
 
 
@@ -136,7 +136,7 @@ def test_a_goal_is_read_back_from_its_record(goal):
 
 def test_a_bubble_too_large_is_told_in_percent():
     verdict = str(PlanQuestion(TWO_STAGES, Bubble("1 %")).check(TWO_STAGES))
-    assert "Bubble, the share of the devices' time in which a pipeline does nothing: 37.0 %; 1.0 % is allowed." in verdict
+    assert "Bubble, the idle share of the devices' time in a pipeline: 37.0 %; 1.0 % is allowed." in verdict
 
 
 def test_what_is_computed_for_padding_is_not_blamed_on_an_axis():
@@ -149,14 +149,14 @@ def test_what_is_computed_for_padding_is_not_blamed_on_an_axis():
 def test_a_product_bound_by_memory_is_not_said_to_compute_for_no_time():
     thin = Plan(build("einsum", sizes=(8, 4096, 4096)), "x:1", hardware="TPU v5e 1x1")
     [reason] = PlanQuestion(thin, BoundBy("compute")).check("").reasons
-    assert reason.endswith("on reading and writing memory; nothing takes longer on arithmetic than on memory.")
+    assert reason.endswith("on reading and writing memory; no kernel is compute-bound.")
     assert "0.00" not in reason
 
 
 def test_without_hardware_what_takes_time_is_not_known():
     for goal in (StepWithin(1.0), Mfu(0.1), BoundBy("compute"), FigureAtMost("step_time", "1 s")):
         [reason] = PlanQuestion(LAYERS.updated(hardware=None), goal).check("batch:all").reasons
-        assert "is not known: the plan names no hardware." in reason
+        assert "unknown: the plan has no hardware." in reason
 
 
 WRONG = {

@@ -48,7 +48,7 @@ def test_what_is_wrong_is_told_by_question_with_the_hints_of_its_attempt(folder)
     assert (bob.score, bob.most) == (0, 6)
     assert bob.verdicts["split"].hints == ("Which dimension is summed over?", "Try both rows and columns.")
     assert "That is 8 times as much" in bob.verdicts["bytes"].reasons[0]
-    assert bob.verdicts["which"].reasons == ("There is no answer.",)
+    assert bob.verdicts["which"].reasons == ("No answer.",)
 
 
 @pytest.mark.parametrize(("name", "said"), [("empty", "has no answers"), ("none.plan.json", "cannot be read: No such file")])

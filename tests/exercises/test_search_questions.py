@@ -22,8 +22,8 @@ def test_the_winner_is_guessed_by_each_of_its_decisions(found):
     assert one.check(model=8, data=1, layout="megatron")
     assert one.check()
     assert one.check(model=2, layout="io").reasons == (
-        "Not model 2: the best plan with it needs 672 µs more than the best of all.",
-        "Not layout io: the best plan with it needs 439 µs more than the best of all.",
+        "Not model 2: its best plan needs 672 µs more than the overall best.",
+        "Not layout io: the best plan with it needs 439 µs more than the overall best.",
     )
 
 
@@ -35,17 +35,17 @@ def test_a_guess_that_no_plan_can_keep_is_refused_with_what_it_breaks():
 def test_a_guess_is_held_against_the_objective_of_the_search():
     lean = WinnerQuestion(LAYERS.search(objective="memory"))
     assert lean.check(layout="megatron").reasons == (
-        "Not layout megatron: the best plan with it needs 3.50 MiB more than the best of all.",
+        "Not layout megatron: the best plan with it needs 3.50 MiB more than the overall best.",
     )
     cheap = WinnerQuestion(LAYERS.search(objective="dollars"))
-    assert cheap.check(layout="io").reasons == ("Not layout io: the best plan with it needs $0.0012 more than the best of all.",)
+    assert cheap.check(layout="io").reasons == ("Not layout io: the best plan with it needs $0.0012 more than the overall best.",)
 
 
 def test_a_decision_that_there_is_not_is_an_error(found):
     with pytest.raises(SearchError) as caught:
         WinnerQuestion(found).check(modle=8)
     assert str(caught.value).startswith("There is no decision `modle`; there are `layout`, ")
-    with pytest.raises(SearchError, match="No plan keeps"):
+    with pytest.raises(SearchError, match="No plan meets"):
         WinnerQuestion(LAYERS.search(at_most={"memory": "1 MiB"})).check(data=8)
 
 

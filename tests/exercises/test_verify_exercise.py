@@ -42,10 +42,10 @@ def test_a_variant_that_the_start_does_not_divide_is_told_whole():
     with pytest.raises(DocumentError) as raised:
         verify_exercise(odd)
     assert str(raised.value) == (
-        "`one_product` has what no answer can meet:\n"
+        "`one_product` has goals that no answer can meet:\n"
         "  - Question `split`, its variant 2 (with batch=4092): `x: float32[batch=4092, io=1024]`: the layout puts `batch` (4092) on mesh "
-        "axis `all` (8), and 4092 % 8 = 4. JAX splits an argument into equal parts only. So every answer is refused there.\n"
-        "  Ways out: give that variant sizes that the start's layout `batch:all` goes with · start from a plan that says less · make the "
+        "axis `all` (8), and 4092 % 8 = 4. JAX requires equal parts. Every answer would be refused there.\n"
+        "  Try: choose sizes of that variant that fit the start's layout `batch:all` · start from a plan with fewer statements · make the "
         "parts 6 or 11 · pad `batch` to 4096 · leave `batch` whole."
     )
 
@@ -68,7 +68,7 @@ def test_a_variant_that_cannot_be_planned_is_named_with_the_reason(variant, said
 
 def test_a_goal_that_is_never_known_is_one_of_no_answer():
     [flaw] = find_flaws(exercise(start=LAYERS.updated(hardware=None), goals=[{"goal": "step_time", "at_most": "1 s"}]))
-    assert str(flaw).endswith("the goal `step_time`: How long a step takes is not known: the plan names no hardware.")
+    assert str(flaw).endswith("the goal `step_time`: The step time is unknown: the plan has no hardware.")
 
 
 def test_a_value_that_an_answer_may_make_is_not_missed():
@@ -84,8 +84,8 @@ def test_a_start_and_the_plan_of_a_number_are_planned_too():
     unknown["questions"].append(number)
     found = [str(each) for each in find_flaws(Exercise.parse(json.dumps(unknown)))]
     assert [each.partition(": ")[0] for each in found] == [
-        "Question `split`, the plan to start from",
-        "Question `n`, the plan that has its answer",
+        "Question `split`, the start plan",
+        "Question `n`, the plan of the answer",
     ]
 
 

@@ -142,28 +142,28 @@ def test_two_devices_of_a_chip_share_what_the_chip_has():
             "TPU v5x 4x4",
             "There is no hardware `TPU v5x`; there are `TPU v2`, `TPU v3`, `TPU v4`, `TPU v5e`, `TPU v5p`, `TPU v6e`, `TPU v7`, "
             "`P40`, `P100`, `V100-16GB`, `V100-32GB`, `T4`, `A100-40GB`, "
-            "`A100-80GB`, `L4`, `H100`, `H100 EFA`, `H100-500W`, `H200`, `B200` and more.\n  Ways out: did you mean `TPU v5p`?",
+            "`A100-80GB`, `L4`, `H100`, `H100 EFA`, `H100-500W`, `H200`, `B200` and more.\n  Did you mean `TPU v5p`?",
         ),
         (
             "TPU v5p 8x8",
-            '`TPU v5p 8x8` has 2 sides; a slice of TPU v5p is a torus of 3 dimensions.\n  Ways out: write "TPU v5p 4x4x4" for 64 chips.',
+            '`TPU v5p 8x8` has 2 sides; a slice of TPU v5p is a 3-dimensional torus.\n  Try: write "TPU v5p 4x4x4" for 64 chips.',
         ),
         (
             "TPU v5e 32x32",
-            '`TPU v5e 32x32` is 32 x 32 = 1,024 chips; a pod of TPU v5e is 16x16 at most.\n  Ways out: write "4 slices of TPU v5e 16x16".',
+            '`TPU v5e 32x32` is 32 x 32 = 1,024 chips; a pod of TPU v5e is 16x16 at most.\n  Try: write "4 slices of TPU v5e 16x16".',
         ),
         (
             "TPU v5p 30x30x30",
             "`TPU v5p 30x30x30` is 30 x 30 x 30 = 27,000 chips; a pod of TPU v5p is 8,960 chips at most.\n"
-            '  Ways out: write "4 slices of TPU v5p 15x15x30".',
+            '  Try: write "4 slices of TPU v5p 15x15x30".',
         ),
-        ("16 H100", 'A node has 1 to 8 H100; 16 is not among these.\n  Ways out: write "2 nodes of 8 H100".'),
-        ("8 TPU v5e", 'TPU v5e comes as a torus; give its sides in chips.\n  Ways out: write "TPU v5e 2x4".'),
-        ("H100 4x4", 'H100 comes in nodes and has no torus.\n  Ways out: write "8 H100" · "4 nodes of 8 H100".'),
-        ("TPU v5e", '`TPU v5e` is a kind of device; how many are there?\n  Ways out: write "TPU v5e 4x4".'),
-        ("TPU v5e 2x", '`2x` is no size of a TPU v5e slice or node.\n  Ways out: write "TPU v5e 4x4".'),
-        ("TPU v5e 0x4", "`TPU v5e 0x4` has a side of 0 chips.\n  Ways out: each side is 1 chip at least."),
-        ("0 nodes of 8 H100", "There must be one node at least.\n  Ways out: leave `0 nodes of` away."),
+        ("16 H100", 'A node has 1 to 8 H100, not 16.\n  Try: write "2 nodes of 8 H100".'),
+        ("8 TPU v5e", 'TPU v5e has a torus; give its sides in chips.\n  Try: write "TPU v5e 2x4".'),
+        ("H100 4x4", 'H100 has nodes, not a torus.\n  Try: write "8 H100" · "4 nodes of 8 H100".'),
+        ("TPU v5e", '`TPU v5e` is a kind of device; the number of devices is missing.\n  Try: write "TPU v5e 4x4".'),
+        ("TPU v5e 2x", '`2x` is not a size of a TPU v5e slice or node.\n  Try: write "TPU v5e 4x4".'),
+        ("TPU v5e 0x4", "`TPU v5e 0x4` has a side of 0 chips.\n  Try: each side is at least 1 chip."),
+        ("0 nodes of 8 H100", "At least one node is required.\n  Try: omit `0 nodes of`."),
     ],
 )
 def test_hardware_that_does_not_exist_is_told_with_ways_out(text, message):
@@ -206,7 +206,7 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
         ("[", "is not TOML"),
         ("['X']\nflops = {}", "`X` in the hardware file .* cannot be used: it has no `links`"),
         (OWN.replace("bfloat16 = 100e12", ""), "`flops` needs a rate above 0"),
-        (OWN.replace("bandwidth = 10e9", "bandwidth = 0"), "`bandwidth` is 0; a rate is more than 0"),
+        (OWN.replace("bandwidth = 10e9", "bandwidth = 0"), "`bandwidth` is 0; a rate must be more than 0"),
         (OWN.replace("rank = 1", "rang = 1"), "rang"),
         (OWN.replace("price = 0.5", "price = -1"), "`price` is -1; it is dollars an hour, more than 0, or left out"),
         (OWN.replace('link = "wire"', 'link = "wier"'), "it has no `wier`"),
@@ -216,11 +216,11 @@ def test_an_own_file_adds_entries_and_replaces_those_of_the_same_name(tmp_path, 
         (OWN.replace("chips = 64", "chips = 1.5"), "`chips` is 1.5; it is a whole number"),
         (OWN.replace("size = 2", "size = 0"), "`size` is 0; it is a whole number"),
         (OWN.replace("price = 0.5", "devices = 0"), "`devices` is 0; it is a whole number"),
-        (OWN.replace("memory = 16e9", "memory = nan"), "nan is no number to plan with"),
+        (OWN.replace("memory = 16e9", "memory = nan"), "nan is not a valid number"),
         (OWN.replace("memory = 16e9", "memory = inf"), "cannot be used: cannot convert float infinity to integer"),
         (OWN.replace("memory = 16e9", "memory = 2021-01-01"), "is of type date; write it as text"),
-        ("x = " + "[" * 5000 + "]" * 5000, "nested more than 16 deep"),
-        ("[" + ".".join("a" * 100_000) + "]", "line 1 joins more than 16 names with dots"),
+        ("x = " + "[" * 5000 + "]" * 5000, "nested more than 16 levels deep"),
+        ("[" + ".".join("a" * 100_000) + "]", "line 1 has more than 16 dotted names"),
         ("x = " + "9" * 5000, "a whole number has more than 40 digits"),
         ("x = [" + "1," * 200_000 + "]", "has more than 100,000 entries"),
         ("".join(f"[t{n}]\n" for n in range(60_000)), "has more than 100,000 entries"),
@@ -237,7 +237,7 @@ def test_an_own_file_that_is_wrong_says_where(tmp_path, text, says):
 def test_an_own_file_is_a_regular_file(tmp_path):
     os.mkfifo(pipe := tmp_path / "own.toml")
     for path in (pipe, Path("/dev/zero")):
-        with pytest.raises(HardwareError, match="cannot be read: it is a pipe, a device or a socket, and only regular files are read"):
+        with pytest.raises(HardwareError, match="cannot be read: it is a pipe, a device or a socket; only regular files are read"):
             load_catalogue(path)
     with pytest.raises(HardwareError, match="cannot be read: Is a directory"):
         load_catalogue(tmp_path)
@@ -257,7 +257,7 @@ def test_the_listing_tells_each_kind_and_each_source(entry):
     assert "assumed" in told or isinstance(entry.network, Torus)
     for source in entry.chip.sources.values():
         assert source.split()[0] in told
-    assert hardware_text(entry.name, catalogue).startswith(f"{entry.name}, one device")
+    assert hardware_text(entry.name, catalogue).startswith(f"{entry.name}, one JAX device")
 
 
 @pytest.mark.parametrize(
@@ -287,11 +287,11 @@ def test_each_machine_is_hardware_of_the_catalogue(machine):
 def test_machines_of_tpus_are_joined_as_a_shape_that_has_to_be_said():
     with pytest.raises(HardwareError) as caught:
         parse_hardware("4 x ct5p-hightpu-4t")
-    assert caught.value.message == "4 `ct5p-hightpu-4t` may be joined as slices of several shapes."
+    assert caught.value.message == "4 `ct5p-hightpu-4t` could mean slices of several shapes."
     assert caught.value.ways_out == ('write "4 slices of TPU v5p 2x2x1"',)
 
 
 def test_a_card_without_a_count_is_a_kind():
     for name in ("RTX 4090", "A100-40GB PCIe"):
-        with pytest.raises(HardwareError, match=f"`{name}` is a kind of device; how many are there"):
+        with pytest.raises(HardwareError, match=f"`{name}` is a kind of device; the number of devices"):
             parse_hardware(name)

@@ -106,23 +106,23 @@ def test_a_comma_in_the_name_of_a_kind_of_device_begins_no_option(tmp_path):
     [
         (
             "8 H100, fast",
-            "There is no option `fast` of hardware; behind a comma there may be `node=200 Gb/s` (the speed of a link), "
-            "`eager` (PyTorch calls each kernel; "
-            "or `CUDA graphs`), `no reshard` (of eager, as `no prefetch` and `async TP`), `2.5 $/h` (the price of a chip).\n"
-            '  Ways out: write "8 H100".',
+            "There is no option `fast` of hardware; after a comma: `node=200 Gb/s` (the speed of a link), "
+            "`eager` (eager PyTorch; "
+            "or `CUDA graphs`), `no reshard` (option of eager, such as `no prefetch` and `async TP`), `2.5 $/h` (the price of a chip).\n"
+            '  Try: write "8 H100".',
         ),
         (
             "32 nodes of 8 H100, nod=200 Gb/s",
-            "There is no link `nod` in 32 nodes of 8 H100; there are `node`, `device`, `infiniband`, `nvlink`.\n"
-            "  Ways out: did you mean `node`?",
+            "There is no link `nod` in 32 nodes of 8 H100; there are `node`, `device`, `infiniband`, `nvlink`.\n  Did you mean `node`?",
         ),
-        ("8 H100, node=200 Gb/s", "There is no link `node` in 8 H100; there are `device`, `nvlink`.\n  Ways out: use one of these names."),
+        ("8 H100, node=200 Gb/s", "There is no link `node` in 8 H100; there are `device`, `nvlink`.\n  Try: use one of these names."),
         (
             "8 H100, device=200",
-            "`device=200` is no speed of a link: it is a link's name, then what a device sends over it in one direction, its latency, or "
-            'both.\n  Ways out: write "node=200 Gb/s" · "node=4 x 200 Gb/s" (adapters of a node) · "node=25 GB/s, 5 us".',
+            "`device=200` is not a speed of a link: it is a link's name, then what a device sends over it in one "
+            "direction, its latency, or "
+            'both.\n  Try: write "node=200 Gb/s" · "node=4 x 200 Gb/s" (adapters of a node) · "node=25 GB/s, 5 us".',
         ),
-        ("8 H100, device=0 GB/s", "The bandwidth of `device` is 0 B/s; a rate is more than 0.\n  Ways out: leave it out."),
+        ("8 H100, device=0 GB/s", "The bandwidth of `device` is 0 B/s; a rate must be more than 0.\n  Try: leave it out."),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_with_ways_out(text, message):
@@ -133,7 +133,7 @@ def test_an_option_that_cannot_be_is_refused_with_ways_out(text, message):
 
 @pytest.mark.parametrize("text", ["device", "=2 GB/s", "device=", "device=2 s 3 GB/s", "device=fast", "device=-2 GB/s", "device=1.2.3 us"])
 def test_what_is_no_speed_is_refused(text):
-    with pytest.raises(HardwareError, match="is no speed of a link"):
+    with pytest.raises(HardwareError, match="is not a speed of a link"):
         set_link(parse_hardware("8 H100"), text)
 
 
@@ -186,18 +186,18 @@ def test_a_price_that_is_not_known_is_asked_for():
     with pytest.raises(HardwareError) as error:
         parse_hardware("8 P40, eager").known_hourly_price()
     assert str(error.value) == (
-        "What 8 P40, eager costs an hour is not known: the catalogue has no price of P40.\n"
-        '  Ways out: say what a chip costs an hour, "8 P40, eager, 2.5 $/h" · give P40 a `price` in a hardware file.'
+        "The hourly cost of 8 P40, eager is unknown: the catalogue has no price for P40.\n"
+        '  Try: add the hourly price of a chip, "8 P40, eager, 2.5 $/h" · give P40 a `price` in a hardware file.'
     )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("8 H100, 0 $/h", "A chip for 0 $/h: a price is more than 0.\n  Ways out: leave it out."),
+        ("8 H100, 0 $/h", "A chip for 0 $/h: a price is more than 0.\n  Try: leave it out."),
         (
             "8 H100, 2 $ a day",
-            '`2 $ a day` is no price: it is the US dollars that a chip costs an hour.\n  Ways out: write "2.5 $/h".',
+            '`2 $ a day` is not a price: write US dollars per chip and hour.\n  Try: write "2.5 $/h".',
         ),
     ],
 )
@@ -213,5 +213,5 @@ def test_a_plan_keeps_the_price_in_its_document_and_its_report_tells_what_steps_
     report = plan.report()
     price = 20 * report.step_time.total / 3600 * 1000
     text = " ".join(str(report).split())
-    assert f"price of 1,000 steps {format_dollars(price)} {format_dollars(price / 1000)} a step; $20.00 an hour at 2.5 $/h a chip" in text
+    assert f"price of 1,000 steps {format_dollars(price)} {format_dollars(price / 1000)} a step; $20.00 per hour at 2.5 $/h a chip" in text
     assert "price of" not in str(plan.updated(hardware="8 P40").report())

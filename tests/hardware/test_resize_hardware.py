@@ -33,9 +33,9 @@ def test_it_is_joined_as_it_is_sold(kind, devices, name):
 @pytest.mark.parametrize(
     ("kind", "devices", "text"),
     [
-        ("H100", 12, "12 H100 do not fill nodes of 8; 12 % 8 = 4.\n  Ways out: take 8 or 16 devices."),
-        ("TPU v3", 7, "A chip of TPU v3 is 2 devices; 7 are no whole chips.\n  Ways out: take an even number."),
-        ("H100", 0, "0 devices cannot hold a plan.\n  Ways out: write 1 or more devices."),
+        ("H100", 12, "12 H100 do not fill nodes of 8; 12 % 8 = 4.\n  Try: take 8 or 16 devices."),
+        ("TPU v3", 7, "A chip of TPU v3 is 2 devices; 7 are no whole chips.\n  Try: take an even number."),
+        ("H100", 0, "0 devices cannot hold a plan.\n  Try: write 1 or more devices."),
     ],
 )
 def test_what_is_not_sold_is_said(kind, devices, text):

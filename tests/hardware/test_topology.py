@@ -148,47 +148,46 @@ def test_open_sizes_are_found_from_the_minor_one_on():
             "TPU v5e 8x16",
             "data:16 model:8",
             "data:x; model:y",
-            "`data` 16 devices are assigned to `x`; `x` of TPU v5e 8x16 has 8.\n  Ways out: spread it, `data:y+x` · make `data` smaller.",
+            "`data` 16 devices are assigned to `x`; `x` of TPU v5e 8x16 has 8.\n  Try: spread it, `data:y+x` · make `data` smaller.",
         ),
         (
             "TPU v5e 16x16",
             "data:8 model:4",
             "data:x; model:x",
             "`data` 8 x `model` 4 = 32 devices are assigned to `x`; `x` of TPU v5e 16x16 has 16.\n"
-            "  Ways out: spread it, `data:y+x` · make `data` smaller.",
+            "  Try: spread it, `data:y+x` · make `data` smaller.",
         ),
         (
             "TPU v5e 16x16",
             "data:8",
             "data:x(3)+y",
-            "`data` is 8; the axis assignment puts 3 x 2 = 6 of it on x(3)+y.\n  Ways out: make `data` 6 · leave a size open.",
+            "`data` is 8; the axis assignment puts 3 x 2 = 6 of it on x(3)+y.\n  Try: make `data` 6 · leave a size open.",
         ),
         (
             "TPU v5e 16x16",
             "data:8",
             "data:z",
-            "There is no physical axis `z` of TPU v5e 16x16; there are `x`, `y`.\n  Ways out: use one of these names.",
+            "There is no physical axis `z` of TPU v5e 16x16; there are `x`, `y`.\n  Try: use one of these names.",
         ),
-        ("8 H100", "data:8", "dta:device", "There is no mesh axis `dta`; there are `data`.\n  Ways out: did you mean `data`?"),
+        ("8 H100", "data:8", "dta:device", "There is no mesh axis `dta`; there are `data`.\n  Did you mean `data`?"),
         (
             "8 H100",
             "data:8",
             "data:device(2)+device(4)",
-            "The axis assignment puts `data` on one physical axis twice.\n  Ways out: write one size for both.",
+            "The axis assignment puts `data` on one physical axis twice.\n  Try: write one size for both.",
         ),
         (
             "TPU v5e 16x16",
             "data:64 model:8",
             None,
-            "The mesh needs `data` 64 x `model` 8 = 512 devices; TPU v5e 16x16 has 256.\n"
-            "  Ways out: make `data` 32 · choose larger hardware.",
+            "The mesh needs `data` 64 x `model` 8 = 512 devices; TPU v5e 16x16 has 256.\n  Try: make `data` 32 · choose larger hardware.",
         ),
         (
             "TPU v5e 2x4",
             "data:7",
             None,
-            "The mesh data:7 has 7 devices of the 8 of TPU v5e 2x4, but its axes do not divide into the sizes of `x` 2, `y` 4.\n"
-            "  Ways out: make the mesh axes products of those sizes · choose other hardware.",
+            "The mesh data:7 has 7 devices of the 8 of TPU v5e 2x4, but its axes do not factor into the sizes of `x` 2, `y` 4.\n"
+            "  Try: use mesh axes that are products of those sizes · choose other hardware.",
         ),
     ],
 )

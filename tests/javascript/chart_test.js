@@ -153,12 +153,12 @@ Deno.test("a task tells how long it was predicted to take, how long it took, and
   equal(
     titleOf(all, blocks, 2),
     "stage 0 · 4.00 ms: backward of micro-batch 0\npredicted from 2.00 ms, 1.00 ms of it computed again\n" +
-      "measured 8.00 ms from 4.00 ms: measured is 2.00× of what was predicted",
+      "measured 8.00 ms from 4.00 ms: measured is 2.00× of the prediction",
   );
   equal(
     titleOf(all, blocks, 10),
     "stage 1 · 2.00 ms: forward of micro-batch 1, chunk 1\nmeasured from 2.00 ms\n" +
-      "predicted 1.00 ms from 1.00 ms: measured is 2.00× of what was predicted",
+      "predicted 1.00 ms from 1.00 ms: measured is 2.00× of the prediction",
   );
 });
 

@@ -197,10 +197,10 @@ def test_ring_attention_is_a_recipe_of_programs_that_go_around():
 
 
 @pytest.mark.parametrize(("ring", "mesh", "message"), [
-    (1, "context:4", "Ring attention is for a program whose keys and values go around; this one's attention reads all of them at once.\n"
-     '  Ways out: build it so, `build("decoder", ring=8)` · gather them, recipe `context_parallel`.'),
-    (4, "context:8", "Keys and values of this program go around 4 devices; mesh axis `context` has 8.\n"
-     "  Ways out: make `context` 4 · build the program with `ring=8`."),
+    (1, "context:4", "Ring attention needs a program with a ring of keys and values; this program's attention reads all of them at once.\n"
+     '  Try: build the program with a ring, `build("decoder", ring=8)` · gather them, recipe `context_parallel`.'),
+    (4, "context:8", "The ring of this program has 4 devices; mesh axis `context` has 8.\n"
+     "  Try: make `context` 4 · build the program with `ring=8`."),
 ])  # fmt: skip
 def test_a_recipe_that_the_program_is_not_made_for_is_refused(ring, mesh, message):
     with pytest.raises(RecipeError) as found:

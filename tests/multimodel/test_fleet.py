@@ -43,10 +43,10 @@ def test_a_folder_may_be_a_text_and_lists_are_kept_as_tuples():
         (
             lambda: FleetModel("a", PROGRAM, stop_below="0.1"),
             "Model `a`: `stop_below` is '0.1'; it should be a number.",
-            "write stop_below=0.1",
+            "write a number, such as stop_below=0.1",
         ),
-        (lambda: Fleet(MODEL), "`models` is of type `FleetModel`; it should be a list of models.", "write models=["),
-        (lambda: Fleet([PROGRAM]), "`models[0]` is of type `Program`; it should be a `FleetModel`.", "write models=["),
+        (lambda: Fleet(MODEL), "`models` is of type `FleetModel`; it should be a list of models.", "write a list, such as models=["),
+        (lambda: Fleet([PROGRAM]), "`models[0]` is of type `Program`; it should be a `FleetModel`.", "write a list, such as models=["),
         (lambda: Fleet((MODEL,), folder=3), "`folder` is 3; it should be the path of a folder.", 'write folder="runs"'),
         (lambda: Fleet((MODEL,), buffer="0.1"), "`buffer` is '0.1'; it should be a share of a device's memory.", "write buffer=0.15"),
     ],

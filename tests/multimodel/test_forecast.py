@@ -32,7 +32,7 @@ def test_the_plan_the_run_and_its_worker_have_one_number_of_devices(program, mon
 
 def test_more_devices_than_are_attached_are_refused(program, monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: [0])
-    with pytest.raises(FleetError, match="The fleet wants 2 devices; 1 are attached"):
+    with pytest.raises(FleetError, match="The fleet needs 2 devices; 1 are attached"):
         _find_attached_devices(Fleet((FleetModel("a", program),), devices=2))
 
 

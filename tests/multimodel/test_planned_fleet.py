@@ -75,9 +75,9 @@ def test_times_of_other_devices_are_not_taken_for_it():
 def test_it_has_no_more_devices_than_the_hardware():
     with pytest.raises(FleetError) as error:
         three_models(devices=9, hardware="8 H100")
-    assert str(error.value) == "The fleet wants 9 devices; 8 H100 has 8.\n  Ways out: give it 8 · name more hardware."
+    assert str(error.value) == "The fleet needs 9 devices; 8 H100 has 8.\n  Try: give it 8 · name more hardware."
     assert count_devices(three_models(devices=None, hardware="2 H100"), attached=1) == 2
-    with pytest.raises(HardwareError, match="did you mean"):
+    with pytest.raises(HardwareError, match="Did you mean"):
         three_models(hardware="8 H1000")
 
 
@@ -85,8 +85,8 @@ def test_the_simulation_says_what_it_is_from():
     times = plan_times(three_models(hardware="2 nodes of 4 H100, node=200 Gb/s"))
     assert times.planned_for == "2 nodes of 4 H100, node=200 Gb/s"
     printed = simulation_text(times, 2, {"sharded-lrtf": forecast(three_models(hardware="8 H100")).schedule})
-    assert "units as the cost model has them for 2 nodes of 4 H100, node=200 Gb/s" in " ".join(printed.split())
-    with pytest.raises(FleetError, match="names no hardware to plan for"):
+    assert "units from the cost model of 2 nodes of 4 H100, node=200 Gb/s" in " ".join(printed.split())
+    with pytest.raises(FleetError, match="has no hardware to plan for"):
         plan_times(three_models())
 
 
@@ -97,8 +97,8 @@ def test_running_it_on_other_devices_is_refused(monkeypatch):
         with pytest.raises(FleetError) as error:
             _open_devices(fleet, train=train)
     assert str(error.value) == (
-        "The fleet is planned for 8 H100; the devices here are `cpu`.\n  Ways out: leave the hardware out to run on these · "
-        "run it where that hardware is · `workbench fleet simulate` plans it without."
+        "The fleet is planned for 8 H100; the devices here are `cpu`.\n  Try: omit the hardware to run on these · "
+        "run it on that hardware · `workbench fleet simulate` plans it without."
     )
     assert len(_open_devices(fleet.updated(hardware="8 CPU"), train=True)) == 1
 
@@ -107,7 +107,7 @@ def test_a_fleet_file_names_its_hardware():
     text = 'hardware = "8 H100"\n[[models]]\nname = "digits"\nprogram = "mnist"\n'
     assert parse_fleet(text).hardware == parse_hardware("8 H100")
     assert parse_fleet(text, hardware=parse_hardware("4 H200")).hardware.name == "4 H200"
-    with pytest.raises(HardwareError, match="is not among these"):
+    with pytest.raises(HardwareError, match="1 to 8 H100, not"):
         parse_fleet(text.replace("8 H", "9 H"))
     with pytest.raises(DocumentError, match="hardware"):
         parse_fleet(text.replace('"8 H100"', "8"))

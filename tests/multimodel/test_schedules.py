@@ -173,18 +173,18 @@ def test_a_decision_is_made_in_less_than_a_millisecond():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: simulate([], 2, LRTF), "There is no model to train."),
+        (lambda: simulate([], 2, LRTF), "The fleet has no models."),
         (lambda: simulate([*of_length(2), *of_length(2)], 2, LRTF), "2 models are named `a`."),
         (lambda: simulate(of_length(2), 0, LRTF), "There are 0 devices to train on."),
         (lambda: simulate(of_length(2), 40_960, LRTF), "40,960 devices are 10 times what a fleet is simulated on, 4,096 at most."),
         (lambda: policy_named("sharded-lrft"), "There is no policy `sharded-lrft`"),
         (lambda: Job("a", ()), "Model `a` has 0 units, 1 mini-batches, 1 epochs."),
-        (lambda: chain("a", (-1.0,)), "A unit of model `a` lasts less than no time."),
+        (lambda: chain("a", (-1.0,)), "A unit of model `a` has a negative duration."),
         (
             lambda: simulate(of_length(2), 1, LRTF, events=[FleetEvent(0.0, "model stops", 7)]),
-            "`model stops 7` is nothing that can happen here.",
+            "`model stops 7` is not a valid event.",
         ),
-        (lambda: optimum(of_length(5000), 2), "The exact optimum of 5,000 units on 2 devices is out of reach."),
+        (lambda: optimum(of_length(5000), 2), "The exact optimum of 5,000 units on 2 devices is too large to solve"),
     ],
 )
 def test_what_cannot_be_is_said(make, message):

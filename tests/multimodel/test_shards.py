@@ -59,7 +59,7 @@ def test_what_was_measured_counts_more_than_the_estimate():
             lambda: verify_shards([Layer(name, 60 << 20, 0) for name in "ab"], (0,), [Room(100 << 20, 0.0)]),
             "The shard of layers 0 to 1 (`a` to `b`) takes 120 MiB; a device has 100 MiB for it.",
         ),
-        (lambda: verify_shards([Layer("a", 1, 0)], (0, 3), [Room(100)]), "[0, 3] are not places to cut 1 layers at."),
+        (lambda: verify_shards([Layer("a", 1, 0)], (0, 3), [Room(100)]), "[0, 3] are not valid cuts of 1 layers at."),
     ],
 )
 def test_what_does_not_fit_is_said(make, message):

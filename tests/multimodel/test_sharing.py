@@ -72,7 +72,7 @@ def test_the_table_of_ways_has_seconds_over_the_bound_in_every_row():
     assert found["list schedules"] == (22.5, 3.75)
     assert len(found) == 6
     assert all(ratio == pytest.approx(seconds / 6.0, rel=5e-3) for seconds, ratio in found.values())
-    assert list_bounds(jobs, 2)[1].note.endswith(", of units as slow as they are while all devices share the machine's cores")
+    assert list_bounds(jobs, 2)[1].note.endswith(", with units slowed by devices sharing the machine's cores")
     assert list_bounds([chain("a", (1.0,))], 4)[1].note.endswith(": (2 - 1/P) = 1.750 times the bound")
 
 

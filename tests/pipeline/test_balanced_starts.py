@@ -79,5 +79,5 @@ def test_where_sending_takes_no_time_the_blocks_alone_are_balanced():
 def test_the_note_on_uneven_stages_says_that_even_ones_would_send_more():
     notes = over_nodes(7, 3, "1f1b").report().notes
     (told,) = (each for each in notes if each.kind == "uneven stages")
-    assert told.message.endswith("Stages that work more alike would send more, and the step would take longer.")
+    assert told.message.endswith("More balanced stages would send more, and the step would take longer.")
     assert told.edits == ()

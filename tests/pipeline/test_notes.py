@@ -1,4 +1,4 @@
-"""What the report says to mind of a pipeline, with edits that mend it; and whose figures stand at its head."""
+"""Warnings of a pipeline, with edits that fix them; and whose figures stand at the head of the report."""
 
 import json
 from dataclasses import replace
@@ -57,13 +57,13 @@ def test_uneven_stages_are_told_with_the_cut_that_is_more_even():
     assert mended(uneven, "uneven stages").balance > uneven.pipeline.balance
     best = note(report("micro_batches:8"), "uneven stages")  # four layers and a loss do not make two equal halves
     assert best.edits == ()
-    assert "cannot be cut more evenly" in best.message
+    assert "cannot be balanced better" in best.message
     assert "uneven stages" not in kinds(report("micro_batches:8", simulated=equally(uneven.pipeline.spec)))
 
 
 def test_a_wide_bubble_is_told_with_as_many_micro_batches_as_make_it_narrow_or_as_the_batch_divides_into():
     wide = report("micro_batches:2")
-    assert "9 would bring that to 10%" in note(wide, "bubble").message  # (K - 1) / (M + K - 1) = 1 / 10
+    assert "9 would reduce it to 10%" in note(wide, "bubble").message  # (K - 1) / (M + K - 1) = 1 / 10
     assert "The batch divides into 8." in note(wide, "bubble").message
     after = mended(wide, "bubble")
     assert after.spec.micro_batches == 8
@@ -74,7 +74,7 @@ def test_a_wide_bubble_is_told_with_as_many_micro_batches_as_make_it_narrow_or_a
 def test_a_bubble_that_no_more_micro_batches_narrow_says_so():
     full = report("micro_batches:8 boundaries:layers/1 remat:never")
     assert full.pipeline.simulated.bubble > 0.2
-    assert "does not divide into more" in note(full, "bubble").message
+    assert "does not divide further" in note(full, "bubble").message
     assert note(full, "bubble").edits == ()
 
 
@@ -191,7 +191,7 @@ def test_where_two_chunks_cannot_be_it_is_told_why():
 
 def test_without_hardware_the_text_says_what_a_second_stands_for():
     found = report("micro_batches:8 boundaries:layers/1")
-    assert "a second stands for 10¹² operations" in str(found.pipeline)
+    assert "one second stands for 10¹² operations" in str(found.pipeline)
     assert "times as long as the mean stage" in note(found, "uneven stages").message
     assert "10¹²" not in str(report("micro_batches:8", capacity=1 << 30).pipeline)
 
@@ -211,7 +211,7 @@ def test_micro_batches_too_small_to_be_split_are_told_with_how_often_products_ar
     assert small.duplication == pytest.approx(8, rel=0.01)
     assert "each product is computed 8.00 times" in str(small)
     (told,) = (each for each in small.notes if each.kind == "duplicated work")
-    assert told.message.startswith("A micro-batch of 4 examples is too small to be split as the batch is: the devices of stage ")
+    assert told.message.startswith("A micro-batch of 4 examples is too small to be sharded like the batch: the devices of stage ")
     assert told.message.endswith("compute each product 8.00 times.")
     fewer = small.plan.updated(pipeline="stages:2 micro_batches:2 axis:stage").report()
     assert fewer.duplication == pytest.approx(1, rel=0.01)

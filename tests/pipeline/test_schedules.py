@@ -227,13 +227,13 @@ def test_eager_warm_up_hides_transfers_that_take_up_to_half_of_a_stage(latency):
             "v_min",
             3,
             "has 2 chunks of layers a device; the pipeline has chunks:3",
-            ["set chunks:2", "that goes round, schedule:interleaved"],
+            ["set chunks:2", "with several chunks, schedule:interleaved"],
         ),
         (
             "1f1b",
             2,
             "has one chunk of layers a device; the pipeline has chunks:2",
-            ["set chunks:1", "that goes round, schedule:interleaved"],
+            ["set chunks:1", "with several chunks, schedule:interleaved"],
         ),
     ],
 )
@@ -241,4 +241,4 @@ def test_a_schedule_with_so_many_chunks_has_no_others(name, chunks, says, ways):
     with pytest.raises(PipelineError) as error:
         schedule_named(name).tasks(4, 8, chunks)
     assert error.value.message == f"Schedule `{name}` {says}."
-    assert error.value.ways_out == (ways[0], f"take a schedule {ways[1]} say")
+    assert error.value.ways_out == (ways[0], f"use a schedule {ways[1]}")

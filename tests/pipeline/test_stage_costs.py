@@ -192,7 +192,7 @@ def test_of_too_many_chunks_the_most_that_fit_are_offered():
     assert str(error.value) == (
         "chain has 5 blocks (`layers/0`, `layers/1`, `layers/2`, `layers/3`, `loss`); "
         "2 stages x 4 chunks = 8 virtual stages need as many.\n"
-        "  Ways out: make chunks 2 · give its layers named scopes, so that there are more blocks."
+        "  Try: make chunks 2 · add named scopes to its layers to get more blocks."
     )
 
 

@@ -199,8 +199,8 @@ def test_a_wiring_follows_its_mesh_axes_and_is_dropped_with_its_links(edit, axis
 
 
 def test_the_former_name_of_an_axis_assignment_is_read_with_a_note():
-    with pytest.warns(DeprecationWarning, match="`axis_assignment` now"):
+    with pytest.warns(DeprecationWarning, match="now called `axis_assignment`"):
         old = Plan(mlp(), "data:4 model:2", hardware="TPU v5e 4x2", wiring="data:x; model:y")
     assert str(old.axis_assignment) == "data:x; model:y"
-    with pytest.warns(DeprecationWarning, match="`axis_assignment` now"):
+    with pytest.warns(DeprecationWarning, match="now called `axis_assignment`"):
         assert old.updated(wiring=None).axis_assignment is None

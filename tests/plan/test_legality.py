@@ -121,7 +121,7 @@ def test_the_name_of_a_row_that_stands_for_layers_is_refused_with_the_pattern_th
     layers = program(parameter("params/layers/0/w", d_model=8, d_ff=8), parameter("params/layers/1/w", d_model=8, d_ff=8))
     with pytest.raises(LayoutError) as caught:
         Plan(layers, "data:4", layout)
-    assert caught.value.ways_out == (f"write `{meant}`, which names all of them",)
+    assert caught.value.ways_out == (f"write `{meant}`, which matches all of them",)
     verify_layout(layers, Mesh("data:4"), Layout(f"{meant}=[-, data]"))
 
 

@@ -22,7 +22,7 @@ def test_faults_come_dimension_by_dimension():
 def test_a_fault_is_told_at_length_and_briefly():
     uneven, twice = UnevenSplit(0, 8, ("model",), 3), AxisTwice("model", 0, 1)
     assert brief_fault(uneven, WEIGHT, "d_model") == "8 % 3 = 2"
-    assert "and 8 % 3 = 2. JAX splits" in fault_error(uneven, WEIGHT, MESH).message
+    assert "and 8 % 3 = 2. JAX requires" in fault_error(uneven, WEIGHT, MESH).message
     assert brief_fault(twice, WEIGHT, "d_ff") == "w1 has d_model on model"
     assert brief_fault(twice, WEIGHT, "d_model") == "w1 has d_ff on model"
     assert "both `d_model` and `d_ff` on mesh axis `model`" in fault_error(twice, WEIGHT, MESH).message

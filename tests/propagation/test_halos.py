@@ -52,8 +52,8 @@ def test_what_is_not_counted_is_named_with_the_way_to_ask_for_it():
     plan = Plan(trace(lambda x: x[::-1], spec(32, 16), dims={"x": "r c"}), MESH, "r:b")
     (note,) = (each for each in plan.report().diagnostics if each.kind == "not counted")
     assert note.message == (
-        "`reverse` moves data along a sharded dimension, in 1 place. Shardy leaves that to XLA, and as planned it is not counted. "
-        'XLA\'s partitioner says what is sent: `plan.report("partitioned")`.'
+        "`reverse` moves data along a sharded dimension, in 1 place. Shardy leaves that to XLA, so the plan does not count it. "
+        'Use `plan.report("partitioned")`.'
     )
 
 
@@ -126,7 +126,7 @@ def test_an_operation_without_a_rule_is_named():
     program = trace(ragged, *shapes, dims=dims)
     found = {each.kind: each.message for each in Plan(program, MESH, "t:b").report().diagnostics}
     assert found["no sharding rule"].startswith("Shardy has no rule for `ragged_dot`, in 1 place:")
-    assert "which as planned is not counted" in found["no sharding rule"]
+    assert "which the plan does not count" in found["no sharding rule"]
     settled = {each.kind: each.message for each in Plan(program, MESH, "t:b").report("partitioned").diagnostics}
     assert "not counted" not in settled["no sharding rule"]
     assert "no sharding rule" not in {each.kind for each in Plan(program, MESH).report().diagnostics}

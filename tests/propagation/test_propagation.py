@@ -174,7 +174,7 @@ def test_a_conflict_has_two_sides_and_edits_that_decide_it_the_other_way(fought)
 def test_a_priority_decides_and_the_explanation_says_so(fought):
     after = fought.plan.apply(Prioritize("d_model", 1)).report()
     assert lies(after.propagation, "embedding/dot_general").startswith("[data")
-    assert "priority 0 goes before 1" in after.explain("/embedding/dot_general", "d_model")
+    assert "priority 0 precedes 1" in after.explain("/embedding/dot_general", "d_model")
 
 
 def test_a_layout_without_conflicts_says_so(megatron):
@@ -191,7 +191,7 @@ def test_the_explanation_of_a_value_in_words():
         "data already splits d64 of dot_general, by `@tanh=[?, data]`\n"
         "  d64 (64): data\n"
         "    `data` is from `@tanh=[?, data]`\n"
-        "      step 2, backward: data from d64 of tanh behind its constraint to d64 of tanh (sharding_constraint, mlp.py:7)\n"
+        "      step 2, backward: data from d64 of tanh after its constraint to d64 of tanh (sharding_constraint, mlp.py:7)\n"
         "      step 3, backward: data from d64 of tanh to d64 of dot_general (tanh, mlp.py:7)\n"
         "    rejected: `model`, `w=[-, model]` on w, over dot_general (mlp.py:7): "
         "data is there, and major axes must agree, by `@tanh=[?, data]`"

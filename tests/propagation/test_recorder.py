@@ -60,7 +60,7 @@ def test_a_death_is_told_in_words_once_and_then_from_memory(capfd):
         asked.ask("passes", b"module")
     assert str(first.value) == (
         "Shardy itself ended (SIGSEGV) while it recorded how this plan's shardings spread, so they cannot be explained. The plan and all "
-        "its other figures stand.\n  Ways out: change or remove the last constraint, group or barrier · report it to openxla/shardy, whose "
+        "its other figures stand.\n  Try: change or remove the last constraint, group or barrier · report it to openxla/shardy, whose "
         "process ended."
     )
     with pytest.raises(PartitionError, match="itself ended"):

@@ -54,11 +54,11 @@ def test_arrays_that_happen_to_lie_somewhere_say_nothing():
     program = trace(jnp.tanh, spec(8, 16, at=NamedSharding(AUTO, P("data"))))
     report = Plan(program, "x:2").report()
     assert not report.source_annotations
-    assert "What the function itself lays out" not in str(report)
+    assert "Sharded by the function itself" not in str(report)
 
 
 def test_the_report_has_a_section_for_them():
     text = str(Plan(trace(constrained, spec(8, 16), spec(16, 32)), "data:4 model:2").report())
-    assert "What the function itself lays out, over data:4 model:2" in text
+    assert "Sharded by the function itself, over data:4 model:2" in text
     assert "manual model" in text
     assert "[?, model?] → [?, model?]" in text

@@ -82,7 +82,7 @@ def test_measured_all_reduces_over_nodes(nodes):
 
 @pytest.mark.parametrize("nodes", GATHERED)
 def test_measured_all_gathers_over_nodes(nodes):
-    """In a node the plan is 1.26 times as quick, and from 16 nodes on it has 0.6 of the bandwidth, there by the least time of a step of a
+    """In a node the plan is 1.26 times as quick, and from 16 nodes on it has 0.6 of the bandwidth, there by the least step time of a
     ring, 65 us: both are fitted on the source's training runs instead, in which gathers inside a node are quicker, and over many nodes
     slower, than here. The source's own band at 16 nodes is 25 to 127 GB/s wide."""
     measured, share = GATHERED[nodes]

@@ -58,9 +58,9 @@ def test_variants_of_a_program_have_the_same_names():
 
 def test_every_proposed_name_has_a_reason_and_the_sizes_it_stands_for():
     assert str(build_style("two_headed_encoder").proposed) == (
-        "`d8`: hidden units: one product makes them and a later one sums over them; not split, for `d64`, `d64_b` in the same weights "
+        "`d8`: hidden units: output of one product, contracted by a later one; unsharded, because `d64`, `d64_b` in the same weights "
         "divides more work\n"
-        "`d_ff` (d64, d64_b): hidden units: one product makes them and a later one sums over them\n"
+        "`d_ff` (d64, d64_b): hidden units: output of one product, contracted by a later one\n"
         "`d48`: features of the inputs\n"
         "`batch` (d16): leading dimension of the inputs"
     )
@@ -111,7 +111,7 @@ def test_targets_that_nothing_connects_with_the_inputs_are_examples_too():
 def test_which_of_several_leading_dimensions_are_the_examples_is_left_open_without_parameters():
     program = wb.trace(lambda embedding, x: x @ embedding.T, S((48, 64), "float32"), S((8, 64), "float32"))
     assert [each.dims for each in program.arguments] == [("d48", "d64"), ("d8", "d64")]
-    assert program.proposed.reason("d8") == "inputs have several leading dimensions, any of which may be the examples"
+    assert program.proposed.reason("d8") == "inputs have several leading dimensions; any may be the batch"
     program = wb.trace(lambda table, rows, w: jnp.tanh(rows @ table) @ w, *(S(each, "float32") for each in ((64, 32), (16, 64), (32, 8))))
     assert [each.dims for each in program.arguments] == [("d64", "d_ff"), ("batch", "d64"), ("d_ff", "d8")]
 
@@ -121,8 +121,8 @@ def test_an_unknown_dimension_says_how_to_name_one():
     with pytest.raises(LayoutError) as caught:
         Plan(program, "data:8", "rows:data")
     assert str(caught.value) == (
-        "There is no dimension `rows`; there are `d_ff`, `d8`, `d24`, `batch`. Those that you did not name have names from their use.\n"
-        '  Ways out: use one of these names · name them in the trace, `dims={"batch/x": "batch d24"}`.'
+        "There is no dimension `rows`; there are `d_ff`, `d8`, `d24`, `batch`. Unnamed dimensions have names inferred from use.\n"
+        '  Try: use one of these names · name them in the trace, `dims={"batch/x": "batch d24"}`.'
     )
 
 
@@ -137,7 +137,7 @@ def test_time_that_a_loop_takes_apart_is_not_the_batch():
     program = training(loss, {"in": (24, 32), "rec": (32, 32)}, S((10, 16, 24), "float32"))
     assert scanned_dims(program) == {"d10"}
     assert program.arguments[-1].dims == ("d10", "batch", "d24")
-    assert program.proposed.reason("batch") == "first dimension of the inputs that no weight has and no loop takes apart"
+    assert program.proposed.reason("batch") == "first dimension of the inputs that no weight has and no loop slices"
 
 
 def test_a_gated_recurrent_state_is_no_residual_stream():
@@ -212,7 +212,7 @@ def test_a_product_with_one_hot_rows_reads_a_vocabulary():
     assert program.arguments[1].dims == ("vocab", "d_model")
     draft = find_recipe("megatron").draft(Plan(program, "model:8"))
     assert [str(edit) for edit in draft.edits] == ["d_ff → model"]
-    assert draft.notes[0] == "`vocab` (60) stays whole, for 60 % 8 = 4; padded to 64 it could be split"
+    assert draft.notes[0] == "`vocab` (60) stays unsharded, because 60 % 8 = 4; padding to 64 would allow it"
 
 
 def test_heads_that_do_not_divide_are_not_split_and_alone_refused():
@@ -221,7 +221,7 @@ def test_heads_that_do_not_divide_are_not_split_and_alone_refused():
 
     params = dict.fromkeys("qkvo", (24, 24))
     program = training(loss, params, S((4, 16, 24), "float32"))
-    with pytest.raises(wb.WorkbenchError, match="over `model` splits nothing: `heads` stays whole: it has 3 heads, and 3 % 4 = 3"):
+    with pytest.raises(wb.WorkbenchError, match="over `model` has no effect: `heads` stays unsharded: it has 3 heads, and 3 % 4 = 3"):
         Plan(program, "model:4").recipe("megatron")
 
 

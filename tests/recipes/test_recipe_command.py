@@ -11,8 +11,8 @@ MNIST = ["--model", "mnist", "--mesh", "data:4 model:2"]
 def test_recipes_are_listed_with_what_speaks_against_each(capsys):
     assert main(["recipe", *MNIST]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "data_parallel 1 edit examples split; weights everywhere" in printed
-    assert "zero_1 no ZeRO 1 splits the optimiser's state, and `mnist` keeps none." in printed
+    assert "data_parallel 1 edit examples sharded; weights replicated" in printed
+    assert "zero_1 no ZeRO 1 shards the optimiser's state, but `mnist` has none." in printed
     assert "`params/b2` (40 B) stays whole: `data` (4) divides none of its dimensions" in printed
 
 
@@ -36,11 +36,11 @@ def test_a_saved_plan_and_an_axis_may_be_given(tmp_path, capsys):
 def test_a_recipe_that_does_not_apply_is_an_error_with_ways_out(capsys):
     assert main(["recipe", *MNIST, "expert_parallel"]) == 1
     assert capsys.readouterr().err == (
-        "workbench: Expert parallel splits the experts, and no weight of `mnist` has a dimension of them; it has `hidden`, `classes`, "
-        "`rows`, `cols`, `batch`.\n  Ways out: choose another recipe · plan a mixture of experts, --model mixture.\n"
+        "workbench: Expert parallel shards the expert dimension, but no weight of `mnist` has one; its dimensions are `hidden`, `classes`, "
+        "`rows`, `cols`, `batch`.\n  Try: choose another recipe · plan a mixture of experts, --model mixture.\n"
     )
 
 
 def test_an_unknown_recipe_names_those_there_are(capsys):
     assert main(["recipe", *MNIST, "megatorn"]) == 1
-    assert "did you mean `megatron`?" in capsys.readouterr().err
+    assert "Did you mean `megatron`?" in capsys.readouterr().err

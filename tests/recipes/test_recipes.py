@@ -99,7 +99,7 @@ def test_a_step_of_inference_has_no_gradients_to_split():
     with pytest.raises(RecipeError) as caught:
         plan_of("decoder_decode", "data:8", "zero_2")
     assert str(caught.value) == (
-        "ZeRO 2 splits gradients, and `decoder decode tiny` makes none.\n  Ways out: take ZeRO 3, which splits the weights."
+        "ZeRO 2 shards gradients, but `decoder decode tiny` has none.\n  Try: use ZeRO 3, which shards the weights."
     )
 
 
@@ -306,8 +306,8 @@ def test_a_vocabulary_that_does_not_divide_stays_whole_and_is_said_to():
     draft = find_recipe("megatron").draft(Plan(traced, "model:4"))
     assert [str(edit) for edit in draft.edits] == ["intermediate_size → model"]
     first, second = draft.notes
-    assert first == "`vocab_size` (10) stays whole, for 10 % 4 = 2; padded to 12 it could be split"
-    assert second.startswith("38% of the products with weights stay whole on every device of `model` (`vocab_size`: rows of a table")
+    assert first == "`vocab_size` (10) stays unsharded, because 10 % 4 = 2; padding to 12 would allow it"
+    assert second.startswith("38% of the weight products are replicated on every device of `model` (`vocab_size`: rows of a table")
 
 
 def megatron_layout(loss, weights, inputs):
@@ -344,7 +344,8 @@ def test_of_attention_without_names_the_heads_are_split_and_not_what_a_head_has(
 REFUSED = [
     (
         ("decoder", "data:2 model:4", "expert_parallel"),
-        "Expert parallel splits the experts, and no weight of `decoder tiny` has a dimension of them; it has `vocab`, `d_model`, `layers`, "
+        "Expert parallel shards the expert dimension, but no weight of `decoder tiny` has one; its dimensions are "
+        "`vocab`, `d_model`, `layers`, "
         "`kv_heads`, `q_per_kv`, `d_head`, `qkv`, `gate_up`, `d_ff`, `batch`, `seq`.",
     ),
     (
@@ -357,7 +358,7 @@ REFUSED = [
     ),
     (
         ("mnist", "data:4", "zero_1"),
-        "ZeRO 1 splits the optimiser's state, and `mnist` keeps none.",
+        "ZeRO 1 shards the optimiser's state, but `mnist` has none.",
     ),
     (
         ("decoder", "data:8", "megatron"),
@@ -365,7 +366,7 @@ REFUSED = [
     ),
     (
         ("decoder", "data:8 model:1", "megatron"),
-        "Megatron tensor parallel over `model` splits nothing: the axis has one device.",
+        "Megatron tensor parallel over `model` has no effect: the axis has one device.",
     ),
     (
         ("decoder", "data:8", "context_parallel"),
@@ -373,11 +374,11 @@ REFUSED = [
     ),
     (
         ("gpt", "data:8", "spatial"),
-        "Spatial cuts images, volumes or recordings, and no input of `gpt tiny` has a dimension of space.",
+        "Spatial shards spatial dimensions, but no input of `gpt tiny` has one.",
     ),
     (
         ("two_layer", "data:8", "zero_3"),
-        "ZeRO 3 (fully sharded) splits what a training step keeps, and `two-layer` has no parameters.",
+        "ZeRO 3 (fully sharded) shards the state of a training step, but `two-layer` has no parameters.",
     ),
 ]
 
@@ -395,14 +396,14 @@ def test_a_recipe_that_does_not_apply_says_why_and_what_would_help(asked, messag
 
 def test_an_axis_that_splits_something_else_already_is_refused():
     plan = plan_of("decoder", "data:4", "data_parallel")
-    with pytest.raises(RecipeError, match="`batch` is on it already") as caught:
+    with pytest.raises(RecipeError, match="which already shards `batch`") as caught:
         plan.recipe("megatron", "data")
     assert caught.value.ways_out[0] == "take `batch` off `data`"
 
 
 def test_the_axis_of_a_pipeline_is_refused():
     plan = Plan(program("decoder"), "data:4 stage:2").apply(SetPipeline(PipelineSpec(stages=2, micro_batches=4)))
-    with pytest.raises(RecipeError, match="it carries the stages of the pipeline"):
+    with pytest.raises(RecipeError, match="it holds the stages of the pipeline"):
         plan.recipe("megatron", "stage")
 
 
@@ -455,7 +456,7 @@ def test_names_of_other_libraries_are_known(dim, use):
 def test_a_recipe_by_the_name_of_a_framework_is_answered_with_its_name_here(name, known):
     with pytest.raises(DocumentError) as caught:
         find_recipe(name)
-    assert caught.value.ways_out == (f"take `{known}`, which does that",)
+    assert caught.value.ways_out == (f"use `{known}`, which does that",)
 
 
 def test_every_other_name_is_of_a_recipe():

@@ -120,11 +120,11 @@ def test_megatron_says_what_it_leaves_whole():
 
     assert notes("nnx_transformer", "model:4") == ()
     assert notes("equinox_mlp", "model:4") == (
-        "10% of the products with weights stay whole on every device of `model` (`d10`: no role that its use would show; `d64_b`: hidden "
-        "units: one product makes them and a later one sums over them; not split, for `d_ff` in the same weights divides more work)",
+        "10% of the weight products are replicated on every device of `model` (`d10`: no role visible from its use; `d64_b`: hidden "
+        "units: output of one product, contracted by a later one; unsharded, because `d_ff` in the same weights divides more work)",
     )
     first, second = notes("scanned_gpt", "model:8")
-    assert first == "`heads` stays whole: it has 4 heads, and 4 % 8 = 4; no head is split"
+    assert first == "`heads` stays unsharded: it has 4 heads, and 4 % 8 = 4; heads are not sharded"
     assert second.startswith(
-        "32% of the products with weights stay whole on every device of `model` (`d_model`: width of the residual stream"
+        "32% of the weight products are replicated on every device of `model` (`d_model`: width of the residual stream"
     )

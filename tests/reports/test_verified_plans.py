@@ -41,10 +41,10 @@ def test_the_table_has_each_tier_beside_what_was_planned_and_says_what_is_missin
         "memory 100 MiB – –",
     ]
     assert lines[8:] == [
-        "Percentages: how much more, or less, than planned.",
+        "Percentages: difference from the planned figure.",
         "1, 2, partitioned: It is a pipeline.",
         "1, compiled: Stages are compiled one by one.",
-        "2, compiled: It does not compile. Ways out: take fewer · take none.",
+        "2, compiled: It does not compile. Try: take fewer · take none.",
     ]
     assert str(VerifiedPlans(())) == "No plan was verified."
 
@@ -74,11 +74,11 @@ def test_the_error_of_the_prediction_is_a_share_of_what_was_compiled(plan):
 
 
 def test_a_search_that_found_nothing_and_a_number_of_plans_that_is_none_are_refused():
-    with pytest.raises(SearchError, match=r"^No plan keeps `at most 16\.0 GiB a device` and `.*` together\."):
+    with pytest.raises(SearchError, match=r"^No plan meets `at most 16\.0 GiB a device` and `.*` together\."):
         make_result(found=()).verify()
     with pytest.raises(SearchError) as caught:
         front_result().verify(0)
-    assert str(caught.value) == "`most` is 0; it should be a whole number from 1.\n  Ways out: write most=1."
+    assert str(caught.value) == "`most` is 0; it should be a whole number from 1.\n  Try: write most=1."
 
 
 @given(st.floats(-0.99, 100), st.floats(-0.99, 100))

@@ -127,6 +127,6 @@ def test_pinned_boundaries_are_kept_and_others_refused():
     assert {each.boundaries for each, _ in result.front} == {"memory"}
     with pytest.raises(SearchError) as caught:
         find_plans(gpt(), pins={"boundaries": "luck"}, **FEW)
-    assert str(caught.value) == "There is no boundaries `luck`; there are `time`, `memory`, `fit`.\n  Ways out: use one of these names."
+    assert str(caught.value) == "There is no boundaries `luck`; there are `time`, `memory`, `fit`.\n  Try: use one of these names."
     with pytest.raises(SearchError, match="There is no rule for boundaries `luck`"):
         make_space(gpt(), boundaries=("luck",))

@@ -116,14 +116,14 @@ def test_a_search_that_ran_out_of_time_does_not_say_that_there_is_no_plan(result
     )
     assert not tried, "nothing is planned when the time is over"
     assert caught.value.ways_out[0] == "search longer"
-    assert caught.value.ways_out[1].startswith("keep the present plan, which keeps the limits: ")
+    assert caught.value.ways_out[1].startswith("keep the current plan, which meets the limits: ")
 
 
 def test_no_plan_is_an_error_with_the_ways_out():
     plan = Plan(build("two_layer"), "", hardware="TPU v5e 2x4")
     result = find_plans(plan, within=60, at_most={"memory": "1 KiB"})
     assert not result.front
-    with pytest.raises(SearchError, match=r"No plan keeps `at most 1.00 KiB a device`") as caught:
+    with pytest.raises(SearchError, match=r"No plan meets `at most 1.00 KiB a device`") as caught:
         _ = result.best
     assert re.search(r"`\. All \d+ combinations examined: 0 planned, the others excluded by bounds or illegal\.$", caught.value.message)
     assert caught.value.ways_out[0].startswith("allow at most ")

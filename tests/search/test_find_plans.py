@@ -54,7 +54,7 @@ def test_the_search_finds_what_enumeration_finds(result):
     assert result.state.is_complete
     assert result.state.best[1].seconds == min(each.seconds for each in figures.values())
     assert result.state.least == result.state.best[1].seconds
-    assert re.search(r"\n +the best is +proved +and the front with it\n", search_text(result))
+    assert re.search(r"\n +the best is +proved +and the front is complete\n", search_text(result))
     assert " devices " not in search_text(result).splitlines()[0]
     assert len(figures) > 60 > result.state.evaluated > len(front)
     assert {each for each, _ in result.front} <= figures.keys()
@@ -173,17 +173,17 @@ def test_any_traced_function_can_be_searched():
         (
             {"devices": "8"},
             SearchError,
-            "`devices` is '8'; it should be a whole number or several.\n  Ways out: write 256 · write (64, 128,",
+            "`devices` is '8'; it should be a whole number or several.\n  Try: write 256 · write (64, 128,",
         ),
         ({"devices": True}, SearchError, "`devices` is True; it should be a whole number or several."),
-        ({"within": "60s"}, SearchError, "`within` is '60s'; it should be seconds.\n  Ways out: write `within=60`."),
+        ({"within": "60s"}, SearchError, "`within` is '60s'; it should be seconds.\n  Try: write `within=60`."),
         ({"within": float("nan")}, SearchError, "`within` is nan; it should be seconds."),
         (
             {"at_most": {"seconds": "4 hours"}},
             SearchError,
-            '`at_most["seconds"]` is \'4 hours\'; it should be seconds.\n  Ways out: write 4.0 or "250 ms".',
+            '`at_most["seconds"]` is \'4 hours\'; it should be seconds.\n  Try: write 4.0 or "250 ms".',
         ),
-        ({"devices": 0}, SearchError, "0 devices cannot hold a plan.\n  Ways out: search with 1 device or more."),
+        ({"devices": 0}, SearchError, "0 devices cannot hold a plan.\n  Try: search with 1 device or more."),
         ({"objective": "speed"}, SearchError, "There is no objective `speed`"),
         ({"zeros": ("zero_4",)}, SearchError, "There is no ZeRO stage `zero_4`"),
         ({"layouts": ("megatrom",)}, SearchError, "There is no layout `megatrom`"),
@@ -193,28 +193,28 @@ def test_any_traced_function_can_be_searched():
             {"pins": {"model": 3}},
             SearchError,
             "No plan of the space has `model=3`: 3 does not divide 8 devices.\n"
-            "  Ways out: pin `model` to 1, 2, 4 or 8 · leave the pin out.",
+            "  Try: pin `model` to 1, 2, 4 or 8 · leave the pin out.",
         ),
         ({"pins": {"model": (3, 5)}}, SearchError, "No plan of the space has `model=3 or 5`: none of 3 or 5 divides 8 devices."),
         ({"layouts": "spatial"}, SearchError, "The layout `spatial` does not apply: "),
         ({"pins": {"layout": "spatial"}}, SearchError, "The layout `spatial` does not apply: "),
         ({"pins": {"zero": "zero_9"}}, SearchError, "There is no zero `zero_9`"),
         ({"at_most": {"memory": "lots"}}, SearchError, "`at_most[\"memory\"]` is 'lots'"),
-        ({"at_most": {"seconds": -1}}, SearchError, "At most -1 seconds leaves no plan.\n  Ways out: give more than 0 seconds."),
+        ({"at_most": {"seconds": -1}}, SearchError, "At most -1 seconds leaves no plan.\n  Try: give more than 0 seconds."),
         ({"hardware": "Laptop", "devices": 3}, HardwareError, "Laptop"),
-        ({"hardware": "TPU v7", "at_most": {"dollars": 3}, "devices": 8}, HardwareError, "What TPU v7 1x2x2 costs an hour is not known"),
-        ({"hardware": "TPU v7", "objective": "dollars", "devices": 8}, HardwareError, "What TPU v7 1x2x2 costs an hour is not known"),
+        ({"hardware": "TPU v7", "at_most": {"dollars": 3}, "devices": 8}, HardwareError, "The hourly cost of TPU v7 1x2x2 is unknown"),
+        ({"hardware": "TPU v7", "objective": "dollars", "devices": 8}, HardwareError, "The hourly cost of TPU v7 1x2x2 is unknown"),
         (
             {"pins": {"stage": 2}},
             SearchError,
-            "No plan of the space has a mesh axis `stage`: its program is no training step that can be divided into stages and "
-            "micro-batches, or the axis was left out.\n  Ways out: pin `stage` to 1 · leave the pin out.",
+            "No plan of the space has a mesh axis `stage`: its program cannot be divided into stages and "
+            "micro-batches, or the axis was excluded.\n  Try: pin `stage` to 1 · remove the pin.",
         ),
         (
             {"pins": {"expert": (2, 4)}},
             SearchError,
-            "No plan of the space has a mesh axis `expert`: no layout of it splits anything over one.\n"
-            "  Ways out: pin `expert` to 1 · leave the pin out · search the wide space.",
+            "No plan of the space has a mesh axis `expert`: none of its layouts uses it.\n"
+            "  Try: pin `expert` to 1 · remove the pin · search the wide space.",
         ),
     ],
 )
@@ -224,20 +224,20 @@ def test_what_cannot_be_searched_is_said(plan, wanted, kind, text):
 
 
 def test_an_axis_that_a_search_does_not_know_is_said(plan):
-    text = "There is no mesh axis `colour`; there are `stage`, `data`, `context`, `expert`, `model`.\n  Ways out: use one of these names."
+    text = "There is no mesh axis `colour`; there are `stage`, `data`, `context`, `expert`, `model`.\n  Try: use one of these names."
     with pytest.raises(SearchError, match=re.escape(text)):
         find_plans(plan, axes=("data", "colour"))
 
 
 def test_a_search_without_compilers_verifies_nothing():
     result = find_plans(Plan(build("two_layer"), "", hardware=HARDWARE), within=600, most_evaluations=1)
-    text = "This search was given no compilers to verify plans with.\n  Ways out: search with `plan.search(...)`."
+    text = "This search has no compilers to verify plans.\n  Try: search with `plan.search(...)`."
     with pytest.raises(SearchError, match=f"^{re.escape(text)}$"):
         result.verify()
 
 
 def test_dollars_of_unnamed_hardware_are_not_known():
-    text = 'What a step costs is not known: the plan names no hardware.\n  Ways out: search with hardware, "TPU v5p 8x16x16".'
+    text = 'The cost of a step is unknown: the plan has no hardware.\n  Try: search with hardware, "TPU v5p 8x16x16".'
     for wanted in ({"objective": "dollars"}, {"at_most": {"dollars": 3}}):
         with pytest.raises(SearchError, match=re.escape(text)):
             find_plans(Plan(build("gpt"), "data:8"), axes=("data", "model"), **wanted)

@@ -101,9 +101,7 @@ def test_a_wide_search_offloads_where_the_program_allows_it():
         make_space(Plan(build("mnist"), "", hardware=HARDWARE), offloads=OFFLOADS)
     with pytest.raises(SearchError) as caught:
         make_space(gpt(), offloads=("weights",))
-    assert (
-        str(caught.value) == "There is no offload `weights`; there are `nothing`, `optimizer_state`.\n  Ways out: use one of these names."
-    )
+    assert str(caught.value) == "There is no offload `weights`; there are `nothing`, `optimizer_state`.\n  Try: use one of these names."
 
 
 def test_offloading_stands_in_what_ifs_and_is_pinned():
@@ -186,8 +184,8 @@ def test_more_than_the_host_has_is_no_plan():
     with pytest.raises(SearchError) as caught:
         evaluate_plan(plan.updated(hardware=small))
     assert str(caught.value) == (
-        "One device would keep 452 KiB in the host's memory, and its share of that of TPU v5e's host is 1.00 KiB: 452.50 times as much.\n"
-        "  Ways out: keep it on the devices, offload `nothing`."
+        "One device would keep 452 KiB in host memory; its share of the TPU v5e host is 1.00 KiB: 452.50 times as much.\n"
+        "  Try: keep it on the devices, offload `nothing`."
     )
 
 
@@ -258,7 +256,7 @@ def test_results_change_only_where_a_precision_is_named():
     own = Plan(build("gpt").variant(precision=Precision("bfloat16")), "", hardware=HARDWARE)
     assert make_space(own, remats=("none",)).precisions == ("bfloat16",)
     assert make_space(own, remats=("none",), precisions=("bfloat16", "compute=bfloat16")).precisions == ("bfloat16",)
-    with pytest.raises(PrecisionError, match="`float8` is no type to compute in"):
+    with pytest.raises(PrecisionError, match="`float8` is not a compute type"):
         make_space(gpt(), precisions=("float8",))
 
 

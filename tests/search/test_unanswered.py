@@ -119,6 +119,6 @@ def test_a_lost_neighbour_of_the_best_takes_no_proof_away(evaluator, proved, mon
 def test_the_text_says_what_was_not_answered(evaluator):
     *_, state = states_of(evaluator, Mortal(evaluator, ("candidates",)))
     text = search_text(SearchResult(evaluator.space, (), state, evaluator))
-    assert f"{len(state.unanswered)} questions were not answered, and better plans may lie behind. It died of candidates." in text
+    assert f"{len(state.unanswered)} questions were not answered, so better plans may exist. It died of candidates." in text
     text = search_text(SearchResult(evaluator.space, (), replace(state, unanswered=state.unanswered[:1]), evaluator))
-    assert "\n1 question was not answered, and better plans may lie behind. It died of candidates.\n" in text
+    assert "\n1 question was not answered, so better plans may exist. It died of candidates.\n" in text

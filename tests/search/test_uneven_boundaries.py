@@ -125,7 +125,7 @@ def test_an_unknown_rule_names_those_there_are():
     with pytest.raises(PipelineError) as caught:
         choose_boundaries(staged(), "luck")
     assert str(caught.value) == (
-        "There is no rule for boundaries `luck`; there are `time`, `memory`, `fit`.\n  Ways out: use one of these names."
+        "There is no rule for boundaries `luck`; there are `time`, `memory`, `fit`.\n  Try: use one of these names."
     )
 
 
@@ -134,5 +134,5 @@ def test_several_chunks_a_device_have_no_boundaries_by_memory():
     with pytest.raises(PipelineError) as caught:
         choose_boundaries(staged_program(plan), "memory")
     assert str(caught.value) == (
-        "Boundaries by memory are for one chunk a device; the pipeline has 2.\n  Ways out: take boundaries by time · take chunks:1."
+        "Boundaries by memory need one chunk per device; the pipeline has 2.\n  Try: use boundaries by time · take chunks:1."
     )

@@ -242,7 +242,7 @@ def test_a_program_that_no_document_names_is_said_and_stops_nothing(tmp_path, pl
     session.apply(OpenPlan(plan.updated(program=replace(other, reference=None)), "another"))
     assert len(session.nodes) == 2
     assert journal.problem.startswith(
-        "The history of this board is not kept. `two-layer` cannot be saved: a plan document names its program"
+        "The history of this board is not kept. `two-layer` cannot be saved: a plan document contains no code"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -267,7 +267,7 @@ def test_a_board_that_is_not_there_is_said(tmp_path, asked):
         Journal.resume(tmp_path, asked)
     assert str(caught.value) == (
         f"There is no board `{asked[:64]}` to restore: nothing was changed on it, or it is longer ago than boards are kept.\n"
-        "  Ways out: begin a new board: open the page without `board=` in the address."
+        "  Try: begin a new board: open the page without `board=` in the address."
     )
     assert find_journal(tmp_path, asked) is None
 

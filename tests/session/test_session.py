@@ -62,7 +62,7 @@ def test_redo_after_going_to_a_node_walks_the_branch_it_is_on(session):
 @pytest.mark.parametrize("number", [-1, 1, 10**9])
 def test_a_node_that_is_not_there_is_refused(session, number):
     for verb in (session.go, session.pin, session.report_of, lambda each: session.name(each, "a")):
-        with pytest.raises(WorkbenchError, match="look at the history again"):
+        with pytest.raises(WorkbenchError, match="see the current history"):
             verb(number)
     assert session.node.number == 0
 

@@ -67,7 +67,7 @@ def test_of_a_warning_at_an_operation_only_what_is_gathered_there_is_marked():
     (warning,) = ask_partitioner(plan).gathered_whole
     elsewhere = replace(warning, operation=-1, shape="f32[8,8]")
     (note,) = warned(analyze(plan, answer=replace(ask_partitioner(plan), gathered_whole=(elsewhere,))))
-    assert note.message.startswith("XLA's partitioner warns that it finds no way for a value from")
+    assert note.message.startswith("XLA's partitioner warns that it finds no method for a value from")
 
 
 def test_a_warning_where_nothing_is_resharded_is_told_in_xlas_words():

@@ -44,7 +44,7 @@ def test_more_devices_than_xla_can_have_here_are_refused_before_anything_is_comp
         ask(b"not even read", MAX_DEVICES * 2, ())
     assert str(caught.value) == (
         "XLA's partitioner answers here for at most 2,048 devices; the mesh has 4,096.\n"
-        "  Ways out: make an axis smaller · keep the planned figures."
+        "  Try: make an axis smaller · keep the planned figures."
     )
 
 

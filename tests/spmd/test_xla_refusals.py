@@ -30,13 +30,13 @@ def test_a_bug_of_xla_is_told_as_that_with_the_line_and_all_its_words():
 def test_what_the_user_can_mend_is_nobodys_bug():
     program = trace(pads_and_joins, jax.ShapeDtypeStruct((8,), "float32"))
     error = xla_refusal("INVALID_ARGUMENT: no such thing", program)
-    assert str(error) == "XLA refuses this plan: INVALID_ARGUMENT: no such thing\n  Ways out: change the layout back."
+    assert str(error) == "XLA refuses this plan: INVALID_ARGUMENT: no such thing\n  Try: revert the layout."
 
 
 def test_an_error_made_again_elsewhere_keeps_what_was_said():
     error = PartitionError("refused", ["go back"], "refused because\nof this")
     assert (
-        str(PartitionError(*error.parts)) == str(error) == ("refused\n  Ways out: go back.\n  In full:\n    refused because\n    of this")
+        str(PartitionError(*error.parts)) == str(error) == ("refused\n  Try: go back.\n  In full:\n    refused because\n    of this")
     )
     assert WorkbenchError("all of it", (), "all of it").detail == ""
 

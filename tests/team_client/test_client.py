@@ -152,7 +152,7 @@ def test_a_server_that_does_not_answer_is_said_in_words():
         team.me()
     assert str(error.value) == (
         f"{url} does not answer: connection refused.\n"
-        "  Ways out: check the address · is the server running? `workbench team serve` starts one · workbench login URL for another."
+        "  Try: check the address · is the server running? `workbench team serve` starts one · workbench login URL for another."
     )
 
 

@@ -71,7 +71,7 @@ def test_a_learning_rate_is_not_carried_though_the_loss_has_its_shape():
     assert program.carried == ((0, 0),)
     assert [each.role for each in program.arguments] == [Role.PARAMETER, Role.INPUT]
     report = str(Plan(program, "data:8", "d:data").report())
-    assert "Carried to the next step: params.\nNew in each step: rate." in report
+    assert "Carried to the next step: params.\nNew per step: rate." in report
 
 
 def test_an_input_that_nothing_reads_is_not_carried():
@@ -223,7 +223,7 @@ def test_a_cache_is_carried_by_a_step_that_only_reads_its_parameters():
     roles = {each.path: each.role for each in program.arguments}
     assert roles == {"params/w": Role.PARAMETER, "cache/at": Role.MODEL_STATE, "cache/keys": Role.MODEL_STATE, "token": Role.INPUT}
     report = str(Plan(program, "data:2").report())
-    assert "Carried to the next step: cache (2 arrays).\nNew in each step: token.\nOnly read: params." in report
+    assert "Carried to the next step: cache (2 arrays).\nNew per step: token.\nOnly read: params." in report
 
 
 def scaled(params, scale, x):
@@ -235,7 +235,8 @@ def test_what_structure_leaves_open_is_refused_and_stated():
     with pytest.raises(TraceError) as caught:
         wb.trace_step(scaled, PARAMS, NUMBER, X, name="train")
     assert caught.value.message == (
-        "`train` takes `scale` and returns `1` of the same structure, shapes and dtypes; nothing says whether one becomes the other in the "
+        "`train` takes `scale` and returns `1` of the same structure, shapes and dtypes; it is ambiguous whether one "
+        "becomes the other in the "
         "next step."
     )
     assert caught.value.ways_out == (

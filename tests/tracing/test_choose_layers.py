@@ -151,7 +151,7 @@ def test_a_loop_whose_layers_are_no_multiple_says_what_would_be():
         program.variant(remat=Remat.parse("full layers:1/4"))
     assert str(caught.value) == (
         "A loop runs through 6 layers, no multiple of 4: remat `layers:M/4` is for the first M of every 4.\n"
-        "  Ways out: write `layers:M/B` with B one of 2, 3, 6 · leave `layers` out."
+        "  Try: write `layers:M/B` with B one of 2, 3, 6 · leave `layers` out."
     )
 
 

@@ -15,7 +15,7 @@ from workbench.tracing import UntestedJaxWarning, jax_version, untested_jax
 ROOT = Path(__file__).parents[2]
 UNTESTED = (
     "JAX 9.9.9 is not among the versions that the workbench is tested with (0.10.2, 0.11.0, 0.11.1): "
-    "figures may differ from what its compiler does, and plans may fail."
+    "figures may differ from its compiler, and plans may fail."
 )
 
 

@@ -211,9 +211,9 @@ def test_scanned_layers_need_no_mark():
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        ("save:mixd", "did you mean `mixed`"),
+        ("save:mixd", "Did you mean `mixed`"),
         ("offload:nothing", "there are `scores`, `mixed`, `hidden`"),
-        ("recompute:score", "did you mean `scores`"),
+        ("recompute:score", "Did you mean `scores`"),
     ],
 )
 def test_a_name_that_nothing_has_is_answered_with_those_there_are(policy, says):
@@ -250,7 +250,7 @@ def test_a_program_sent_elsewhere_leaves_its_variants_behind():
     sent = pickle.loads(cloudpickle.dumps(program))
     assert sent == program
     assert variant(sent, "full") is sent
-    with pytest.raises(TraceError, match="cannot be traced again"):
+    with pytest.raises(TraceError, match="cannot be retraced"):
         variant(sent, "none")
 
 

@@ -57,6 +57,6 @@ def test_a_primitive_that_the_hardware_has_not_is_named():
     (note,) = (each for each in root.notes if each.kind == "no lowering")
     assert note.message == (
         "JAX cannot lower `schur` (in `_sqrtm/_schur/schur`) for NVIDIA GPUs, and there the program does not compile: it is planned as "
-        "lowered for CPUs. Ways out: plan for CPUs, or compute it by other functions."
+        "lowered for CPUs. Try: plan for CPUs, or compute it by other functions."
     )
     assert "no lowering" not in {each.kind for each in plan(lambda x: jax.scipy.linalg.sqrtm(x[0])).report().notes}

@@ -125,7 +125,7 @@ def test_a_boundary_that_no_longer_exists_is_named_with_what_is_near():
     network = network_of(pipelines.chain(), 1)
     with pytest.raises(PipelineError, match=r"no block `layers/9`.*no longer exists") as error:
         starts_at(network, ["layers/9"])
-    assert "did you mean `layers/" in str(error.value)
+    assert "Did you mean `layers/" in str(error.value)
     with pytest.raises(PipelineError, match="is the first block"):
         starts_at(network, ["layers/0"])
 
@@ -166,7 +166,7 @@ def printing():
 
 @pytest.mark.parametrize(
     ("layer", "words"),
-    [(keeping(), "keeps a value of one call for the next"), (growing(), "something else each time"), (printing(), "side effects")],
+    [(keeping(), "keeps state between calls"), (growing(), "different results for the same arguments"), (printing(), "side effects")],
 )
 def test_a_layer_that_is_not_a_pure_function_is_refused_by_name(layer, words):
     with pytest.raises(PipelineError, match=f"Layer `layers/1`.*{words}"):
@@ -185,7 +185,7 @@ def test_a_scanned_layer_that_changes_the_carried_shape_is_told_with_both():
 def test_what_cannot_be_cut_is_said():
     with pytest.raises(PipelineError, match="no training step"):
         network_of(trace(lambda x: x.sum(), X), 1)
-    with pytest.raises(PipelineError, match="besides computing"):
+    with pytest.raises(PipelineError, match="side effects"):
         partition_loss(lambda w, x: jax.debug.print("{}", w) or (x @ w).sum(), W, X)
     with pytest.raises(PipelineError, match="marks 2 values"):
         partition_loss(lambda w, x: (x @ w).sum() / micro_batch_weight(x[0, 0]) / micro_batch_weight(x[0, 1]), W, X)

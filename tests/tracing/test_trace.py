@@ -185,42 +185,42 @@ WHOLE_ERRORS = [
     (
         lambda: trace(product, S((2, 3), "float32"), S((5, 4), "float32")),
         f"`product` raised TypeError while it was traced ({PRODUCT}): dot_general requires contracting dimensions to have the same shape, "
-        "got (4,) and (3,).\n  Ways out: see the whole traceback with `jax.eval_shape(product, ...)`, or, of its gradient, "
+        "got (4,) and (3,).\n  Try: see the whole traceback with `jax.eval_shape(product, ...)`, or, of its gradient, "
         "`jax.eval_shape(jax.grad(product), ...)`.",
     ),
     (
         lambda: whole_and_float(1),
         "`params/n0` is int32[4]; a parameter has a gradient, so it is of floating-point numbers.\n"
-        '  Ways out: give it in the batch · bind it with functools.partial or a closure · make it one, `.astype("float32")`.',
+        '  Try: give it in the batch · bind it with functools.partial or a closure · make it one, `.astype("float32")`.',
     ),
     (
         lambda: whole_and_float(3),
         "`params/n0` is int32[4], and 2 more are no floats either; a parameter has a gradient, so it is of floating-point numbers.\n"
-        '  Ways out: give it in the batch · bind it with functools.partial or a closure · make it one, `.astype("float32")`.',
+        '  Try: give it in the batch · bind it with functools.partial or a closure · make it one, `.astype("float32")`.',
     ),
-    (lambda: trace(3), "`fn` is 3; it should be a function of arrays.\n  Ways out: write `trace(function, *arguments)`."),
+    (lambda: trace(3), "`fn` is 3; it should be a function of arrays.\n  Try: write `trace(function, *arguments)`."),
     (
         lambda: trained(3),
         "`loss` is 3; it should be a function of parameters and a batch.\n"
-        "  Ways out: write `trace_training(loss, params, batch, optimizer=...)`.",
+        "  Try: write `trace_training(loss, params, batch, optimizer=...)`.",
     ),
     (
         lambda: trained(optimizer=optax.adamw),
-        "`optimizer` is of type `function`; it should be an optimiser of Optax.\n  Ways out: write optimizer=optax.adamw(3e-4).",
+        "`optimizer` is of type `function`; it should be an optimiser of Optax.\n  Try: write optimizer=optax.adamw(3e-4).",
     ),
-    (lambda: trained(data=3), "`data` is 3; it should be a function of the step's number.\n  Ways out: leave `data` out."),
-    (lambda: trained(init=3), "`init` is 3; it should be a function of a random key.\n  Ways out: leave `init` out."),
+    (lambda: trained(data=3), "`data` is 3; it should be a function of the step's number.\n  Try: leave `data` out."),
+    (lambda: trained(init=3), "`init` is 3; it should be a function of a random key.\n  Try: leave `init` out."),
     (
         lambda: trained(dims="d_model"),
-        '`dims` is \'d_model\'; it should be names by argument.\n  Ways out: write {"batch": "batch"}.',
+        '`dims` is \'d_model\'; it should be names by argument.\n  Try: write {"batch": "batch"}.',
     ),
     (
         lambda: trained(data=lambda _step: None).step.feed(7),
-        "`data(7)` returned 0 arrays; the step takes 1: `batch`.\n  Ways out: `return` the batch of the step from `data`.",
+        "`data(7)` returned 0 arrays; the step takes 1: `batch`.\n  Try: `return` the batch of the step from `data`.",
     ),
     (
         lambda: trained(data=lambda _step: (1.0, 2.0)).step.feed(0),
-        "`data(0)` returned 2 arrays; the step takes 1: `batch`.\n  Ways out: return a batch like the one it was traced with.",
+        "`data(0)` returned 2 arrays; the step takes 1: `batch`.\n  Try: return a batch like the one it was traced with.",
     ),
 ]
 

@@ -133,9 +133,7 @@ def test_what_the_host_has_no_room_for_is_said():
     small = replace(hardware, chip=replace(hardware.chip, host_memory=1 << 20))
     plan = Plan(step(width=512).variant(offload=HOST), "data:1", hardware=small)
     (note,) = (each for each in plan.report().notes if each.kind == "host memory too small")
-    assert note.message == (
-        "One device would keep 8.01 MiB in the host's memory, and its share of that of P100's host is 1.00 MiB: 8.01 times as much."
-    )
+    assert note.message == ("One device would keep 8.01 MiB in host memory; its share of the P100 host is 1.00 MiB: 8.01 times as much.")
     assert note.edits == (SetOffload(Offload()),)
     assert all(each.kind != note.kind for each in plan.updated(hardware=hardware).report().notes)
 
@@ -147,35 +145,35 @@ def test_what_the_host_has_no_room_for_is_said():
             lambda: step(optax.sgd(1.0)).variant(offload=HOST),
             OffloadError,
             "The optimiser of `loss` keeps no state but scalars, so nothing of it could be in the host's memory.\n"
-            "  Ways out: leave `offload` out · choose an optimiser with moments, `optax.adamw(3e-4)`.",
+            "  Try: leave `offload` out · choose an optimiser with moments, `optax.adamw(3e-4)`.",
         ),
         (
             lambda: wb.trace(lambda x: x + 1, jnp.ones(2), name="add").variant(offload=HOST),
             OffloadError,
             "`add` has no optimiser whose state could be in the host's memory.\n"
-            "  Ways out: trace a training step, `wb.trace_training(loss, params, batch, optimizer=...)` · leave `offload` out.",
+            "  Try: trace a training step, `wb.trace_training(loss, params, batch, optimizer=...)` · leave `offload` out.",
         ),
         (
             lambda: Offload.parse("params"),
             OffloadError,
-            "`params` is nothing that a step can keep in the host's memory; there is `optimizer_state`, or `nothing`.\n"
-            "  Ways out: write `optimizer_state` · offload activations by remat, `offload_dots_no_batch`.",
+            "`params` cannot be kept in host memory; the choices are `optimizer_state`, or `nothing`.\n"
+            "  Try: write `optimizer_state` · offload activations by remat, `offload_dots_no_batch`.",
         ),
         (
             lambda: Plan(build("gpt").variant(offload=HOST), "stages:2", "", pipeline="stages:2 micro_batches:4"),
             PipelineError,
-            "The stages of a pipeline update their parameters with the optimiser's state on their own devices; only that of a step without "
+            "Pipeline stages keep the optimiser's state on their own devices; host memory requires a step without "
             "a pipeline can be in the host's memory.\n"
-            "  Ways out: keep it on the devices, offload `nothing` · split it over the data-parallel devices, recipe `zero_1` · "
-            "leave the pipeline out.",
+            "  Try: keep it on the devices, offload `nothing` · shard it over the data-parallel devices, recipe `zero_1` · "
+            "remove the pipeline.",
         ),
         (
             lambda: Plan(build("gpt").variant(remat=Remat("offload_dots_no_batch")), "stage:2", "", pipeline="stages:2 micro_batches:4"),
             PipelineError,
-            "The stages of a pipeline keep their activations on their own devices until the backward pass, and remat "
-            "`offload_dots_no_batch` keeps them in the host's memory; only a step without a pipeline can.\n"
-            "  Ways out: keep them on the devices, remat `dots_no_batch` · have the stages compute their forward pass again, "
-            "`remat:always` of the pipeline · leave the pipeline out.",
+            "Pipeline stages keep activations on their own devices until the backward pass, but remat "
+            "`offload_dots_no_batch` keeps them in host memory, which requires a step without a pipeline.\n"
+            "  Try: keep them on the devices, remat `dots_no_batch` · recompute the forward pass in each stage, "
+            "`remat:always` of the pipeline · remove the pipeline.",
         ),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_pipeline_has_a_process_for_each_stage(pipelined):
 
 
 def test_without_times_there_is_no_trace():
-    with pytest.raises(WorkbenchError, match="has no step over time: times are predicted for hardware, and the plan names none"):
+    with pytest.raises(WorkbenchError, match="has no predicted timeline: the plan has no hardware"):
         Plan(build("two_layer"), "all:4", "batch:all").to_chrome_trace()
 
 
@@ -165,7 +165,7 @@ def test_a_page_has_everything_and_fetches_nothing(which, request):
 
 def test_a_page_of_a_plan_that_no_file_holds_says_so():
     own = replace(build("two_layer"), reference=None)
-    assert "There is no document of it" in report_page(Plan(own, "all:2").report())
+    assert "The plan cannot be saved" in report_page(Plan(own, "all:2").report())
 
 
 def test_a_picture_of_the_board_has_its_size(plan):
@@ -191,7 +191,7 @@ def test_a_form_is_found_by_its_name_and_by_the_end_of_a_files(plan, tmp_path):
     assert find_export("trace").ending == ".trace.json"
     assert b"partition_specs" in export_file(plan.report(), tmp_path / "x_specs.py").read_bytes()
     assert export_file(plan.report(), tmp_path / "x", "svg").read_bytes().startswith(b"<svg")
-    with pytest.raises(DocumentError, match=r"Nothing is exported as `x\.pdf`"):
+    with pytest.raises(DocumentError, match=r"Unknown export `x\.pdf`"):
         export_file(plan.report(), tmp_path / "x.pdf")
     with pytest.raises(DocumentError, match="There is no export `htm`"):
         find_export("htm")

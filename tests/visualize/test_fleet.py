@@ -67,7 +67,7 @@ def test_the_bound_of_a_resumed_run_counts_only_what_was_left():
 
 def test_transfers_are_thin_and_end_where_the_unit_begins():
     picture = fleet(PREDICTED, JOBS)
-    moving = [each for each in picture.drawing.rectangles if "brought in" in each.title]
+    moving = [each for each in picture.drawing.rectangles if "loaded" in each.title]
     begins = {round(each.x, 6) for name in ("wide", "narrow", "deep") for each in units(picture, name)}
     assert moving
     assert {round(each.x + each.width, 6) for each in moving} <= begins

@@ -296,7 +296,7 @@ def test_the_areas_of_the_step_are_as_large_as_what_is_held():
 def test_the_peak_of_the_step_is_marked_where_it_is():
     drawing = memory_over_step(STEP).drawing
     mark = next(each for each in drawing.rectangles if each.title and not each.opens)
-    assert "8.00 KiB alive at the peak, at loss" in mark.title
+    assert "8.00 KiB live at the peak, at loss" in mark.title
     ground = max(y for area in drawing.areas for _, y in area.points)
     highest = min((y, x) for area in drawing.areas for x, y in area.points)
     assert ground - highest[0] == pytest.approx(mark.height - 5)

@@ -68,7 +68,7 @@ def test_the_present_plan_is_a_square_at_its_place_and_its_standing_is_in_the_te
     fast, lean = (dots[str(candidate)] for candidate, _ in FOUND[:2])
     assert lean.x < square.x + square.width / 2
     assert square.y < fast.y
-    against_best = "60% slower than the best found; it does not keep `at most 16.0 GiB a device`"
+    against_best = "60% slower than the best found; it violates `at most 16.0 GiB a device`"
     assert square.title == f"The present plan: 2.40 s, 18.0 GiB, $12.80 for 1,000 steps: {against_best}"
     assert f"\nthe present plan: 2.40 s, 18.0 GiB, $12.80 for 1,000 steps: {against_best}" in search_front(result).text
     assert "present plan" in {each.text for each in made.labels}
@@ -98,10 +98,10 @@ def test_the_text_counts_the_plans_beyond_a_limit():
 
 def test_a_front_of_one_plan_and_one_of_none_can_be_drawn():
     one = search_front(make_result(FOUND[:1]))
-    assert one.about == "two-layer on 16 or 8 devices: 1 plan on the front, the best proved, and the front with it"
+    assert one.about == "two-layer on 16 or 8 devices: 1 plan on the front, the best proved, and the front is complete"
     assert len(one.drawing.dots) == 1
     none = search_front(make_result(()), OTHERS)
-    assert none.text == "two-layer on 16 or 8 devices: no plan keeps the requirements"
+    assert none.text == "two-layer on 16 or 8 devices: no plan meets the requirements"
     assert none.drawing.dots == ()
 
 

@@ -56,7 +56,7 @@ def test_the_memory_map_of_a_moment_shows_what_is_alive_there():
     report = step_report()
     assert memory_map(report, 0).text.count("activation") == 1
     assert "at layers/0/mlp, 4.00 KiB" in memory_map(report, 0).about
-    with pytest.raises(IndexError, match="7 places; 7 is none"):
+    with pytest.raises(IndexError, match="7 places; 7 is out"):
         memory_map(report, 7)
 
 
@@ -114,9 +114,9 @@ def test_without_hardware_step_and_roofline_say_so_in_one_line():
 def test_communication_shows_what_is_waited_for_and_what_hides():
     made = communication(step_report())
     titles = [each.title for each in made.drawing.rectangles]
-    assert "data: 2.00 µs waited for, the device computes nothing" in titles
-    assert "data: 6.00 µs behind computation" in titles
-    assert "model: 12.0 µs waited for, the device computes nothing" in titles
+    assert "data: 2.00 µs exposed: the device is idle" in titles
+    assert "data: 6.00 µs overlapped with computation" in titles
+    assert "model: 12.0 µs exposed: the device is idle" in titles
 
 
 def test_shapes_tell_padding_of_uneven_splits_and_of_tiles():
@@ -161,7 +161,7 @@ def test_a_picture_is_saved_as_what_its_name_ends_in(tmp_path, ending):
 def test_any_other_ending_is_refused_with_those_there_are(tmp_path):
     with pytest.raises(WorkbenchError, match=r"cannot be saved as `step\.gif`") as refused:
         step_time(step_report()).save(tmp_path / "step.gif")
-    assert "end its name in .svg, .png or .txt" in str(refused.value)
+    assert "use a name ending in .svg, .png or .txt" in str(refused.value)
 
 
 def test_a_png_is_twice_as_large_as_the_picture(tmp_path):

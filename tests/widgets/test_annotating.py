@@ -108,9 +108,9 @@ def test_the_menu_judges_an_annotation_before_it_is_made_as_it_is_judged_after(p
 
 def test_the_menu_shows_what_is_set(program):
     menu = offered(planned(program, "batch:data p1; w=[data? p2, ?] replicated:model; barrier[w] allows:backward"), TENSOR, 0)
-    assert "Split io no further" in menu
+    assert "No further axes on io" in menu
     assert [label for label, each in menu.items() if each.get("checked")] == [
-        *("io spreads in round 2", "Keep out model", "Lets shardings pass backward"),
+        *("Priority of io 2", "Keep out model", "Propagation barrier backward"),
     ]
 
 

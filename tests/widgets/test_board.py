@@ -90,7 +90,7 @@ def test_an_interrupt_of_the_kernel_is_answered_and_the_board_goes_on(session, m
     with pytest.raises(KeyboardInterrupt):
         screen.send("undo")
     assert screen.shown["board"]["answer"]["seq"] == 1
-    assert "interrupted" in screen.shown["board"]["refusal"]["message"]
+    assert "Interrupted" in screen.shown["board"]["refusal"]["message"]
     session.apply(ShardDim("hidden", ("model",)))
     assert screen.shown["board"]["layout"] == "batch:data; hidden:model"
 

@@ -58,7 +58,7 @@ def test_they_are_measured_while_the_board_goes_on_and_then_there_are_times(scre
     assert runner.tell is tell  # one is enough
     tell(CalibrationDone(HERE))
     assert labels(screen)[0] == "Step, predicted"
-    assert attached(screen)["text"] == "Predicted for the attached devices, cpu x 8, calibrated. Choose what else it will run on."
+    assert attached(screen)["text"] == "Predicted for the attached devices, cpu x 8, calibrated. Choose other hardware to compare."
     assert screen.board.session.plan.hardware is None  # the plan is nobody's machine's
     assert screen.send("hardware", chip="H100", shape="8")["hardware"]["attached"] is None
 
@@ -75,7 +75,7 @@ def test_measuring_is_cancelled_and_may_be_begun_again(screen):
     assert labels(screen)[0] == "Step, predicted"
 
 
-FAILURE = Failed("It broke", ("mend it",)), "They could not be measured: It broke"
+FAILURE = Failed("It broke", ("mend it",)), "The measurement failed: It broke"
 
 
 @pytest.mark.parametrize(("ending", "says"), [FAILURE, (Cancelled(), OFFER)])
@@ -92,7 +92,7 @@ def test_a_runner_that_cannot_start_says_why(screen, monkeypatch):
 
     monkeypatch.setattr(screen.runner, "calibrate", fail)
     screen.send("calibrate")
-    assert attached(screen)["text"] == "They could not be measured: No process can be started."
+    assert attached(screen)["text"] == "The measurement failed: No process can be started."
 
 
 def test_what_was_measured_before_is_used_at_once(screen, plan):

@@ -105,7 +105,7 @@ def test_a_message_says_what_it_is_and_leaves_out_what_says_nothing():
 
 
 def test_a_verb_is_read_without_its_other_fields():
-    with pytest.raises(WorkbenchError, match="no annotation"):
+    with pytest.raises(WorkbenchError, match="not an annotation"):
         read_gesture({"verb": "annotate", "what": "dance"})
     with pytest.raises(WorkbenchError, match="There is no change of a pipeline `dance`"):
         read_gesture({"verb": "pipeline", "change": "dance"})

@@ -37,7 +37,7 @@ def blocks(screen):
 
 
 def test_before_anything_was_compiled_the_tab_says_how(screen):
-    assert "Nothing of this plan is compiled" in blocks(screen)[""]["note"]
+    assert "This plan is neither compiled" in blocks(screen)[""]["note"]
 
 
 def test_a_compilation_tells_its_stage_and_seconds(screen):
@@ -85,17 +85,19 @@ def test_differences_are_shown_with_their_cause_and_its_meaning(screen):
     compile_now(screen, widened=2)
     found = blocks(screen)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    cells = found["Where they differ, and why"]["rows"][0]["cells"]
+    cells = found["Differences and causes"]["rows"][0]["cells"]
     assert cells[0]["text"] == "widened"
     assert "twice the bytes" in cells[0]["title"]
-    assert "twice the bytes" in found["What the causes mean"]["rows"][0]["cells"][1]["text"]
+    assert "twice the bytes" in found["Causes"]["rows"][0]["cells"][1]["text"]
     assert cells[5]["path"] == screen.board.session.report.collectives[0].path
     assert cells[6]["text"] == screen.board.session.report.collectives[0].source
 
 
 def test_a_compilation_that_agrees_says_so(screen):
     compile_now(screen, widened=1)
-    assert any("sends what the plan says" in each["note"] for each in screen.shown["table"]["blocks"] + list(blocks(screen).values()))
+    assert any(
+        "has exactly the planned collectives" in each["note"] for each in screen.shown["table"]["blocks"] + list(blocks(screen).values())
+    )
 
 
 def test_after_an_edit_what_was_compiled_is_marked_and_comes_back_with_undo(screen):
@@ -129,7 +131,7 @@ def test_a_compiler_that_is_not_there_is_a_message(session):
     screen = Screen(session, runner=Missing())
     screen.send("compile")
     state = screen.shown["live"]["compile"]
-    assert (state["phase"], state["message"]) == ("error", "libtpu is not installed.\n  Ways out: install it.")
+    assert (state["phase"], state["message"]) == ("error", "libtpu is not installed.\n  Try: install it.")
 
 
 def test_run_and_compilation_meet_in_one_comparison(screen):

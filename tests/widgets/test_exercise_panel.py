@@ -122,7 +122,7 @@ def test_a_question_that_there_is_not_is_refused_in_the_exercise(screen):
     screen.do(verb="question", name="none")
     assert (screen.refusal["zone"], screen.refusal["message"][:31]) == ("exercise", "There is no question `none` in ")
     screen.do(verb="start_question")
-    assert screen.refusal["message"] == "This question asks for no plan."
+    assert screen.refusal["message"] == "This question does not start from a plan."
 
 
 def test_a_goal_that_asks_the_partitioner_is_not_known_until_it_has_answered():
@@ -136,14 +136,14 @@ def test_a_goal_that_asks_the_partitioner_is_not_known_until_it_has_answered():
 def test_what_fails_while_it_is_checked_is_a_sentence(screen, monkeypatch):
     screen.do(verb="question", name="share")
     monkeypatch.setattr(PlanQuestion, "check", lambda *_: 1 / 0)
-    assert screen.answer()["reasons"] == ["It could not be checked: ZeroDivisionError: division by zero"]
+    assert screen.answer()["reasons"] == ["The check failed: ZeroDivisionError: division by zero"]
 
 
 def test_a_cell_needs_a_plan_or_an_exercise_that_asks_for_one():
     from workbench import Workbench
 
     assert Workbench(exercise=ONE).plan == ONE.first_plan
-    with pytest.raises(WorkbenchError, match="A board shows a plan, and none is given"):
+    with pytest.raises(WorkbenchError, match="A board needs a plan"):
         Workbench()
     with pytest.raises(WorkbenchError, match="asks for no plan"):
         Workbench(exercise=Exercise("one", "One", (ONE["which"],)))

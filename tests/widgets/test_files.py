@@ -25,7 +25,7 @@ def screen(session) -> Screen:
 def test_without_a_file_the_browser_downloads_the_plan_once(screen, session):
     files = screen.send("save")["files"]
     assert files["download"] == {"name": "two-layer.plan.json", "text": dump_plan(session.plan), "view": "test", "seq": 1}
-    assert files["word"] == "two-layer.plan.json goes to your downloads."
+    assert files["word"] == "two-layer.plan.json is in your downloads."
     assert screen.send("dismiss")["files"]["download"] is None
 
 
@@ -66,7 +66,7 @@ def test_an_opened_plan_is_one_more_of_the_history(screen, session):
     text = dump_plan(before.updated(mesh="data:8", layout="batch:data", name="theirs"))
     state = screen.send("open_file", name="theirs.plan.json", text=text)
     assert (state["name"], state["mesh"], state["undo"]) == ("theirs", "data:8", "Undo open theirs.plan.json")
-    assert state["files"]["word"] == "Opened theirs.plan.json; undo brings back the plan before."
+    assert state["files"]["word"] == "Opened theirs.plan.json. Undo returns to the previous plan."
     screen.send("undo")
     assert session.plan is before
 
@@ -78,7 +78,7 @@ BROKEN = {
     "of a newer version": (lambda text: text.replace('"version": 1', '"version": 9'), "install a newer workbench"),
     "with a program that is missing": (
         lambda text: text.replace('"two_layer"', '"my_models.big:build"'),
-        "which is not of the zoo and was not allowed here",
+        "which is not in the zoo and not allowed here",
     ),
     "with a model that is missing": (lambda text: text.replace('"two_layer"', '"two_layers"'), "did you mean `two_layer`?"),
     "illegal": (lambda text: text.replace('["data", 4]', '["data", 3]'), "16 % 3 = 1"),
@@ -125,7 +125,7 @@ def test_a_file_goes_to_the_view_that_asked_and_is_not_shown(form):
     assert files["sheet"] is None
     assert base64.b64decode(download["base64"]) == form.write(session.report, None)
     assert (download["name"], download["media"], download["view"]) == (f"two-layer{form.ending}", form.media, "here")
-    assert files["word"] == f"two-layer{form.ending} goes to your downloads."
+    assert files["word"] == f"two-layer{form.ending} is in your downloads."
     assert screen.send("dismiss")["files"]["download"] is None
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_made_is_refused_where_it_was_asked_for(screen):
 
 
 def test_an_export_that_is_not_there_is_refused(screen):
-    assert "There is no export `exe`" in screen.send("export", form="exe")["refusal"]["message"]
+    assert "Unknown export `exe`" in screen.send("export", form="exe")["refusal"]["message"]
 
 
 def test_a_link_is_the_plan_and_where_there_is_no_address_the_text_alone(session):

@@ -115,21 +115,21 @@ def test_more_devices_of_the_same_kind_keep_its_options(plan):
 
 
 MISTYPED = [
-    ({"devices": ""}, "How many devices to search for is left open.\n  Ways out: write 8 · write several: 64, 128, 256."),
+    ({"devices": ""}, "The number of devices is missing.\n  Try: write 8 · write several: 64, 128, 256."),
     ({"devices": "many"}, "`many` is not a number of devices; it is a whole number from 1 to 1,048,576."),
     ({"within": "0"}, "`0` is not a number of seconds; it is a whole number from 1 to 3,600."),
-    ({"axes": "data:x"}, "`data:x` is no mesh axis.\n  Ways out: write `data model`, or `data model:8` to fix a size."),
+    ({"axes": "data:x"}, "`data:x` is not a mesh axis.\n  Try: write `data model`, or `data model:8` to fix a size."),
     ({"stages": "few"}, "`few` is not a number of stages; it is a whole number from 1 to 1,048,576."),
     ({"micro_batches": "8, x"}, "`x` is not a number of micro-batches; it is a whole number from 1 to 1,048,576."),
-    ({"dollars": "cheap"}, "`cheap` is no number of dollars.\n  Ways out: write `900`, for 1,000 steps."),
-    ({"memory": "lots"}, "`lots` is no amount of memory.\n  Ways out: write `40 GiB`."),
-    ({"price": "cheap"}, "`cheap` is no price of a chip.\n  Ways out: write `2.5`, US dollars an hour."),
-    ({"price": "0"}, "`0` is no price of a chip.\n  Ways out: write `2.5`, US dollars an hour."),
+    ({"dollars": "cheap"}, "`cheap` is not a number of dollars.\n  Try: write `900`, for 1,000 steps."),
+    ({"memory": "lots"}, "`lots` is not an amount of memory.\n  Try: write `40 GiB`."),
+    ({"price": "cheap"}, "`cheap` is not the price of a chip.\n  Try: write `2.5`, US dollars an hour."),
+    ({"price": "0"}, "`0` is not the price of a chip.\n  Try: write `2.5`, US dollars an hour."),
     (
         {"price": "2.5", "hardware": ""},
-        "`2.5 $/h` is the price of a chip, and no hardware is chosen.\n  Ways out: choose what the devices are · leave the price out.",
+        "`2.5 $/h` is a price per chip, but no hardware is chosen.\n  Try: choose the hardware · omit the price.",
     ),
-    ({"seconds": "soon"}, "`soon` is no time.\n  Ways out: write `250 ms` or `4 s`."),
+    ({"seconds": "soon"}, "`soon` is not a time.\n  Try: write `250 ms` or `4 s`."),
 ]
 
 

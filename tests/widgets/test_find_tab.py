@@ -85,7 +85,7 @@ def test_before_a_search_the_form_stands_alone_and_invites(board):
 
 def test_what_is_rarely_chosen_stands_apart_as_a_search_has_it_by_itself(board):
     fields = {each["name"]: each for each in board.form["fields"]}
-    assert [name for name, each in fields.items() if each["group"] == "More"] == ["precision", "offload", "boundaries", "keep", "wide"]
+    assert [name for name, each in fields.items() if each["group"] == "Advanced"] == ["precision", "offload", "boundaries", "keep", "wide"]
     assert {"name": "full_1/2", "label": "full on 1 of every 2 layers"} in fields["remat"]["options"]
     assert fields["precision"]["options"][0] == {"name": "", "label": "as traced"}
     assert [each["label"] for each in fields["precision"]["options"][1:]] == ["as traced or bfloat16", "bfloat16", "bfloat16 parameters"]
@@ -137,7 +137,7 @@ def test_what_a_program_cannot_have_is_said_under_the_form(board):
 @pytest.mark.compile
 def test_the_front_is_a_picture_and_a_table_and_all_of_it_is_json(found):
     found.send("picture", name="front by memory")
-    picture, table = found.block("picture")["picture"], found.block("The front")
+    picture, table = found.block("picture")["picture"], found.block("Pareto front")
     assert picture["opens"] == {"verb": "take_found", "field": "plan"}
     assert all(f'data-opens="{number}"' in picture["svg"] for number in numbers(found))
     assert "present plan" in picture["svg"]
@@ -166,7 +166,7 @@ def test_a_plan_is_chosen_taken_as_one_step_and_taken_back(found):
     assert found.board.session.plan != before
     found.wait_for(lambda: found.block("found")["found"]["present"])
     assert found.block("found")["found"]["acts"][0]["gesture"] == {"verb": "undo"}
-    found.wait_for(lambda: found.block("What it changes: A is the plan that the search began from, B the present one") is not None)
+    found.wait_for(lambda: found.block("What it changes: A: start of the search, B: current plan") is not None)
     report = found.board.session.report.prediction
     figures = found.board._find.finder.progress.figures_of(found.board._find.finder.candidate(number))
     assert report.peak == figures.memory
@@ -184,8 +184,8 @@ def test_why_this_one_is_a_ledger_that_adds_up_and_what_each_decision_does(found
     found.send("explain_found", plan=front[-1], than=front[0] if len(front) > 1 else "0")
     assert found.block("found")["found"]["waiting"]
     found.wait_for(lambda: not found.block("found")["found"]["waiting"])
-    assert found.block("What if instead")["rows"]
-    changed = next(row for row in found.block("What if instead")["rows"] if row["cells"][-1])
+    assert found.block("Alternatives")["rows"]
+    changed = next(row for row in found.block("Alternatives")["rows"] if row["cells"][-1])
     found.send(**changed["cells"][-1]["acts"][0]["gesture"])
     assert found.block("found")["found"]["title"] != "", "a plan that was only tried can be chosen, too"
 
@@ -199,13 +199,13 @@ def test_the_compilers_are_asked_about_the_chosen_plan_beside_the_search(board):
     assert board.block("What the compilers say of it") is None
     board.send(**board.block("found")["found"]["acts"][1]["gesture"])
     board.wait_for(lambda: not board.block("found")["found"]["waiting"])
-    planned, partitioned, compiled = (each["cells"] for each in board.block("What the compilers say of it")["rows"])
-    assert planned[1] == board.block("The front")["rows"][0]["cells"][0]["text"]
+    planned, partitioned, compiled = (each["cells"] for each in board.block("Compiler results")["rows"])
+    assert planned[1] == board.block("Pareto front")["rows"][0]["cells"][0]["text"]
     assert partitioned[-1]["text"] == NO_PARTITIONER
     assert compiled[4]["text"] == "+50%"
-    assert board.block("found")["found"]["acts"][1]["label"] == "Ask the compilers"
+    assert board.block("found")["found"]["acts"][1]["label"] == "Verify with compilers"
     board.send("choose_found", plan=number)
-    assert board.block("What the compilers say of it") is None
+    assert board.block("Compiler results") is None
 
 
 @pytest.mark.compile
@@ -231,27 +231,27 @@ def test_the_plan_before_stands_first_among_the_found_and_can_be_held_against(bo
 def test_contradictory_pins_are_said_with_what_would_have_to_give_way(board):
     board.send("find", devices="8", hardware="TPU v5e", stages="1", schedule="zero_bubble", within="20")
     board.wait_for(lambda: board.form["phase"] in ("done", "failed"))
-    assert board.form["message"] == "No plan keeps `schedule zero_bubble` and `stage 1` together."
+    assert board.form["message"] == "No plan meets `schedule zero_bubble` and `stage 1` together."
     labels = [each["label"] for each in board.form["acts"]]
-    assert labels == ["Leave open: schedule zero_bubble", "Leave open: stage 1"]
+    assert labels == ["Remove: schedule zero_bubble", "Remove: stage 1"]
     board.send(**board.form["acts"][0]["gesture"])
     board.wait_for(lambda: board.form["phase"] == "done")
     fields = {each["name"]: each["value"] for each in board.form["fields"]}
     assert (fields["schedule"], fields["stages"]) == ("", "1")
-    assert board.block("The front")["rows"]
+    assert board.block("Pareto front")["rows"]
 
 
 @pytest.mark.compile
 def test_a_clash_is_said_with_a_button_that_finds_a_plan(board):
     board.send("find", devices="8", hardware="TPU v5e", memory="1 KiB", within="20")
     board.wait_for(lambda: board.form["phase"] == "done")
-    assert board.form["message"] == "No plan keeps `at most 1.00 KiB a device`."
+    assert board.form["message"] == "No plan meets `at most 1.00 KiB a device`."
     [act] = board.form["acts"]
     assert act["label"].startswith("Allow at most")
     board.send(**act["gesture"])
     board.wait_for(lambda: board.form["phase"] == "done")
     assert board.form["acts"] == []
-    assert board.block("The front")["rows"]
+    assert board.block("Pareto front")["rows"]
 
 
 def test_stop_is_answered_at_once_and_keeps_what_was_found(board):

@@ -101,7 +101,7 @@ def test_before_a_plan_is_found_the_line_says_so_and_a_search_that_is_stopped_th
     shown = controls_state(stage.finder, session.plan, None)
     assert (shown["line"].split(" · ")[-1], shown["message"]) == ("no plan yet", "")
     stage.finder.stop()
-    assert controls_state(stage.finder, session.plan, None)["message"] == "The search was stopped before it found a plan."
+    assert controls_state(stage.finder, session.plan, None)["message"] == "The search stopped before it found a plan."
     stage.update(stage.find(session.plan, hardware="TPU v5e", objective="devices"), FAST)
     shown = controls_state(stage.finder, session.plan, None)
     assert "no plan yet" not in shown["line"]
@@ -202,7 +202,7 @@ def test_a_plan_that_was_not_found_is_refused(stage, session, number):
     stage.update(process, FAST, SMALL)
     with pytest.raises(SearchError) as caught:
         stage.finder.choose(number)
-    assert str(caught.value) == "That plan is not among those found.\n  Ways out: search again."
+    assert str(caught.value) == "That plan is not among those found.\n  Try: search again."
 
 
 def test_what_ends_a_process_is_said_and_the_next_search_has_another(stage, session):
@@ -250,7 +250,7 @@ def test_a_process_that_cannot_be_started_is_said(session):
 
 def test_a_board_that_runs_nothing_cannot_search(session):
     finder = Finder(None, lambda work: work(), lambda: None)
-    with pytest.raises(SearchError, match=r"^This board cannot search\.$"):
+    with pytest.raises(SearchError, match=r"^Search is not available on this board\.$"):
         finder.find(FindGesture("8"), session.plan)
 
 

@@ -92,7 +92,7 @@ def measured(view: FleetView) -> list[SentSpan]:
 
 
 def expected(view: FleetView) -> list[SentSpan]:
-    return spans(view, "as now expected")
+    return spans(view, "current forecast")
 
 
 def test_it_lists_the_models_cut_into_shards_that_fit(view, fleet):
@@ -178,10 +178,10 @@ def test_a_smaller_budget_makes_more_shards_with_scaled_seconds(view, fleet):
     assert "scaled" in figure(view, "makespan")["note"]
     ask(view, "budget", "less")
     assert view.fleet.memory == BUDGET
-    assert figure(view, "makespan")["note"] == "from units timed alone and together"
+    assert figure(view, "makespan")["note"] == "from measured unit times, alone and concurrent"
     ask(view, "memory", "")
     assert [len(each.shards) for each in view.seen.models] == [1, 1, 1]
-    assert view.parts["board"]["controls"]["room"] == "all there is"
+    assert view.parts["board"]["controls"]["room"] == "all memory"
 
 
 def test_a_budget_smaller_than_a_layer_is_told_with_the_layer_and_nothing_is_lost(view, fleet):
@@ -202,7 +202,7 @@ def test_a_budget_smaller_than_a_layer_is_told_with_the_layer_and_nothing_is_los
 @pytest.mark.parametrize(
     ("verb", "value", "message"),
     [
-        ("memory", "lots", '"lots" is no amount of memory.'),
+        ("memory", "lots", '"lots" is not an amount of memory.'),
         ("devices", "0", "`0` is not a number of devices"),
         ("devices", "65", "it is a whole number from 1 to 64"),
         ("policy", "longest", "There is no policy `longest`"),
@@ -233,7 +233,7 @@ def test_units_are_timed_once_when_somebody_looks(fleet, runner, times):
     timing.tell(Progress("cutting `a`"))
     assert view.parts["board"]["timing"]["stage"] == "cutting a"
     timing.tell(TimingDone(times))
-    assert figure(view, "makespan")["note"] == "from units timed alone and together"
+    assert figure(view, "makespan")["note"] == "from measured unit times, alone and concurrent"
     assert view.seen.jobs == times.jobs
 
 
@@ -243,7 +243,7 @@ def test_a_run_ends_the_timing_and_brings_its_own_times(fleet, runner):
     training = ran(view, runner)
     assert runner.timings[0].cancels == 1
     assert view.times == training.times.for_models(fleet.models)
-    assert figure(view, "makespan")["note"] == "from units timed alone and together"
+    assert figure(view, "makespan")["note"] == "from measured unit times, alone and concurrent"
 
 
 def test_what_the_timing_finds_wrong_is_told(fleet, runner):
@@ -263,7 +263,7 @@ def test_before_the_compiler_has_said_a_layer_that_may_not_fit_is_a_doubt_and_no
     assert max(each.resident for each in layers) < tight.memory * 0.85
     board = FleetView(tight, runner).parts["board"]
     assert board["problem"] is None
-    assert "its sizes come with the timing" in board["doubt"]
+    assert "its sizes are known after timing" in board["doubt"]
     known = FleetView(tight, runner, times).parts["board"]  # compiled, they need half of the estimate
     assert (known["problem"], known["doubt"]) == (None, "")
 
@@ -335,8 +335,8 @@ def test_what_an_earlier_run_has_done_or_stopped_is_told_at_once(view, runner):
     state = live(view)
     assert [each["state"] for each in state["models"].values()] == ["finished", "stopped", "waiting"]
     assert [each["text"] for each in state["log"]][1:3] == [
-        "a is finished already, in an earlier run",
-        "b is stopped already, in an earlier run",
+        "a is finished from an earlier run",
+        "b is stopped from an earlier run",
     ]
     assert not state["models"]["a"]["can_stop"]
 
@@ -346,7 +346,7 @@ def test_a_run_that_found_all_done_says_so_and_shows_no_seconds(view, runner):
     training.units(0)
     training.done()
     state = view.parts["live"]
-    assert state["said"] == state["log"][-1]["text"] == "All models are done already, in an earlier run."
+    assert state["said"] == state["log"][-1]["text"] == "All models were trained in an earlier run."
     assert figure(view, "makespan")["tiers"] == []
     assert "the same, measured" not in [each["label"] for each in view.parts["board"]["ways"]]
 
@@ -400,8 +400,8 @@ def test_a_model_that_a_hand_has_stopped_says_that_the_next_run_goes_on_with_it(
     training.stopped("deep")
     training.units()
     state = live(view)
-    assert state["models"]["deep"]["batches"].endswith(" of 10; Run goes on with it")
-    assert any(each["text"] == "deep is stopped; Run goes on with it" for each in state["log"])
+    assert state["models"]["deep"]["batches"].endswith(" of 10; Run continues it")
+    assert any(each["text"] == "deep is stopped; Run continues it" for each in state["log"])
     training.done()
     assert view.parts["live"]["models"]["a"]["batches"] == "10 of 10"
     for each in fleet.models:
@@ -418,8 +418,8 @@ def test_a_run_of_what_the_last_run_has_finished_says_so_at_once(fleet, times, t
     training.units()
     training.done()
     refusal = ask(view, "run")["refusal"]
-    assert refusal["message"] == "All models are done already."
-    assert refusal["ways_out"][1] == "give another folder to train them anew"
+    assert refusal["message"] == "All models are already trained."
+    assert refusal["ways_out"][1] == "choose another folder to train them again"
     assert len(runner.runs) == 1
     assert view.parts["live"]["phase"] == "done"
     assert figure(view, "makespan")["tiers"][0]["label"] == "measured"
@@ -508,7 +508,7 @@ def test_a_model_that_came_when_the_run_had_ended_waits_for_the_next_one(view, r
     training.done()
     state = view.parts["live"]
     assert set(state["models"]) == {"a", "b", "deep"}
-    assert state["log"][-2]["text"] == "late comes too late: the run has ended"
+    assert state["log"][-2]["text"] == "late was added too late: the run has ended"
     assert state["stale"].startswith("The last run was of")
     assert view.fleet.models[-1].name == "late"
 
@@ -601,7 +601,7 @@ def test_cancelled_and_dead_runs_say_what_is_kept(fleet, times, tmp_path):
     ask(view, "cancel")
     assert runner.runs[-1].cancels == 1
     runner.runs[-1].tell(Cancelled())
-    assert view.parts["live"]["message"] == f"Cancelled. Run goes on from the checkpoint in {tmp_path}."
+    assert view.parts["live"]["message"] == f"Cancelled. Run continues from the checkpoint in {tmp_path}."
     assert len(measured(view)) == 5
     assert "interrupted" in {each["state"] for each in view.parts["live"]["models"].values()}
     assert not view.parts["board"]["locked"]
@@ -698,7 +698,7 @@ def test_units_that_are_too_many_are_drawn_as_shares_of_slices_of_time(fleet, ti
     monkeypatch.setattr("workbench.visualize.charts.fleet_chart.MOST_UNITS", 10)
     view = FleetView(fleet, runner, times)
     timeline, schedule = view.parts["table"]["timeline"], view.seen.schedule
-    assert timeline["note"].startswith(f"{len(schedule.placed)} units: in each slice of time")
+    assert timeline["note"].startswith(f"{len(schedule.placed)} units: the height of a colour")
     assert spans(view, "predicted") == []
     (chart,) = timeline["picture"]["charts"]
     shown = shares(chart["sources"]["slices"])
@@ -771,7 +771,7 @@ def test_the_exact_policy_is_solved_aside_and_refused_where_it_is_out_of_reach(v
     monkeypatch.setattr("workbench.multimodel.optimal_schedule.MOST_UNITS", 5)
     ask(view, "policy", "random")
     board = ask(view, "policy", "exact")
-    assert board["refusal"]["message"].endswith("on 2 devices is out of reach. A solver takes 5 at most.")
+    assert board["refusal"]["message"].endswith("on 2 devices is too large to solve; the limit is 5 units.")
     assert view.fleet.policy == "random"
 
 
@@ -827,16 +827,16 @@ def test_it_is_planned_for_hardware_that_is_not_here(view, runner):
     assert board["refusal"] is None
     assert board["devices"] == "on 2 devices of 8 H100"
     assert (board["controls"]["hardware"], board["controls"]["planned_for"][:10]) == ("8 H100", "8 devices,")
-    assert figure(view, "makespan")["note"] == "as the cost model has them for the hardware"
+    assert figure(view, "makespan")["note"] == "from the cost model of the hardware"
     assert view.seen.schedule.makespan < before
     assert board["command"].startswith("workbench fleet simulate grid.toml")
     assert board["command"].endswith("--hardware '8 H100'")
     board = ask(view, "fleet_hardware", "8 H1000")
     assert board["refusal"]["zone"] == "fleet_hardware"
     assert (board["controls"]["hardware"], board["controls"]["wrong"]) == ("8 H1000", ["fleet_hardware"])
-    assert ask(view, "devices", "9")["refusal"]["message"] == "The fleet wants 9 devices; 8 H100 has 8."
+    assert ask(view, "devices", "9")["refusal"]["message"] == "The fleet needs 9 devices; 8 H100 has 8."
     board = ask(view, "fleet_hardware", "")
-    assert (board["controls"]["hardware"], board["controls"]["planned_for"]) == ("", "what is attached")
+    assert (board["controls"]["hardware"], board["controls"]["planned_for"]) == ("", "attached devices")
     assert view.seen.schedule.makespan == before
 
 

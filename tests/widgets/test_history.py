@@ -84,7 +84,7 @@ def test_naming_a_plan_leaves_the_deltas_of_the_last_edit_on_the_board(screen):
 @pytest.mark.parametrize("verb", ["go", "name_plan", "pin", "compare_plans"])
 def test_a_plan_that_is_not_there_is_refused_under_the_head(screen, session, verb, number):
     refusal = screen.send(verb, number=number)["refusal"]
-    assert (refusal["zone"], refusal["ways_out"]) == ("tools", ["look at the history again"])
+    assert (refusal["zone"], refusal["ways_out"]) == ("tools", ["see the current history"])
     assert session.node.number == 3
 
 
@@ -127,7 +127,7 @@ def test_a_difference_is_shown_in_the_colours_of_the_axes(screen, session):
 
 def test_equal_plans_are_told_and_their_figures_shown(session):
     note, figures = diff_blocks(PlanDiff(session.report, session.report))
-    assert note["note"] == "The two plans decide everything alike."
+    assert note["note"] == "The two plans are identical."
     assert {row["cells"][3]["text"] for row in figures["rows"]} == {"same"}
 
 

@@ -88,7 +88,7 @@ def test_results_set_measured_beside_predicted(session):
 def test_a_wrong_result_is_said_in_red_in_the_facts_and_at_the_end(session):
     live = ended(session, max_error=0.5, explained_error=1e-5, first_wrong="grad/conv (model.py:3)")
     said = (
-        "WRONG RESULT: this plan does not compute what the unsharded step does: the largest relative error is 5.0e-01, and rounding "
+        "WRONG RESULT: this plan and the unsharded step differ: the largest relative error is 5.0e-01, and rounding "
         "explains up to 1.0e-05. The first wrong value is grad/conv (model.py:3)."
     )
     state = run_state(live, session.plan)
@@ -99,7 +99,7 @@ def test_a_wrong_result_is_said_in_red_in_the_facts_and_at_the_end(session):
 
 def test_disagreements_are_listed_first(session):
     first = run_state(ended(session, wrong=2), session.plan)["blocks"][0]
-    assert first["title"] == "Shards that are not as planned"
+    assert first["title"] == "Shards that differ from the plan"
     assert [row["key"] for row in first["rows"]] == ["x", "w"]
 
 

@@ -43,7 +43,7 @@ def test_the_static_picture_has_the_question_and_its_goals():
         (Workbench(exercise=exercise, question=each)._repr_mimebundle_() or ({}, {}))[0]["text/html"] for each in ("share", "which")
     )
     assert exercise["share"].ask in asked
-    assert "<div>✗ No product is computed by several devices.</div><div>✓ In a step nothing leaves a device.</div>" in asked
+    assert "<div>✗ No product is duplicated on several devices.</div><div>✓ In a step nothing leaves a device.</div>" in asked
     assert "<div>1. <code>J</code>, which is summed over</div>" in chosen
 
 

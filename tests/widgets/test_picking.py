@@ -57,7 +57,7 @@ def test_results_are_rows_and_those_that_become_arguments_are_counted(program, l
     rows = list(result_rows(Plan(program, MESH, LAYOUT).report(), Paint({}), [], []))
     assert [row["cells"][0]["path"] for row in rows[1:]] == ["result/dv", "result/dw", "result/y"]
     section, loss = result_rows(layers.report(), Paint({}), [], [])
-    assert "become arguments of the next step" in section["section"]["note"]
+    assert "carried to the next step" in section["section"]["note"]
     assert loss["subject"] == "loss"
     assert list(result_rows(layers.report(), Paint({}), ["nothing"], [])) == []
     assert len(list(result_rows(layers.report(), Paint({}), [], ["results"]))) == 1  # folded
@@ -81,7 +81,7 @@ def test_a_result_is_freed_again_and_lies_as_it_was_told(program):
     plan = Plan(program, MESH, f"{LAYOUT}; result/y=[-, model]")
     assert str(plan.report().results[2].sharding) == "[-, model]"
     assert made(plan, {"verb": "by_rules", **RESULT}) == LAYOUT
-    with pytest.raises(LayoutError, match="is placed by propagation already"):
+    with pytest.raises(LayoutError, match="is already sharded by propagation"):
         edit_of({"verb": "by_rules", **RESULT}, plan.updated(layout=LAYOUT), plan.report())
 
 
@@ -90,12 +90,12 @@ def test_a_partial_sum_is_offered_where_there_is_one_and_refused_in_words_where_
     report = plan.report()
     offered = offers(plan, BOX)
     assert offered["Partial sum over model"]["reason"] is None
-    assert "not summed over data" in offered["Partial sum over data"]["reason"]
+    assert "no partial sum over data" in offered["Partial sum over data"]["reason"]
     with pytest.raises(LayoutError, match="has `batch` on mesh axis `data`"):
         edit_of(offered["Partial sum over data"]["gesture"], plan, report)
     whole = plan.updated(layout="batch:data")
-    assert "not summed over model" in offers(whole, BOX)["Partial sum over model"]["reason"]
-    with pytest.raises(LayoutError, match="is no partial sum over mesh axis `model`"):
+    assert "no partial sum over model" in offers(whole, BOX)["Partial sum over model"]["reason"]
+    with pytest.raises(LayoutError, match="is not a partial sum over mesh axis `model`"):
         made(whole, offers(whole, BOX)["Partial sum over model"]["gesture"])
 
 
@@ -104,7 +104,7 @@ def test_what_a_step_hands_on_is_no_partial_sum(program, thing):
     plan = Plan(program, MESH, LAYOUT)
     offer = offers(plan, thing)["Partial sum over data"]
     assert offer["reason"] == COMPLETE_SUMS_REASON
-    with pytest.raises(LayoutError, match="passed on as complete sums"):
+    with pytest.raises(LayoutError, match="are complete sums"):
         edit_of(offer["gesture"], plan, plan.report())
 
 
@@ -125,7 +125,7 @@ def test_a_source_line_is_picked_for_all_that_it_makes(program, layers):
     thing = {"of": "line", "path": line, "rank": 2}
     assert made(plan, offers(plan, thing)["io 64 model"]["gesture"]) == f"{LAYOUT}; @{line}=[?, model]"
     held = plan.updated(layout=f"{LAYOUT}; @{line}=[?, model]")
-    assert made(held, offers(held, thing)["Free it again"]["gesture"]) == LAYOUT
+    assert made(held, offers(held, thing)["Remove the constraint"]["gesture"]) == LAYOUT
     many = line_of(layers, "layers/0/mlp/up/dot_general")
     heading = taken({"verb": "take", "of": "line", "path": many, "rank": 3}, layers, layers.report())["menu"][0]["heading"]
     assert re.fullmatch(rf"Constrain line {re.escape(many)}: \d+ values are made", heading)  # of both layers

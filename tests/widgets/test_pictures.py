@@ -74,7 +74,7 @@ def test_a_moment_of_the_step_shows_what_is_alive_there_and_again_the_peak():
     views = Views().at("4", report)
     assert views.place == 4
     blocks = memory_blocks(report, None, views)
-    assert "alive at this moment" in heads(blocks)
+    assert "live at this moment" in heads(blocks)
     assert "at grad/layers/1/mlp" in blocks[1]["picture"]["about"]
     assert views.at("4", report).place is None
 
@@ -161,4 +161,4 @@ def test_the_board_opens_what_a_hand_asks_for_and_refuses_the_rest():
     board.answer({"verb": "open", "tab": "memory", "view": "v", "seq": 3})
     board.answer({"verb": "moment", "place": "1", "view": "v", "seq": 4})
     assert shown["board"]["refusal"] is None
-    assert "alive at this moment" in heads(shown["table"]["blocks"])
+    assert "live at this moment" in heads(shown["table"]["blocks"])

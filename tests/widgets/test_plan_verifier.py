@@ -96,7 +96,7 @@ def cells(progress, tier, candidate=ONE):
 def test_the_partitioner_is_asked_and_then_the_compiler_and_each_answer_is_shown(stage, plan):
     stage.ask(plan)
     assert waiting_text(stage.progress, ONE) == "Asking XLA's partitioner…"
-    assert verify_act(stage.progress, ONE, "3")["label"] == "Stop asking"
+    assert verify_act(stage.progress, ONE, "3")["label"] == "Stop verifying"
     assert cells(stage.progress, "partitioned")[1:3] == ["…", ""]
     assert not hasattr(stage.runner, "plan"), "the compiler comes second"
     stage.answer()
@@ -143,7 +143,7 @@ def test_another_plan_stops_the_one_before_and_both_stay_known_until_another_sea
     assert stage.runner.cancels == 1
     assert stage.progress.is_asking(OTHER)
     assert not stage.progress.is_asking(ONE)
-    assert verify_act(stage.progress, ONE, "0")["label"] == "Ask the compilers"
+    assert verify_act(stage.progress, ONE, "0")["label"] == "Verify with compilers"
     assert stage.progress.of(ONE).partitioned.compiler == "XLA of a script"
     stage.verifier.forget()
     assert (stage.progress.of(ONE), stage.progress.of(OTHER)) == (None, None)
@@ -151,10 +151,10 @@ def test_another_plan_stops_the_one_before_and_both_stay_known_until_another_sea
 
 def test_a_refusal_of_the_partitioner_is_said_and_the_compiler_is_asked_all_the_same(stage, plan):
     stage.ask(plan)
-    stage.answer(PartitionError("It crashed.", ["change the layout back"]))
-    assert cells(stage.progress, "partitioned")[1:] == ["–", "", "–", "", "It crashed. Ways out: change the layout back."]
+    stage.answer(PartitionError("It crashed.", ["revert the layout"]))
+    assert cells(stage.progress, "partitioned")[1:] == ["–", "", "–", "", "It crashed. Try: revert the layout."]
     stage.runner.tell(Failed("It has no room.", ("take more devices",)))
-    assert cells(stage.progress, "compiled")[1:] == ["–", "", "–", "", "It has no room. Ways out: take more devices."]
+    assert cells(stage.progress, "compiled")[1:] == ["–", "", "–", "", "It has no room. Try: take more devices."]
     assert stage.progress.tier is None
 
 

@@ -82,7 +82,7 @@ def test_another_axis_can_be_chosen_and_one_that_cannot_be_says_why(screen):
     screen.do(verb="recipe_axis", name="megatron", place=0, axis="data")
     row = screen.recipes["megatron"]
     assert (row["state"], row["given"], row["axes"][0]["name"]) == ("barred", ["data"], "data")
-    assert "`batch` is on it already" in row["reason"]
+    assert "which already shards `batch`" in row["reason"]
     screen.do(verb="recipe_axis", name="zero_1", place=0, axis="model")
     screen.do(verb="recipe", name="zero_1", axes=screen.recipes["zero_1"]["given"])
     assert "model" in str(screen.session.plan.layout)

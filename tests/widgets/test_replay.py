@@ -75,7 +75,7 @@ def test_a_conflict_names_both_sides_and_edits_that_were_tried(report):
     conflicts = replay_blocks(report, PAINT, Replay())[3]
     has_its_way, lost, why_so, turned = conflicts["rows"][0]["cells"]
     assert (has_its_way["text"], lost["text"]) == ("`w=[-, data]` on w", "`batch:data p1` on x, priority 1")
-    assert "priority 0 goes before 1" in why_so["text"]
+    assert "priority 0 precedes 1" in why_so["text"]
     assert "w → by the rules" in [act["label"] for act in turned["acts"]]
 
 
@@ -117,7 +117,7 @@ def test_a_plan_without_statements_or_records_says_so(report):
 
 @pytest.mark.parametrize("step", [-1, "2", True, 1.5])
 def test_a_step_that_is_none_is_refused(report, step):
-    with pytest.raises(WorkbenchError, match="is no step"):
+    with pytest.raises(WorkbenchError, match="is not a step"):
         read_gesture({"verb": "step", "step": step})
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_recorded_is_told_in_the_tab_and_in_every_answer(report, 
 
     monkeypatch.setattr(recorded_propagation, "recorder", Ended)
     again = report.plan.report()
-    told = "Shardy itself ended.\n  Ways out: change the constraint."
+    told = "Shardy itself ended.\n  Try: change the constraint."
     background = BackgroundQueries(lambda work: work(), lambda: None)
     with pytest.raises(PartitionError):
         background.ask(again, "propagation", lambda: again.propagation, patience=60.0)

@@ -32,9 +32,7 @@ def plan() -> Plan:
 
 
 def table(report, comparison_state=None) -> dict:
-    return next(
-        block for block in resharding_blocks(report, comparison_state, PAINT) if block["title"] == "Where a sharding turns into another"
-    )
+    return next(block for block in resharding_blocks(report, comparison_state, PAINT) if block["title"] == "Resharded values")
 
 
 def remedies(row: dict) -> dict:
@@ -105,16 +103,16 @@ def test_the_compilers_own_warnings_stand_beside_what_was_foreseen(plan):
         Rematerialised("other", "x", "f32[]", "{}", "{}"),
     )
     found = ComparisonState(Comparison(report, replace(compiled(plan), rematerialised=warned), None))
-    block = next(each for each in resharding_blocks(report, found, PAINT) if "the compiler warned" in each["title"])
+    block = next(each for each in resharding_blocks(report, found, PAINT) if "compiler warnings" in each["title"])
     assert [row["cells"][-1]["text"] for row in block["rows"]] == ["yes", "no"]
     silent = ComparisonState(Comparison(report, compiled(plan), None))
-    assert any("no warning" in each["note"] for each in resharding_blocks(report, silent, PAINT))
+    assert any("no compiler warning" in each["note"] for each in resharding_blocks(report, silent, PAINT))
     assert not any("warn" in each["note"] for each in resharding_blocks(report, silent._replace(stale=True), PAINT))
 
 
 def test_a_plan_that_reshards_nothing_says_so():
     said, free = resharding_blocks(resharded("[r, -, -]", "[r, -, -]").report(), None, PAINT)
-    assert said["note"].startswith("Nothing is sent to reshard")
+    assert said["note"].startswith("No resharding")
     assert free["title"].startswith("Free: ")  # the argument is whole, and each device keeps a part of it
 
 
@@ -127,7 +125,7 @@ def test_padding_is_told_with_its_waste_the_sizes_that_divide_and_edits():
     assert cells["parts"] == {"text": "8 × 2", "title": "9 over `data` (8): 8 parts of 2, 16 slots for 9, 3 of them empty"}
     assert cells["waste"] == "44%"
     assert cells["sizes"] == "8 or 16 divide by 8"
-    assert cells["what avoids it"]["edits"]
+    assert cells["fix"]["edits"]
 
 
 def test_what_the_function_lays_out_itself_is_drawn_in_the_colours_of_its_axes():
@@ -147,7 +145,7 @@ def test_what_the_function_lays_out_itself_is_drawn_in_the_colours_of_its_axes()
     shapes = (jax.ShapeDtypeStruct((16, 64), jnp.float32), jax.ShapeDtypeStruct((64, 32), jnp.float32))
     program = trace(layer, *shapes, dims={"x": "batch d", "w": "d f"}, name="own")
     (block,) = source_annotation_blocks(Plan(program, "data:4 model:2", "batch:data").report(), Paint({"data": 0, "model": 1}))
-    assert block["title"] == "What the function itself lays out, over data:4 model:2"
+    assert block["title"] == "Sharded by the function itself, over data:4 model:2"
     region, constraint = block["rows"]
     assert region["cells"][0]["stack"][1] == {"axes": [{"name": "model", "colour": 1}], "lead": "manual over"}
     assert [tag["name"] for tag in constraint["cells"][2]["dims"]] == ["16:data", "64"]

@@ -174,7 +174,7 @@ def test_the_communication_tab_says_whose_collectives_these_are(screen):
     assert screen.shown["table"]["blocks"][0]["note"].startswith("Planned: ")
     screen.answer()  # of the plan before
     screen.answer()
-    assert "Partitioned: the collectives are those that XLA's own partitioner makes of this plan (XLA of a test)." in [
+    assert "Partitioned: collectives as XLA's partitioner makes them (XLA of a test)." in [
         block["note"] for block in screen.shown["table"]["blocks"]
     ]
 

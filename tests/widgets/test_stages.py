@@ -164,7 +164,7 @@ def test_other_balances_are_one_step_each_and_are_compared(screen):
     assert len(spec(screen).boundaries) == 1
     change(screen, "buckets")
     assert {each["key"]: each["on"] for each in shown(screen)["balances"]}["buckets"]
-    assert "lingvo" in shown(screen)["balances"][2]["note"]
+    assert "Lingvo" in shown(screen)["balances"][2]["note"]
 
 
 @pytest.mark.parametrize("name", [schedule.name for schedule in ALL_SCHEDULES])
@@ -219,7 +219,7 @@ def test_one_program_for_all_stages_recomputes_on_all_or_none(screen):
     change(screen, "schedule", "gpipe")
     change(screen, "remat", "first_1")
     refusal = change(screen, "engine", "spmd")["refusal"]
-    assert "recomputes on all of them or on none" in refusal["message"]
+    assert "recomputes on all or none" in refusal["message"]
     assert spec(screen).engine == "mpmd"
     change(screen, "remat", "always")
     change(screen, "engine", "spmd")
@@ -240,13 +240,13 @@ def test_recomputation_engine_and_axis_are_edits_too(screen):
     ("kind", "value", "said", "way"),
     [
         ("stages", 40, "40 stages need as many", "make stages 7"),
-        ("stages", "many", "`many` is no number of stages", "whole number"),
+        ("stages", "many", "`many` is not a number of stages", "whole number"),
         ("micro_batches", 3, "8 % 3 = 2", "micro_batches 2 or 4"),
         ("boundary", "1 layers/99", "no block `layers/99`", "did you mean"),
-        ("boundary", "7 layers/1", "no boundary `7`", "look at the stages again"),
-        ("boundary", "1 layers/0", "would have no block", "at least one block"),
+        ("boundary", "7 layers/1", "no boundary `7`", "see the current stages"),
+        ("boundary", "1 layers/0", "would be empty", "at least one block"),
         ("schedule", "zero bubble", "no schedule", "did you mean `zero_bubble`"),
-        ("engine", "spmd", "schedule `1f1b` has them do different things", "schedule:gpipe"),
+        ("engine", "spmd", "schedule `1f1b` requires them to run different", "schedule:gpipe"),
         ("axis", "nowhere", "", ""),
         ("colour", "red", "no change of a pipeline `colour`", ""),
     ],

@@ -130,7 +130,7 @@ def test_a_predicted_step_time_is_shown_where_the_report_has_one(session):
     ("known", "note", "said"),
     [
         ({"calibrated": "some runs"}, "on TPU v5p 4x4x4", "on TPU v5p 4x4x4: "),
-        ({"shares_of": "TPU v5e"}, "on TPU v5p 4x4x4, not calibrated", "on TPU v5p 4x4x4, not calibrated: shares of TPU v5e: "),
+        ({"shares_of": "TPU v5e"}, "on TPU v5p 4x4x4, not calibrated", "on TPU v5p 4x4x4, uncalibrated, efficiencies of TPU v5e: "),
         ({}, "on TPU v5p 4x4x4, not calibrated", "on TPU v5p 4x4x4, not calibrated: "),
     ],
 )

@@ -43,7 +43,7 @@ def test_operations_stand_with_the_most_bytes_first(session):
 def test_silence_is_said():
     quiet = Report(Plan(program(parameter("w", d=8)), "data:4"), (), (), (), Memory({}), Flops(0, 0, 4), 0)
     assert "Shardy inserts no collective" in table_state(Facts(quiet), "communication")["blocks"][0]["note"]
-    assert "No notes on" in table_state(Facts(quiet), "notes")["blocks"][0]["note"]
+    assert "No warnings for" in table_state(Facts(quiet), "notes")["blocks"][0]["note"]
 
 
 def test_values_are_only_computed_when_their_tab_is_open():

@@ -54,7 +54,7 @@ def test_an_overridden_tensor_goes_back_to_the_rules_by_the_pattern_that_placed_
     report = mlp_report("d_ff:model; layers/*/w1=[model, -]")
     edit = edit_of({"verb": "by_rules", "of": "tensor", "path": "params/layers/1/w1"}, report.plan, report)
     assert edit == Override("layers/*/w1", None)
-    with pytest.raises(LayoutError, match="is placed by the rules already"):
+    with pytest.raises(LayoutError, match="is already sharded by the rules"):
         edit_of({"verb": "by_rules", "of": "tensor", "path": "params/layers/1/w2"}, report.plan, report)
 
 
@@ -117,7 +117,7 @@ def test_the_menu_of_a_taken_chip_offers_the_rule_first_and_then_this_tensor_alo
     heads = [item["heading"] for item in menu if "heading" in item]
     labels = [item["label"] for item in menu if "label" in item]
     assert heads == ["Every d_ff, in 8 tensors", "Only params/layers/*/w1", "In propagation"]
-    assert {"Keep d_ff whole", "Replicate it: whole on every device", "By the rules again", "Rename…"} <= set(labels)
+    assert {"Keep d_ff whole", "Replicate on every device", "Remove the override", "Rename…"} <= set(labels)
 
 
 def test_every_item_of_a_menu_is_a_gesture_that_is_understood(traced):

@@ -75,8 +75,8 @@ def test_a_choice_is_an_edit_that_is_taken_back(program):
     [
         ("remat", "most", "There is no remat policy `most`"),
         ("remat", "save:nothing", "There is no named value `nothing`"),
-        ("precision", "float7", "`float7` is no type to compute in"),
-        ("offload", "gradients", "`gradients` is nothing that a step can keep"),
+        ("precision", "float7", "`float7` is not a compute type"),
+        ("offload", "gradients", "`gradients` cannot be kept in host memory"),
         ("colour", "red", "There is no option `colour`"),
     ],
 )

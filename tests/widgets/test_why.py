@@ -88,7 +88,7 @@ def test_work_done_for_padding_is_told_as_padding_and_no_axis_is_blamed():
 def test_padding_and_work_done_alike_are_told_apart():
     both = Plan(build("two_layer", batch=16, io=64, hidden=30), "data:8", "@first/dot_general=[-, data]").report()
     answer = why("figure duplication", both, PAINT)
-    assert "put one of them there" in answer["lead"][1]
+    assert "shard one of its dimensions over the axis" in answer["lead"][1]
     assert answer["lead"][2].startswith("1.02× is padding, most of it of `grad/second/dot_general`: 30 over `data` (8)")
     alike = {row["subject"]: [each["name"] for each in row["cells"][4]["axes"]] for row in answer["blocks"][0]["rows"]}
     assert alike == {"second/dot_general": ["data"], "grad/second/dot_general": [], "first/dot_general": []}
@@ -99,7 +99,7 @@ def test_duplicated_work_names_the_axes_along_which_it_is_done_alike(report):
     answer = why("figure duplication", plain, PAINT)
     idle = {axis["name"] for row in answer["blocks"][0]["rows"] for axis in row["cells"][4]["axes"]}
     assert idle == {"model"}
-    assert "put one of them there" in answer["lead"][1]
+    assert "shard one of its dimensions over the axis" in answer["lead"][1]
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,7 @@ def test_a_tensor_names_the_rule_or_override_of_each_dimension(report, of, becau
 
 
 def test_a_tensor_says_how_many_devices_hold_the_same_part(report):
-    assert (
-        "4 devices hold the same part: none of its dimensions is split over data."
-        in why("tensor params/layers/mlp/w1", report, PAINT)["lead"]
-    )
+    assert "4 devices hold the same shard: no dimension is sharded over data." in why("tensor params/layers/mlp/w1", report, PAINT)["lead"]
 
 
 def test_a_value_names_the_rule_or_constraint_its_axes_come_from(report):
@@ -142,7 +139,7 @@ def test_the_payload_of_an_axis_is_made_of_its_collectives(report):
 def test_a_collective_tells_what_it_is_for_and_its_arithmetic(report):
     each = next(one for one in report.collectives if one.kind == "all-reduce")
     lead = " ".join(why(f"collective {each.kind} {'+'.join(each.axes)} {each.path}", report, PAINT)["lead"])
-    assert "a summed dimension is split there" in lead
+    assert "a summed dimension is sharded there" in lead
     assert "2 V (n − 1) / n" in lead
     assert each.source in lead
 

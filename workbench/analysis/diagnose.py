@@ -63,7 +63,7 @@ def _diagnose_hardware(report: Report) -> list[Diagnostic]:
     if plan.hardware is None or not (problem := axis_assignment_error(plan.mesh, plan.hardware, plan.axis_assignment)):
         return []
     fits_by_itself = plan.axis_assignment is not None and axis_assignment_error(plan.mesh, plan.hardware) is None
-    ways_out = "".join(f" Way out: {each}." for each in problem.ways_out[:1])
+    ways_out = "".join(f" Try: {each}." for each in problem.ways_out[:1])
     return [Diagnostic("hardware too small", "mesh", problem.message + ways_out, (SetAxisAssignment(None),) if fits_by_itself else ())]
 
 
@@ -92,7 +92,7 @@ def over_host_memory_text(host: int, chip: Chip) -> str:
     """By how much a device's share of the host's memory is too small for so many bytes."""
     room = chip.host_memory
     return (
-        f"One device would keep {format_bytes(host)} in the host's memory, and its share of that of {chip.name}'s host is "
+        f"One device would keep {format_bytes(host)} in host memory; its share of the {chip.name} host is "
         f"{format_bytes(room)}: {host / room:.2f} times as much."
     )
 
@@ -105,9 +105,9 @@ def _diagnose_host(report: Report) -> list[Diagnostic]:
     kernels, collectives = (sum(each.count for each in found) for found in (report.kernel_costs, report.collectives))
     runtime = hardware.runtime
     message = (
-        f"A device waits {format_seconds(step.host)} of {format_seconds(step.total)} for the host, which calls {kernels:,} kernels at "
+        f"A device waits {format_seconds(step.host)} of {format_seconds(step.total)} for the host, which launches {kernels:,} kernels at "
         f"{format_seconds(runtime.dispatch)} and {collectives:,} collectives at {format_seconds(runtime.collective_dispatch)}. Larger "
-        "micro-batches, or fewer devices for each, give every call more to do."
+        "micro-batches, or fewer devices, give each launch more work."
     )
     return [Diagnostic("bound by the host", "runtime", message, (SetHardware(hardware.with_runtime("CUDA graphs")),))]
 
@@ -135,7 +135,7 @@ def _diagnose_split_reshapes(report: Report, partitioned: Propagated) -> list[Di
                 f"`{operation.path}`{source_text(operation.source)} splits a dimension sharded over `{'+'.join(sorted(torn))}` into "
                 "several, and "
                 f"the major one takes the axis first: the result is sharded {Sharding(dims or ())}. A loop over the major "
-                "one gathers it in every iteration. Way out: reshape so that the dimension that stays split comes first, and swap them."
+                "one gathers it in every iteration. Try: reshape so that the dimension that stays sharded comes first, then swap them."
             )
             found.append(
                 Diagnostic("split reshape", operation.path, note, find=partial(fix_split_reshape, report.plan, operation, dims or (), torn))
@@ -153,7 +153,7 @@ def _diagnose_padding(report: Report, partitioned: Propagated) -> list[Diagnosti
             "padding",
             dim if dim != "_" else group[0].path,
             f"{group[0].arithmetic}. {len(group)} kind{'s' * (len(group) != 1)} of values are padded, the largest `{group[0].path}`"
-            f"{source_text(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device hold nothing. "
+            f"{source_text(group[0].source)}: {group[0].share:.0%} of its {format_bytes(group[0].bytes)} on each device are padding. "
             f"Sizes nearby: {group[0].way_out}.",
             find=partial(fix_padding, report.plan, group[0]),
         )
@@ -169,7 +169,7 @@ def _diagnose_unused_axes(report: Report, partitioned: Propagated) -> list[Diagn
         Diagnostic(
             "unused axis",
             name,
-            f"Mesh axis `{name}` ({size}) splits nothing: its {size} groups of devices hold the same {peak}.",
+            f"Mesh axis `{name}` ({size}) is unused: its {size} groups of devices hold the same {peak}.",
             largest_dims(report, name),
         )
         for name, size in report.mesh.axes
@@ -186,7 +186,7 @@ def _diagnose_duplicated_work(report: Report) -> list[Diagnostic]:
         Diagnostic(
             "duplicated work",
             "flops",
-            f"The devices together compute {factor:.2f} times what the program needs: "
+            f"The devices together compute {factor:.2f} times the arithmetic of the program: "
             f"{report.flops.per_device:,} x {report.flops.devices // stages} / {report.flops.unique:,}.",
         )
     ]
@@ -225,7 +225,7 @@ def _diagnose_branches(report: Report, partitioned: Propagated) -> list[Diagnost
         Diagnostic(
             "branches",
             subject_of(report.plan.program, index),
-            f"One of its {counts[index]} branches runs in a step; all of them are counted.",
+            f"One of its {counts[index]} branches runs per step; all are counted.",
         )
         for index in partitioned.structure.control_flow
         if partitioned.structure.ops[index].kind in BRANCHING
@@ -237,7 +237,7 @@ def _diagnose_manual_regions(report: Report, partitioned: Propagated) -> list[Di
     if report.partitioned is not None:
         return []
     message = (
-        'As planned, communication inside it is not counted; resharding its inputs and outputs is. `plan.report("partitioned")` has both.'
+        'The plan counts resharding of its inputs and outputs, but not communication inside it. `plan.report("partitioned")` has both.'
     )
     return [
         Diagnostic("shard_map", each.path, message)
@@ -260,10 +260,11 @@ def _diagnose_constraint_ranks(report: Report) -> list[Diagnostic]:
         more = f" and {len(lines) - _MOST_NAMED} more" if len(lines) > _MOST_NAMED else ""
         meant = next((each for each in named if len(each.shape) == rank), of_other_rank[0])
         message = (
-            f"{len(of_other_rank)} of the {len(named)} values that `{pattern}` names in the forward pass have not the {rank} dimensions of "
-            f"`@{pattern}={sharding}`, which leaves them alone (at {', '.join(lines[:_MOST_NAMED])}{more})."
+            f"{len(of_other_rank)} of the {len(named)} values that `{pattern}` matches in the forward pass do not "
+            f"have the {rank} dimensions of "
+            f"`@{pattern}={sharding}`, which does not apply to them (at {', '.join(lines[:_MOST_NAMED])}{more})."
         )
-        by_line = f" A line says which is meant: `@{meant.source}/{meant.path.split('/')[-1]}=...`." if meant.source else ""
+        by_line = f" To select one, name its line: `@{meant.source}/{meant.path.split('/')[-1]}=...`." if meant.source else ""
         found.append(Diagnostic("named besides", pattern, message + by_line))
     return found
 
@@ -283,8 +284,8 @@ def _diagnose_override_ranks(report: Report) -> list[Diagnostic]:
         listed = ", ".join(f"`{each.path}` of rank {len(each.shape)}" for each in left[:_MOST_NAMED])
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         message = (
-            f"{len(left)} of the {len(named)} tensors that `{pattern}` names have not the rank {rank} of `{pattern}={sharding}`, which "
-            f"leaves them alone: {listed}{more}. Way out: for each rank a statement with a pattern that names those tensors alone."
+            f"{len(left)} of the {len(named)} tensors that `{pattern}` names are not of rank {rank}, so `{pattern}={sharding}` "
+            f"does not apply to them: {listed}{more}. Try: one statement per rank, with a pattern that matches only those tensors."
         )
         found.append(Diagnostic("named besides", pattern, message))
     return found

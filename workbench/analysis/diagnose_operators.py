@@ -47,7 +47,7 @@ def _diagnose_unpartitioned(report: Report, partitioned: Propagated) -> Iterator
             "not partitioned",
             subject_of(report.plan.program, indices[0]),
             f"XLA does not partition a {what} along its batch, in {places}: every "
-            f"device gathers what it reads, {size}, does all of the work and keeps its part of the {list(made.shape)} it makes. Ways out: "
+            f"device gathers what it reads, {size}, does all of the work and keeps its part of the {list(made.shape)} it makes. Try: "
             f"run it in `jax.shard_map` over the split batch, {_OTHER_SPLITS.get(kind, 'or split another dimension')}.",
         )
 
@@ -104,7 +104,7 @@ def _diagnose_missing_lowering(program: Program) -> Iterator[Diagnostic]:
             "no lowering",
             program.not_lowered,
             f"JAX cannot lower `{program.not_lowered}`{where} for {_COMPILERS.get(program.platform, program.platform)}, and there the "
-            "program does not compile: it is planned as lowered for CPUs. Ways out: plan for CPUs, or compute it by other functions.",
+            "program does not compile: it is planned as lowered for CPUs. Try: plan for CPUs, or compute it by other functions.",
         )
 
 
@@ -127,9 +127,9 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
         yield Diagnostic(
             "not counted",
             subject_of(report.plan.program, indices[0]),
-            f"`{kind}` moves data along a sharded dimension, in {_count_text(indices)}. Shardy leaves that to XLA, and as "
-            "planned it is not "
-            'counted. XLA\'s partitioner says what is sent: `plan.report("partitioned")`.',
+            f"`{kind}` moves data along a sharded dimension, in {_count_text(indices)}. Shardy leaves that to XLA, so the plan "
+            "does not "
+            'count it. Use `plan.report("partitioned")`.',
         )
 
 
@@ -156,15 +156,15 @@ def _diagnose_missing_rules(report: Report, partitioned: Propagated) -> Iterator
         for index in partitioned.structure.ops_without_rule
         if any(any(partitioned.dims[value] or ()) for value in (*ops[index].operands, *ops[index].results))
     ]
-    uncounted = "" if report.partitioned else ", which as planned is not counted"
+    uncounted = "" if report.partitioned else ", which the plan does not count"
     for kind, indices in _group_by_kind(report, cut).items():
         yield Diagnostic(
             "no sharding rule",
             subject_of(report.plan.program, indices[0]),
-            f"Shardy has no rule for `{kind}`, in {_count_text(indices)}: no sharding spreads through it, in either direction, "
+            f"Shardy has no rule for `{kind}`, in {_count_text(indices)}: no sharding propagates through it, in either direction, "
             "every device "
-            f"makes the whole result, and XLA brings its operands together{uncounted}. "
-            "Ways out: constrain what comes out of it, or write it in operations that have rules.",
+            f"computes the whole result, and XLA brings its operands together{uncounted}. "
+            "Try: constrain its result, or rewrite it with operations that have rules.",
         )
 
 

@@ -146,14 +146,14 @@ def _diagnose_uneven_stages(plan: Plan, planned: PipelineReport) -> Iterator[Dia
     longer = f"{busy[most] / mean:.2f} times as long as the mean stage"
     if not planned.nominal:
         longer = f"{format_seconds(busy[most])} a step and the mean stage {format_seconds(mean)}"
-    message = f"Stage {most} works {longer}: the others wait for it, and the balance is {planned.balance:.0%}."
+    message = f"Stage {most} works {longer}: the others wait, and the balance is {planned.balance:.0%}."
     better = _balance_stages(plan, planned)
     if better is None and _could_be_more_even(planned):
-        message += " Stages that work more alike would send more, and the step would take longer."
+        message += " More balanced stages would send more, and the step would take longer."
     elif better is None:
-        message += " Its blocks cannot be cut more evenly: fewer stages or smaller blocks can."
+        message += " Its blocks cannot be balanced better; use fewer stages or smaller blocks."
     edits = () if better is None else (SetPipeline(better.spec, "balance the stages"),)
-    message += "" if better is None else f" Cut where they are most even it is {better.balance:.0%}."
+    message += "" if better is None else f" With the best boundaries it is {better.balance:.0%}."
     yield Diagnostic("uneven stages", f"stage {most}", message, edits)
 
 
@@ -180,22 +180,22 @@ def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
     if bubble <= MAX_BUBBLE:
         return
     filling = bubble if least is None else min(least, bubble)
-    sentence = f"The stages do nothing for {bubble:.0%} of the step's time"
+    sentence = f"The stages are idle for {bubble:.0%} of the step"
     if filling <= TARGET_BUBBLE:
         why = (
-            f"{sentence}; equal stages and free transfers would leave {filling:.0%}: it is their balance and what they send, "
-            "not the filling."
+            f"{sentence}; equal stages and free transfers would leave {filling:.0%}: the cause is their balance and communication, "
+            "not the pipeline fill."
         )
         yield Diagnostic("bubble", "pipeline", why)
         return
     need = int(-(-spec.micro_batches * filling * (1 - TARGET_BUBBLE) // ((1 - filling) * TARGET_BUBBLE)))
     more = _with_micro_batches(plan, spec, need)
     message = (
-        f"{sentence} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would bring that "
+        f"{sentence} with {spec.micro_batches} micro-batches, {filling:.0%} while the pipeline fills and drains; {need} would reduce it "
         f"to {TARGET_BUBBLE:.0%}."
     )
     if more is None:
-        message += " The batch does not divide into more: make it larger, or take fewer stages."
+        message += " The batch does not divide further: use a larger batch or fewer stages."
     elif more.micro_batches != need:
         message += f" The batch divides into {more.micro_batches}."
     yield Diagnostic("bubble", "pipeline", message, () if more is None else (SetPipeline(more, f"{more.micro_batches} micro-batches"),))
@@ -211,7 +211,7 @@ def _diagnose_small_micro_batches(report: Report) -> Iterator[Diagnostic]:
     sizes = report.plan.program.dims.get(BATCH, ())
     of = f" of {min(sizes) // spec.micro_batches:,} examples" if sizes else ""
     message = (
-        f"A micro-batch{of} is too small to be split as the batch is: the devices of stage {worst.stage} compute each product "
+        f"A micro-batch{of} is too small to be sharded like the batch: the devices of stage {worst.stage} compute each product "
         f"{factor:.2f} times."
     )
     fewer = _try_replace(spec, micro_batches=max(spec.micro_batches // max(round(factor / whole), 1), 1))
@@ -246,8 +246,8 @@ def _try_replace(spec: PipelineSpec, **changes: object) -> PipelineSpec | None:
 def _diagnose_recomputation(spec: PipelineSpec) -> Iterator[Diagnostic]:
     if spec.engine == "spmd" and spec.remat == "except_last":
         message = (
-            "Engine `spmd` runs the same code in every iteration, so recomputation cannot be left out for the last micro-batch: "
-            "`remat:except_last` computes the forward pass of all of them again, and is planned so."
+            "Engine `spmd` runs the same code in every iteration, so it cannot skip recomputation for the last micro-batch: "
+            "`remat:except_last` recomputes all of them, and the plan accounts for it."
         )
         edits = (
             SetPipeline(replace(spec, remat="always"), "recompute all micro-batches"),

@@ -30,10 +30,10 @@ def diagnose_rematerialisations(report: Report, partitioned: Propagated, edges: 
         Diagnostic(
             REMATERIALISATION,
             each.path,
-            f"XLA finds no way from {each.before} to {each.after} for `{each.path}`{source_text(each.source)}, "
-            f"which {_reader_text(each)} needs so: "
-            f"every device gathers {_gathered_text(each)} and keeps its part. {format_bytes(each.sent)} leave each device a step, and "
-            f"{format_bytes(each.temporary)} are held at the worst moment.",
+            f"XLA finds no method from {each.before} to {each.after} for `{each.path}`{source_text(each.source)}, "
+            f"which {_reader_text(each)} needs: "
+            f"every device gathers {_gathered_text(each)} and keeps its shard. {format_bytes(each.sent)} are sent per device and step, and "
+            f"{format_bytes(each.temporary)} are held at the peak.",
             find=partial(avoid_rematerialisation, report.plan, partitioned, each) if number < _MOST_NAMED else None,
         )
         for number, each in enumerate(places)
@@ -48,8 +48,8 @@ def _diagnose_unmatched_warning(report: Report, partitioned: Propagated, warning
     return Diagnostic(
         REMATERIALISATION,
         operation.path if operation else "",
-        f"XLA's partitioner warns that it finds no way for {name} from {warning.before} to {warning.after}: every device gathers "
-        f"{warning.shape} whole and keeps its part.",
+        f"XLA's partitioner warns that it finds no method for {name} from {warning.before} to {warning.after}: every device gathers "
+        f"{warning.shape} whole and keeps its shard.",
     )
 
 
@@ -87,7 +87,7 @@ def diagnose_resharding(report: Report, partitioned: Propagated, edges: Sequence
             "resharding",
             each.path,
             f"`{each.path}`{source_text(each.source)} is sharded {each.before} and {_reader_text(each)} needs it {each.after}: "
-            f"{each.way}, {format_bytes(each.sent)} a step, {each.sent / report.sent:.0%} of all that a device sends.",
+            f"{each.way}, {format_bytes(each.sent)} per step, {each.sent / report.sent:.0%} of all bytes a device sends.",
         )
         for each in places
         if each.sent > _MIN_TRAFFIC_SHARE * report.sent and each.sent > _MIN_TRAFFIC

@@ -21,26 +21,26 @@ class Cause(NamedTuple):
     text: str
 
 
-COMBINED = Cause("combined", "the compiler sends several arrays in one collective: fewer latencies, the same bytes")
-WINDOWED = Cause("windowed einsum", "the compiler sends shards around a ring and multiplies each as it arrives: communication hides")
+COMBINED = Cause("combined", "the compiler combines several arrays in one collective: fewer latencies, same bytes")
+WINDOWED = Cause("windowed einsum", "the compiler sends shards around a ring and multiplies each on arrival: hidden communication")
 WIDENED = Cause("widened", "this compiler reduces 2-byte floats as 4-byte ones: twice the bytes")
-PADDED = Cause("padded", "the compiler pads what it reduces and scatters, and shifts the slices into place afterwards: somewhat more bytes")
-GATHERED_AGAIN = Cause("gathered again", "the compiler gathers a second time what it would have to keep for long: more bytes, less memory")
-KEPT = Cause("kept", "the compiler keeps for the second use what the plan sends twice")
-HOISTED = Cause("moved out of a loop", "the compiler found that each turn of the loop sends the same, and sends it once")
-FOLDED = Cause("folded", "the compiler reduces over all axes at once what the plan reduces over one after the other")
-SPLIT = Cause("reduced axis by axis", "the compiler reduces over one axis after the other what the plan reduces at once")
-BORDERS = Cause("borders", "each device fetches what a shift, window or pad needs around its own slice, in another way than planned")
-REWRITTEN = Cause("rewritten first", "this compiler makes other operations of this one before it partitions them, and those send otherwise")
-NARROWED = Cause("narrowed", "this compiler rounds to 2-byte floats before it sends, as the product that reads them would")
-LOOKED_UP = Cause("looked up otherwise", "the compiler lets each device look up, or add, some of the rows and sends those, in another way")
-NOT_PARTITIONED = Cause("not partitioned", "the compiler has no partitioned form of this operation, and gathers its operand")
-OTHERWISE = Cause("resharded otherwise", "the compiler takes another way between the same two shardings")
+PADDED = Cause("padded", "the compiler pads reduce-scatters and shifts the slices afterwards: slightly more bytes")
+GATHERED_AGAIN = Cause("gathered again", "the compiler gathers a value twice instead of keeping it: more bytes, less memory")
+KEPT = Cause("kept", "the compiler keeps a value that the plan sends twice")
+HOISTED = Cause("moved out of a loop", "the compiler hoists a loop-invariant collective and sends it once")
+FOLDED = Cause("folded", "the compiler reduces over all axes at once, the plan over one axis after the other")
+SPLIT = Cause("reduced axis by axis", "the compiler reduces over one axis after the other, the plan over all at once")
+BORDERS = Cause("borders", "the halo exchange of a shift, window or pad differs from the plan")
+REWRITTEN = Cause("rewritten first", "the compiler rewrites this operation before partitioning, with different communication")
+NARROWED = Cause("narrowed", "the compiler rounds to 2-byte floats before sending, as the reading product would")
+LOOKED_UP = Cause("looked up otherwise", "the compiler partitions the lookup or update of rows differently")
+NOT_PARTITIONED = Cause("not partitioned", "the compiler cannot partition this operation and gathers its operand")
+OTHERWISE = Cause("resharded otherwise", "the compiler uses another reshard method between the same shardings")
 TOO_FINE = Cause(
-    "cut too fine", "a dimension has fewer elements than devices: the compiler shrinks it, and finds most of what is sent empty"
+    "cut too fine", "a dimension has fewer elements than devices: the compiler shrinks it, because most of the data is padding"
 )
-NOT_SENT = Cause("not sent", "the compiler found this value already there, or not needed")
-UNEXPLAINED = Cause("unexplained", "no cause that the workbench knows; tell us")
+NOT_SENT = Cause("not sent", "the compiler found this value already available, or unused")
+UNEXPLAINED = Cause("unexplained", "unknown cause; please report it")
 
 ALL_CAUSES = (
     *(COMBINED, WINDOWED, WIDENED, PADDED, GATHERED_AGAIN, KEPT, HOISTED, FOLDED, SPLIT),
@@ -50,11 +50,11 @@ ALL_CAUSES = (
 
 # Why the compiled program's kernels take a different time than the plan's: by named scope and by kind of work.
 
-COPIED = Cause("copies", "the compiler moves or converts values between kernels: other layouts, loop buffers, pieces put together")
-IN_PIECES = Cause("in pieces", "the compiler cuts these products up, to multiply shards as they arrive or to fit its memory")
-RECOMPUTED = Cause("rematerialised", "the compiler computes products again that it would have to keep: more arithmetic, less memory")
-RATE = Cause("another rate", "the same products, which the compiler expects to run faster or slower than the roofline says")
-FUSED = Cause("fused otherwise", "elementwise work is in other kernels than in the plan: values are read and written more often, or less")
+COPIED = Cause("copies", "the compiler moves or converts values between kernels: different layouts, loop buffers, concatenations")
+IN_PIECES = Cause("in pieces", "the compiler splits these products, to overlap communication or to fit memory")
+RECOMPUTED = Cause("rematerialised", "the compiler recomputes products instead of keeping them: more arithmetic, less memory")
+RATE = Cause("another rate", "the same products, with a different time estimate of the compiler")
+FUSED = Cause("fused otherwise", "elementwise work is fused differently: values are read and written more, or less, often")
 
 KERNEL_CAUSES = (COPIED, IN_PIECES, RECOMPUTED, RATE, FUSED)
 
@@ -126,12 +126,12 @@ def _find_cause(work: str, ours: _KernelSum, theirs: _KernelSum) -> Cause:
 
 # Why the compiled program's peak memory differs from the plan's: by named scope, what each side holds at its own peak.
 
-PACKED = Cause("packed with gaps", "buffers of different sizes and lifetimes leave gaps in the memory the compiler sets aside")
-FREED = Cause("not held", "the compiler has used up, fused away or put into on-chip memory what the plan holds at its peak")
-HELD = Cause("held", "at the compiled program's own peak this is alive; at the plan's it is not")
-SIZED = Cause("held otherwise", "both hold values of this scope, in other number, type or padding")
-ARGUMENTS = Cause("arguments padded", "the compiler lays the arguments out in other sizes than the plan takes")
-REST = Cause("the rest", "what is too small for a line of its own, and what the compiler holds without saying for which operation")
+PACKED = Cause("packed with gaps", "fragmentation: buffers of different sizes and lifetimes leave gaps")
+FREED = Cause("not held", "values at the plan's peak are freed, fused or in on-chip memory in the compiled program")
+HELD = Cause("held", "live at the compiled program's peak, but not at the plan's")
+SIZED = Cause("held otherwise", "both hold values of this scope, with different number, type or padding")
+ARGUMENTS = Cause("arguments padded", "the compiler pads the arguments to other sizes")
+REST = Cause("the rest", "small differences, and compiler memory without an operation")
 
 MEMORY_CAUSES = (PACKED, FREED, HELD, SIZED, ARGUMENTS, REST)
 
@@ -191,8 +191,8 @@ def _make_difference(scope: str, predicted: int, compiled: int) -> MemoryDiffere
 
 # What a predicted time rests on that a compiler does not tell: the causes of a difference between it and a measured step.
 
-HOST = Cause("bound by the host", "the device waits for the host to call the next kernel: another host, or fewer calls, change it")
-RING = Cause("ring over nodes", "collectives between nodes take what NCCL's rings and trees need over this network, as far as it is known")
+HOST = Cause("bound by the host", "the device waits for the host to launch kernels: use a faster host or fewer kernels")
+RING = Cause("ring over nodes", "collectives between nodes: NCCL rings and trees on this network, as far as known")
 TIME_CAUSES = (HOST, RING)
 
 

@@ -56,9 +56,9 @@ class MinimalLayout:
         return SetLayout(self.layout)
 
     def __str__(self) -> str:
-        head = f"{len(self.needed)} statement{'s' * (len(self.needed) != 1)} in place of {self.written} split {self.placed:,} values"
+        head = f"{len(self.needed)} statement{'s' * (len(self.needed) != 1)} instead of {self.written} shard {self.placed:,} values"
         rows = (f"  {each.statement}: without it {each.changed} is sharded {each.after}, not {each.before}" for each in self.needed)
-        proof = "no choice of rules needs fewer" if self.is_fewest else "leaving any of them out changes something"
+        proof = "no choice of rules needs fewer" if self.is_fewest else "removing any of them changes a sharding"
         return "\n".join([f"{head}; {proof}:", *rows])
 
 

@@ -125,7 +125,7 @@ class PlanDiff:
         """Changes, figures, traffic, placements; figures that are 0 in both plans on request. Equal plans are one sentence."""
         head = "\n".join(wrap_text(f"{mark} {side.plan}") for mark, side in (("A", self.before), ("B", self.after)))
         if not self.changes:
-            return Page(head, ["The two plans decide everything alike."])
+            return Page(head, ["The two plans are identical."])
         tables = _changes_table(self.changes), figures_table(self, with_zeros=with_zeros), _traffic_table(self), _placements_table(self)
         return Page(head, tables)
 

@@ -20,7 +20,7 @@ def recipe_drawback(before: Report, after: Report, recipe: Recipe) -> str:
     """The drawback of a recipe in a sentence; empty if there is none. A recipe that saves memory may take longer for it."""
     saved = before.memory.peak - after.memory.peak
     if recipe.saves_memory:
-        return "" if saved > 0 else f"{recipe.title} saves no memory here: a device still holds {format_bytes(after.memory.peak)}."
+        return "" if saved > 0 else f"{recipe.title} saves no memory here: a device still needs {format_bytes(after.memory.peak)}."
     first, second = before.step_time, after.step_time
     memory = f"; a device holds {format_bytes(abs(saved))} {'less' if saved > 0 else 'more'}"
     if first is not None and second is not None and second.total > (1 + _NOTABLE) * first.total:

@@ -189,7 +189,7 @@ def _sum_by_class(volumes: Volumes, report: Report) -> dict[tuple[tuple[str, ...
 
 _MOST_ROWS = 16  # of a table of the text
 _CLOSE = 0.05  # a prediction this near is good
-_SAME_BYTES = "The compiled program sends what the plan says, byte for byte, in another form"
+_SAME_BYTES = "The compiled program sends the planned bytes in a different form"
 
 
 def _head(comparison: Comparison) -> str:
@@ -232,7 +232,7 @@ def _stages_table(stages: tuple[StageRow, ...]) -> Table:
         counts = row.peak, row.as_one, memory.peak, row.held, memory.arguments, row.payload, row.compiled_payload
         name = f"stage {row.stage}"
         rows.append(Row([PageCell(name, brief=str(row.stage)), *(PageCell(count, "bytes") for count in counts)], name))
-    return Table(["stage", *tiers], rows, heading="Stage by stage, on one device of each")
+    return Table(["stage", *tiers], rows, heading="Per stage, one device each")
 
 
 def _cause_tables(comparison: Comparison) -> Iterator[Table]:
@@ -240,15 +240,15 @@ def _cause_tables(comparison: Comparison) -> Iterator[Table]:
     memory, kernels, times = comparison.memory_differences, comparison.kernel_differences, comparison.time_causes
     rows = [_cause_row(row.cause, PageCell(row.scope, "path"), *_both_tiers(row, "bytes")) for row in memory]
     columns = ["cause", "scope", "predicted>", "compiled>"]
-    yield Table(columns, rows, "Where the peaks differ, and why", terms=terms_among(MEMORY_CAUSES, memory))
+    yield Table(columns, rows, "Peak memory differences and causes", terms=terms_among(MEMORY_CAUSES, memory))
     rows = [
         _cause_row(row.cause, PageCell(row.scope, "path"), PageCell(row.work, tone="muted"), *_both_tiers(row, "seconds"))
         for row in kernels
     ]
     columns = ["cause", "scope", "work", "predicted>", "compiled>"]
-    yield Table(columns, rows, "Where the kernels differ, and why", terms=terms_among(KERNEL_CAUSES, kernels))
+    yield Table(columns, rows, "Kernel differences and causes", terms=terms_among(KERNEL_CAUSES, kernels))
     rows = [_cause_row(row.cause, PageCell(row.seconds, "seconds")) for row in times]
-    yield Table(["cause", "of the predicted step>"], rows, "What the predicted step rests on", terms=terms_among(TIME_CAUSES, times))
+    yield Table(["cause", "of the predicted step>"], rows, "Basis of the predicted step", terms=terms_among(TIME_CAUSES, times))
 
 
 def _both_tiers(row: MemoryDifference | KernelDifference | CollectiveRow, unit: str) -> tuple[PageCell, PageCell]:
@@ -267,8 +267,8 @@ def collectives_table(comparison: Comparison) -> Table:
         for row in comparison.collectives
     ]
     columns = ["mesh axis", "class", "predicted payload>", "compiled payload>", ">"]
-    titles = [("class", "all-reduce and reduce-scatter are one class")]
-    note = "" if rows else "Nothing is sent, by either."
+    titles = [("class", "all-reduce and reduce-scatter count as one kind")]
+    note = "" if rows else "Neither sends data."
     return Table(columns, rows, heading="Collectives, payload per device and step", titles=titles, note=note)
 
 
@@ -286,10 +286,10 @@ def _differences(comparison: Comparison) -> Iterator[Table | str]:
         return
     found = comparison.differences
     if not found:
-        yield "The compiled program sends what the plan says, collective by collective."
+        yield "The compiled program has exactly the planned collectives."
         return
     groups = group_items(found, lambda one: (one.cause, one.axes, one.kind, one.path, one.source))
-    title = _SAME_BYTES if all(one.predicted == one.compiled for one in found) else "Where they differ, and why"
+    title = _SAME_BYTES if all(one.predicted == one.compiled for one in found) else "Differences and causes"
     columns = ["cause", "mesh axis", "class", "predicted>", "compiled>", "where", "line"]
     yield Table(columns, [*map(_difference_row, groups)], title, terms=terms_among(ALL_CAUSES, found))
 

@@ -17,10 +17,10 @@ from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
 from workbench.reports.verified_plan import TierFigures, VerifiedPlan
 
-NO_TIME = "Without hardware no step time is known."
-NOT_ESTIMATED = "The compiler gives no times for {platform}: XLA:TPU alone estimates those of its kernels."
-MICRO_BATCHES = "The programs of the step are compiled one by one, which says what a device holds; how long the step takes stays planned."
-STAGES = "The stages are compiled one by one, which says what the fullest holds; how long a step of all of them takes stays planned."
+NO_TIME = "No step time: the plan has no hardware."
+NOT_ESTIMATED = "The compiler gives no times for {platform}; only XLA:TPU estimates kernel times."
+MICRO_BATCHES = "The programs of the step are compiled separately: memory is compiled, the step time stays planned."
+STAGES = "The stages are compiled separately: memory of the fullest stage is compiled, the step time stays planned."
 
 
 class Compilers(NamedTuple):
@@ -96,11 +96,9 @@ def _no_room(report: Report) -> str:
 
 # Which plans XLA's partitioner is not asked about, and why: their figures stay planned.
 
-PIPELINED_REASON = "A plan with a pipeline stays planned: its stages are separate programs, for which XLA's partitioner is not run."
-MICRO_BATCHES_REASON = (
-    "A step in micro-batches stays planned: it is several programs, one after the other, for which XLA's partitioner is not run."
-)
-ONE_DEVICE_REASON = "One device sends nothing, so there is nothing for XLA's partitioner to do."
+PIPELINED_REASON = "A plan with a pipeline stays planned: XLA's partitioner does not run on separate stage programs."
+MICRO_BATCHES_REASON = "A step in micro-batches stays planned: XLA's partitioner does not run on a sequence of programs."
+ONE_DEVICE_REASON = "One device needs no partitioning."
 
 
 def why_planned(plan: Plan) -> str:

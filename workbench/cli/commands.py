@@ -58,7 +58,7 @@ def serve(options: argparse.Namespace) -> None:
             fleet_command.serve(options, reach)
         return
     if options.root and not Path(options.root).is_dir():
-        raise WorkbenchError(f"`{options.root}` is no folder.", ["give a folder that holds plan files"])
+        raise WorkbenchError(f"`{options.root}` is not a folder.", ["give a folder that holds plan files"])
     exercise = Exercise.load(options.exercise) if options.exercise else None
     first = None if options.plan or options.model else exercise
     make = functools.partial(plan_on_the_cpu, options) if first is None else functools.partial(_first_plan, first)
@@ -122,7 +122,7 @@ def _on_kept_hardware(plan: Plan) -> Plan:
 def stage_of(report: Report, stage: int) -> Report:
     """The report of one stage. Raises `PipelineError` for one that the plan does not have."""
     if report.is_one_program:
-        ways_out = ["leave --stage out: it is of every device", "take engine:mpmd"]
+        ways_out = ["leave --stage out: it is of every device", "use engine:mpmd"]
         raise PipelineError(f"All stages of {report.plan.name} run one program; there is no report of stage {stage}.", ways_out)
     if report.is_of_devices:
         raise PipelineError(f"{report.plan.name} has no pipeline, and so no stage {stage}.", ["leave --stage out", "give it a --pipeline"])

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
     if measured.failed:
         names = ", ".join(f"`{each}`" for each in measured.failed)
         count = f"{len(measured.failed)} of {len(measured.names)} models"
-        raise FleetError(f"{count} failed: {names}. The others are trained.", ["mend what the messages above name, and run again"])
+        raise FleetError(f"{count} failed: {names}. The others are trained.", ["fix the errors above and run again"])
 
 
 def simulate(options: argparse.Namespace) -> None:
@@ -126,7 +126,7 @@ def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
     if options.memory is not None:
         changes["memory"] = parse_bytes(options.memory)
         if changes["memory"] is None:
-            raise FleetError(f'"{options.memory}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes'])
+            raise FleetError(f'"{options.memory}" is not an amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes'])
     if getattr(options, "folder", None):
         changes["folder"] = Path(options.folder).absolute()
     return _with_links(load_fleet(options.file, allowed_modules(options), **changes), options)
@@ -165,14 +165,14 @@ class _ProgressPrinter:
             case CommandDone(command=AddModel(model=model)):
                 self.say(f"`{model}` joins")
             case CommandDone(command=StopModel(model=model)):
-                self.say(f"`{model}` ends with the mini-batch it is in")
+                self.say(f"`{model}` stops after the current mini-batch")
 
     def _tell_schedule(self, event: SchedulePredicted) -> None:
         self._of = len(event.predicted)
         self._lengths = {each.name: len(each.units) for each in event.times.jobs}
         before = sum(resumed >= count for resumed, count in zip(event.resumed_units, event.unit_counts, strict=True))
         if before:
-            self.say(f"{before:,} of {len(event.names):,} models are done already, in an earlier run")
+            self.say(f"{before:,} of {len(event.names):,} models are done from an earlier run")
         if self._of:
             devices = f"{event.devices} device{'s' * (event.devices != 1)}"
             self.say(f"{self._of:,} units, at least {format_seconds(event.bound)} on {devices}")
@@ -227,7 +227,7 @@ class ShortForecast:
         policy = policy_named("sharded-lrtf" if self._fleet.policy == "exact" else self._fleet.policy)
         last = [self._last[each.name] for each in self._times.jobs]
         rest = predict_rest(self._predicted, self._times.jobs, self._ran, last, policy, double_buffer=self._fleet.double_buffer)
-        return f", {format_seconds(rest.makespan)} in all as now expected"
+        return f", {format_seconds(rest.makespan)} in all current forecast"
 
 
 # Follow a fleet file that changes while its models train: a model that is added to it joins the run, one that is removed stops.

@@ -199,5 +199,5 @@ def span(text: str) -> float:
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text)
     if not found or found[2] not in _UNITS or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"{text} is no time above 0, such as 60s or 5m")
+        raise argparse.ArgumentTypeError(f"{text} is not a time above 0, such as 60s or 5m")
     return float(found[1]) * _UNITS[found[2]]

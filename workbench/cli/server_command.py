@@ -117,7 +117,7 @@ def team_of(options: argparse.Namespace) -> Iterator["TeamClient"]:
 def _ask_token(url: str) -> str:
     """From a person at a terminal, unseen; from a pipe, its first line."""
     if sys.stdin.isatty():
-        print(f"Make a token on the page of your account: {url}/account", file=sys.stderr)
+        print(f"Create a token on the page of your account: {url}/account", file=sys.stderr)
         return getpass.getpass("Token: ").strip()
     return sys.stdin.readline().strip()
 
@@ -129,9 +129,9 @@ def read_document(name: str) -> str:
     except OSError as error:
         raise WorkbenchError(f"`{name}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
-        raise WorkbenchError(f"`{name}` is no document: it is not text in UTF-8.", ["choose a JSON file"]) from None
+        raise WorkbenchError(f"`{name}` is not a document: it is not text in UTF-8.", ["choose a JSON file"]) from None
     if len(text) > _LARGEST:
-        raise WorkbenchError(f"`{name}` is no document: it has more than {_LARGEST:,} characters.", ["choose a JSON file"])
+        raise WorkbenchError(f"`{name}` is not a document: it has more than {_LARGEST:,} characters.", ["choose a JSON file"])
     return text
 
 
@@ -145,7 +145,7 @@ def _plan_of(team: "TeamClient", options: argparse.Namespace) -> Any:
 def _wanted(options: argparse.Namespace) -> dict[str, Any]:
     memory = None
     if options.memory is not None and (memory := parse_bytes(options.memory)) is None:
-        raise WorkbenchError(f'"{options.memory}" is no amount of memory.', ['write "8 GiB", or a number of bytes'])
+        raise WorkbenchError(f'"{options.memory}" is not an amount of memory.', ['write "8 GiB", or a number of bytes'])
     same = {name: getattr(options, name) for name in ("engine", "steps", "hosts", "processes", "minutes")}
     pairs = {"options": _pairs(options.option, options.parser), "environment": _pairs(options.env, options.parser)}
     rest = {"check": options.check or None, "memory": memory, **{name: found or None for name, found in pairs.items()}}
@@ -220,7 +220,7 @@ def hand_out(options: argparse.Namespace) -> None:
 def send_plan(options: argparse.Namespace) -> None:
     with team_of(options) as team:
         sent = team.send_plan(options.assignment, options.of or "", options.question or "")
-    print(json.dumps({"sent": sent}) if options.json else f"On {sent} board{'' if sent == 1 else 's'} now; each can take it back.")
+    print(json.dumps({"sent": sent}) if options.json else f"On {sent} board{'' if sent == 1 else 's'} now; each can undo it.")
 
 
 def hand_in(options: argparse.Namespace) -> None:

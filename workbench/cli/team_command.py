@@ -38,7 +38,7 @@ def init(options: argparse.Namespace) -> None:
                 lines = [f"{name} = {json.dumps(value)}" for name, value in given.items() if value]
                 (data / FILE).write_text("\n".join([*lines, "", "[sign_in]", "local = true", ""]), encoding="utf-8")
     except OSError as error:
-        raise WorkbenchError(f"{data / FILE} cannot be written: {error.strerror}.", ["give another folder with --data"]) from None
+        raise WorkbenchError(f"{data / FILE} cannot be written: {error.strerror}.", ["choose another folder with --data"]) from None
     with _opened(options, make=True) as (store, config):
         print(f"{data / FILE} says how it is set up; the database is {_without_password(store, config)}.")
     print("Next:\n  workbench team user add NAME --admin\n  workbench team serve")

@@ -45,7 +45,7 @@ def _logout(added: Any) -> None:
 
 
 def _push(added: Any) -> None:
-    text = "put a plan into the gallery of a team's server, and print the address of its page"
+    text = "add a plan to the gallery of a team's server, and print the address of its page"
     command = add_parser(added, "push", text, 'workbench push my.plan.json --project vision --note "half the traffic"')
     command.add_argument("plan", metavar="PLAN.json", help="a saved plan; `-` reads it from standard input")
     _add_project(command)
@@ -76,7 +76,7 @@ def _submit(added: Any) -> None:
     command.add_argument("--check", action="store_true", help="also check the result against the unsharded step")
     command.add_argument("--hosts", type=positive, metavar="N", help="machines (default: 1)")
     command.add_argument("--processes", type=positive, metavar="N", help="processes of each machine (default: 1)")
-    command.add_argument("--minutes", type=positive, metavar="N", help="minutes after which it is ended (default: 30)")
+    command.add_argument("--minutes", type=positive, metavar="N", help="time limit in minutes (default: 30)")
     command.add_argument("--memory", metavar="TEXT", help='memory of each process: "8 GiB"')
     for name, of in (("--option", "an option of the engine, such as partition=gpu"), ("--env", "a variable of the job's environment")):
         command.add_argument(name, metavar="NAME=VALUE", action="append", default=[], help=f"{of}; may be repeated")
@@ -123,7 +123,7 @@ def _hand_out(added: Any) -> None:
     command.add_argument("--name", metavar="TEXT", help="what it is called there (default: the exercise's title)")
     command.add_argument("--deadline", metavar="TIME", help="2026-12-01T23:59; what comes later does not count (default: none)")
     command.add_argument("--zone", metavar="ZONE", help="the time zone of the deadline, such as Europe/Berlin (default: UTC)")
-    command.add_argument("--size", type=positive, metavar="N", help="students who work together, at most (default: 1)")
+    command.add_argument("--size", type=positive, metavar="N", help="maximum group size (default: 1)")
     command.add_argument("--ranked", metavar="QUESTION", help="the question whose plans are ranked")
     _add_server(command)
     add_json(command)
@@ -147,7 +147,7 @@ def _hand_in(added: Any) -> None:
 
 
 def _send_plan(added: Any) -> None:
-    text = "send a plan onto the boards of all students who have not answered yet; each can take it back"
+    text = "send a plan onto the boards of all students who have not answered yet; each can undo it"
     example = "workbench send-plan k3v9x2m7q4w8z6tb --of ada --question share"
     command = add_parser(added, "send-plan", text, example)
     command.add_argument("assignment", metavar="ASSIGNMENT", help="its id, at the end of its page's address")

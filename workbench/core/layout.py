@@ -191,7 +191,7 @@ class Layout:
         layout = self
         for dim, _ in self.rules:
             if dim not in dims and former.get(dim) in dims:
-                warnings.warn(f"Dimension `{dim}` is called `{former[dim]}` now.", FutureWarning, stacklevel=3)
+                warnings.warn(f"Dimension `{dim}` is now called `{former[dim]}`.", FutureWarning, stacklevel=3)
                 layout = layout.renamed_dim(dim, former[dim])
         return layout
 
@@ -261,7 +261,7 @@ def _verify_bounds(rules: Rules, overrides: Entries, constraints: Entries, group
     if (count := len(rules) + len(places)) > MOST_STATEMENTS:
         raise LayoutError(
             f"The layout has {count:,} statements and places; it may have {MOST_STATEMENTS:,}.",
-            ["name alike tensors with one pattern, `layers/*/mlp/w1`", "split dimensions by rules"],
+            ["match similar tensors with one pattern, `layers/*/mlp/w1`", "split dimensions by rules"],
         )
     if long := next((each for each in (*places, *(dim for dim, _ in rules)) if len(each) > MOST_LETTERS), None):
         raise LayoutError(f"`{long[:40]}…` is {len(long):,} letters long; a name in a layout has at most {MOST_LETTERS}.", ["shorten it"])
@@ -280,7 +280,7 @@ def _normalize_pairs(rules: Any) -> Rules:
     if isinstance(rules, tuple | list) and all(map(_is_rule, rules)):
         return tuple((dim, tuple(axes)) for dim, axes in rules)
     meant = "; ".join(rules) if rules and _are_words(rules) else "batch:data; d_ff:model"
-    empty = ['write "" to lay out nothing'] if not rules else []
+    empty = ['write "" for an empty layout'] if not rules else []
     raise LayoutError(wrong_type("layout", rules, 'statements, such as "batch:data", or a `Layout`'), [f'write "{meant}"', *empty])
 
 
@@ -295,7 +295,7 @@ def _are_words(values: Any) -> bool:
 def _verify_rule(dim: str, axes: tuple[str, ...], rules: Rules) -> None:
     if sum(name == dim for name, _ in rules) > 1:
         given = " and ".join(f"`{name}:{'+'.join(other)}`" for name, other in rules if name == dim)
-        raise LayoutError(f"Dimension `{dim}` has two rules, {given}.", [f"to split it over several axes write `{dim}:a+b`"])
+        raise LayoutError(f"Dimension `{dim}` has two rules, {given}.", [f"to shard it over several axes write `{dim}:a+b`"])
     if len(axes) > MAX_AXES:
         raise LayoutError(f"The rule of `{dim}` names {len(axes):,} mesh axes; a mesh has at most {MAX_AXES}.", ["name each axis once"])
     for axis in axes:
@@ -316,17 +316,15 @@ def _order_priorities(rules: Rules, priorities: dict[str, int]) -> tuple[tuple[s
             )
         if priority and dim not in ruled:
             raise LayoutError(
-                f"Dimension `{dim}` has priority {priority} and no rule, so it has nothing to propagate.",
-                [f"place `{dim}` first", "leave the priority out"],
+                f"Dimension `{dim}` has priority {priority} but no rule, so there is nothing to propagate.",
+                [f"add a rule for `{dim}`", "leave the priority out"],
             )
     return tuple((dim, priorities[dim]) for dim in ruled if priorities.get(dim))
 
 
 def _normalize_group(places: tuple[str, ...]) -> tuple[str, ...]:
     if len(places) < 2 or any("," in place or not place.strip("@ ") for place in places):
-        raise LayoutError(
-            f"`{group_text(places)}` ties nothing together.", ["name two places or more, `group[params/embed, @head/dot_general]`"]
-        )
+        raise LayoutError(f"`{group_text(places)}` is not a group.", ["name two places or more, `group[params/embed, @head/dot_general]`"])
     return tuple(dict.fromkeys(places)) if len(set(places)) > 1 else places
 
 
@@ -335,7 +333,10 @@ def _check_barrier(barrier: tuple[str, str]) -> tuple[str, str]:
     if allows not in DIRECTIONS or not place.strip("@ "):
         raise LayoutError(
             f"`{barrier_text(place, allows)[:80]}` is not a barrier.",
-            ["`barrier[@mlp/dot_general]` lets nothing through", "`allows:forward` and `allows:backward` let shardings through one way"],
+            [
+                "`barrier[@mlp/dot_general]` blocks propagation",
+                "`allows:forward` and `allows:backward` block one direction",
+            ],
         )
     return barrier
 

@@ -97,7 +97,7 @@ def _slip_ways(word: str) -> list[str]:
         return [f"put `;` between two: `{'; '.join(pieces)[:80]}`"]
     if found := _UNBRACKETED.fullmatch(word[:MOST_LETTERS]):
         name, axes = found["name"], found["axes"]
-        return [f"write `{name}:{axes}` if `{name}` is a dimension", f"write `{name}=[{axes}, -]`, an entry a dimension, if it is a tensor"]
+        return [f"write `{name}:{axes}` for a dimension", f"write `{name}=[{axes}, -]`, one entry per dimension, for a tensor"]
     return []
 
 

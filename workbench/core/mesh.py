@@ -134,11 +134,11 @@ def _parse(text: str) -> tuple[tuple[str, int], ...]:
 
 def _verify(axes: tuple[tuple[str, int], ...]) -> None:
     if len(axes) > MAX_AXES:
-        raise MeshError(f"The mesh has {len(axes):,} axes; it may have {MAX_AXES}.", ["join axes that lie side by side into one"])
+        raise MeshError(f"The mesh has {len(axes):,} axes; it may have {MAX_AXES}.", ["merge adjacent axes"])
     names = [name for name, _ in axes]
     for name, size in axes:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise MeshError(f"`{str(name)[:80]}` cannot name a mesh axis.", ["use letters, digits and `_`, at most 64 of them"])
+            raise MeshError(f"`{str(name)[:80]}` is not a valid name of a mesh axis.", ["use letters, digits and `_`, at most 64 of them"])
         if names.count(name) > 1:
             raise MeshError(f"The mesh has two axes named `{name}`.", ["give each axis its own name"])
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:

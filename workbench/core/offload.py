@@ -30,7 +30,7 @@ class Offload:
         words = " ".join(text.split())
         if words not in ("", "nothing", OPTIMIZER_STATE):
             raise OffloadError(
-                f"`{words[:80]}` is nothing that a step can keep in the host's memory; there is `{OPTIMIZER_STATE}`, or `nothing`.",
+                f"`{words[:80]}` cannot be kept in host memory; the choices are `{OPTIMIZER_STATE}`, or `nothing`.",
                 [f"write `{OPTIMIZER_STATE}`", "offload activations by remat, `offload_dots_no_batch`"],
             )
         return cls(words == OPTIMIZER_STATE)

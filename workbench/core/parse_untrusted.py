@@ -46,7 +46,7 @@ def verify_length(text: str, name: str, kind: str) -> None:
     """Raises `DocumentError` for a text that is too long to be a document."""
     if len(text) > MOST_TEXT:
         raise DocumentError(
-            f"{name} is no {kind}: it has more than {MOST_TEXT:,} characters.", ["choose another file", "leave out what it need not say"]
+            f"{name} is no {kind}: it has more than {MOST_TEXT:,} characters.", ["choose another file", "remove optional entries"]
         )
 
 
@@ -61,7 +61,7 @@ def parse_toml(text: str, *, with_infinity: bool = False) -> Any:
     """The values of a TOML text; `inf` is a number `with_infinity` alone. Raises `UnreadableError`."""
     if found := _DOTTED.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise UnreadableError(f"line {line} joins more than {MOST_LEVELS} names with dots")
+        raise UnreadableError(f"line {line} has more than {MOST_LEVELS} dotted names")
     return _parse_bounded(lambda: tomllib.loads(text), with_infinity)
 
 
@@ -77,7 +77,7 @@ def _parse_bounded(parse: Callable[[], Any], with_infinity: bool = False) -> Any
 
 
 _TOO_LONG = f"a whole number has more than {MOST_DIGITS} digits"
-_TOO_DEEP = f"its lists and tables are nested more than {MOST_LEVELS} deep in each other"
+_TOO_DEEP = f"its lists and tables are nested more than {MOST_LEVELS} levels deep"
 
 
 def _verify_values(root: Any, with_infinity: bool) -> None:
@@ -101,7 +101,7 @@ def _inner_values(value: Any, with_infinity: bool) -> list[Any]:
     if isinstance(value, str):
         _verify_text(value)
     elif isinstance(value, float) and not (math.isfinite(value) or (with_infinity and value == math.inf)):
-        raise UnreadableError(f"{value} is no number to plan with")
+        raise UnreadableError(f"{value} is not a valid number")
     elif isinstance(value, int):
         _bounded_integer(value)
     elif value is not None and not isinstance(value, float):
@@ -113,7 +113,7 @@ def _verify_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UnreadableError(f"{text[:80]!a} holds half of a character") from None
+        raise UnreadableError(f"{text[:80]!a} contains half a character") from None
 
 
 def _bounded_integer(given: str | int) -> int:
@@ -124,7 +124,7 @@ def _bounded_integer(given: str | int) -> int:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise UnreadableError(f"{text} is no number to plan with")
+    raise UnreadableError(f"{text} is not a valid number")
 
 
 def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for key, value in pairs:
         if key in known:
-            raise UnreadableError(f'"{key[:80]}" stands twice in one object')
+            raise UnreadableError(f'"{key[:80]}" occurs twice in one object')
         known[key] = value
     return known
 
@@ -175,4 +175,4 @@ def verify_regular(status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is a pipe, a device or a socket, and only regular files are read")
+        raise OSError(errno.EINVAL, "it is a pipe, a device or a socket; only regular files are read")

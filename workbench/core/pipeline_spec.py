@@ -66,7 +66,7 @@ class PipelineSpec:
             raise PipelineError(*unknown_name("engine", self.engine, ENGINES))
         _verify_remat(self)
         if not re.fullmatch(r"[A-Za-z_]\w{0,63}", self.axis):
-            raise PipelineError(f"`{self.axis[:80]}` cannot name a mesh axis.", ["use letters, digits and `_`"])
+            raise PipelineError(f"`{self.axis[:80]}` is not a valid name of a mesh axis.", ["use letters, digits and `_`"])
 
     @property
     def virtual_stages(self) -> int:
@@ -122,10 +122,10 @@ class PipelineSpec:
                 continue
             if colon and name not in _FIELD_TYPES:
                 raise PipelineError(*unknown_name("entry of a pipeline", name, _FIELD_TYPES))
-            complaint = f"says `{name}` twice" if name in entries else f"has `{word[:80]}`, which is no entry"
+            complaint = f"says `{name}` twice" if name in entries else f"has `{word[:80]}`, which is not an entry"
             raise PipelineError(f"The pipeline {complaint}.", [_EXAMPLE])
         if missing := [f"`{name}`" for name in ("stages", "micro_batches") if name not in entries]:
-            raise PipelineError(f"The pipeline does not say {' and '.join(missing)}.", [_EXAMPLE])
+            raise PipelineError(f"The pipeline lacks {' and '.join(missing)}.", [_EXAMPLE])
         return cls(**entries)
 
     def __str__(self) -> str:
@@ -184,15 +184,13 @@ def _parse_value(name: str, text: str) -> Any:
     if _FIELD_TYPES[name] is str:
         return text
     if not re.fullmatch(r"-?\d{1,18}", text):
-        raise PipelineError(f"`{name}:{text[:80]}` is no number.", [_EXAMPLE])
+        raise PipelineError(f"`{name}:{text[:80]}` is not a number.", [_EXAMPLE])
     return int(text)
 
 
 def _verify_count(name: str, count: object) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_OF_EACH:
-        raise PipelineError(
-            f"A pipeline of {name}:{str(count)[:80]} is impossible.", [f"make `{name}` a whole number from 1 to {MOST_OF_EACH:,}"]
-        )
+        raise PipelineError(f"Invalid pipeline: {name}:{str(count)[:80]}.", [f"make `{name}` a whole number from 1 to {MOST_OF_EACH:,}"])
 
 
 def _verify_tasks(spec: PipelineSpec) -> None:
@@ -219,8 +217,9 @@ def _verify_schedule(spec: PipelineSpec) -> None:
     if spec.engine == "spmd" and not schedule.spmd:
         names = [f"schedule:{each.name}" for each in ALL_SCHEDULES if each.spmd]
         raise PipelineError(
-            f"Engine `spmd` runs all stages in step, as one program; schedule `{spec.schedule}` has them do different things at a time.",
-            [f"take {' or '.join(names)}", "take engine:mpmd"],
+            f"Engine `spmd` runs all stages in lockstep as one program; schedule `{spec.schedule}` requires them to "
+            "run different tasks at the same time.",
+            [f"use {' or '.join(names)}", "use engine:mpmd"],
         )
 
 
@@ -232,17 +231,17 @@ def _verify_remat(spec: PipelineSpec) -> None:
             raise PipelineError(*unknown_name("remat", spec.remat, (*REMAT, *(["first_1"] if spec.stages > 1 else []))))
         return
     count, most = int(found[1]), spec.stages - 1
-    others = [] if most < 1 else ["take remat:first_1"] if most == 1 else [f"take remat:first_1 to remat:first_{most}"]
+    others = [] if most < 1 else ["use remat:first_1"] if most == 1 else [f"use remat:first_1 to remat:first_{most}"]
     if count == 0:
-        raise PipelineError("`remat:first_0` recomputes on no stage.", ["take remat:never", *others])
+        raise PipelineError("`remat:first_0` recomputes on no stage.", ["use remat:never", *others])
     if count > most:
         have = "1 stage" if spec.stages == 1 else f"{spec.stages} stages"
-        raise PipelineError(f"`remat:{spec.remat}` of {have} is all of them.", ["take remat:always", *others])
+        raise PipelineError(f"`remat:{spec.remat}` of {have} covers all stages.", ["use remat:always", *others])
     if spec.engine == "spmd":
         raise PipelineError(
-            f"Engine `spmd` runs all stages as one program, which recomputes on all of them or on none; `remat:{spec.remat}` does on "
+            f"Engine `spmd` runs all stages as one program, which recomputes on all or none; `remat:{spec.remat}` does on "
             f"{first_stages(count)} of {spec.stages}.",
-            ["take remat:always or remat:never", "take engine:mpmd"],
+            ["use remat:always or remat:never", "use engine:mpmd"],
         )
 
 
@@ -250,9 +249,9 @@ def _verify_boundaries(spec: PipelineSpec) -> None:
     counts = Counter(spec.boundaries)
     for name in spec.boundaries:
         if not name or re.search(r"[\s,;+]", name):
-            raise PipelineError(f"`{name[:80]}` cannot name a block.", ["name boundaries as the board shows them"])
+            raise PipelineError(f"`{name[:80]}` is not a valid block name.", ["use block names as shown on the board"])
         if counts[name] > 1:
-            raise PipelineError(f"Two virtual stages of the pipeline would begin at `{name}`.", ["name each boundary once"])
+            raise PipelineError(f"Two virtual stages of the pipeline would begin at `{name}`.", ["use each boundary once"])
     if len(spec.boundaries) >= spec.virtual_stages:
         raise PipelineError(
             f"{len(spec.boundaries)} boundaries make {len(spec.boundaries) + 1} virtual stages; the pipeline has "
@@ -294,7 +293,7 @@ def batch_dim(inputs: Sequence[Tensor], name: str) -> str:
     for tensor in inputs:
         if tensor.dims and not _is_key(tensor):
             return tensor.dims[0]
-    raise PipelineError(f"No input of {name} has a dimension that could be divided into micro-batches.", [f"name one `{BATCH}`"])
+    raise PipelineError(f"No input of {name} has a dimension to divide into micro-batches.", [f"name one `{BATCH}`"])
 
 
 def _verify_divides(tensor: Tensor, name: str, micro_batches: int) -> None:

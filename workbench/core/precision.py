@@ -37,8 +37,8 @@ class Precision:
             dtype = getattr(self, each.name)
             if dtype is not None and dtype not in FLOATS:
                 raise PrecisionError(
-                    f"`{str(dtype)[:80]}` is no type to compute in; there are {', '.join(f'`{known}`' for known in FLOATS)}.",
-                    ["use one of these", 'leave it out for "as traced"'],
+                    f"`{str(dtype)[:80]}` is not a compute type; the choices are {', '.join(f'`{known}`' for known in FLOATS)}.",
+                    ["use one of these", 'omit it for "as traced"'],
                 )
 
     @classmethod

@@ -235,7 +235,7 @@ class Program:
         if traced_as == (self.remat, self.precision, self.offload):
             return self
         if self.retrace is None:
-            raise TraceError(f"`{self.name}` cannot be traced again: its function is not here.", ["build the program in this process"])
+            raise TraceError(f"`{self.name}` cannot be retraced: its function is not available.", ["build the program in this process"])
         return self._traced(*traced_as, self.platform)
 
     def _traced(self, remat: Remat, precision: Precision, offload: Offload, platform: str) -> "Program":
@@ -306,8 +306,8 @@ def verify_unique_dims(arguments: tuple[Tensor, ...]) -> None:
         for dim in tensor.dims:
             if tensor.dims.count(dim) > 1:
                 raise DimensionError(
-                    f"`{tensor}` would have two dimensions named `{dim}`, and a rule for `{dim}` could not tell them apart.",
-                    [f"name the second one `{dim}_out`, say"],
+                    f"`{tensor}` would have two dimensions named `{dim}`; a rule for `{dim}` would be ambiguous.",
+                    [f"name the second one, for example, `{dim}_out`"],
                 )
 
 

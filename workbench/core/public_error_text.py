@@ -86,5 +86,5 @@ def process_fate(status: int | None, *, memory_ran_out: bool) -> str:
     if status is None:
         return "ended"
     if status == -signal.SIGKILL:
-        return "was killed by Linux, because memory ran out" if memory_ran_out else "was killed (SIGKILL)"
+        return "was killed by Linux: out of memory" if memory_ran_out else "was killed (SIGKILL)"
     return f"ended {process_end_text(status)}"

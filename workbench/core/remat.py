@@ -65,20 +65,20 @@ class Remat:
             raise _unknown_policy(self.policy)
         if type(self.every) is not int or (self.every < 1 if self.policy == EVERY else self.every):
             raise RematError(
-                f"Remat `{EVERY}` takes a whole number from 1, and no other policy takes one.",
-                [f"write `{EVERY}:2` to keep every other dot"],
+                f"Remat `{EVERY}` requires a whole number from 1; no other policy accepts one.",
+                [f"write `{EVERY}:2` to keep every second dot"],
             )
         if self.policy in PLAIN and (self.names or self.offloaded):
             raise RematError(f"Remat `{self.policy}` takes no names.", ["name values with `save:NAME+...`"])
         if self.offloaded and self.policy not in ("save", "offload", EVERY):
             raise RematError(f"Remat `{self.policy}` cannot be combined with `offload`.", ["combine `offload` with `save`"])
         if self.policy in NAMED and not (self.offloaded if self.policy == "offload" else self.names):
-            raise RematError(f"Remat `{self.policy}:` names nothing.", [f"write `{self.policy}:NAME`, several joined by `+`"])
+            raise RematError(f"Remat `{self.policy}:` needs a name.", [f"write `{self.policy}:NAME`; join several with `+`"])
         for name in {name for name in self.names if name in self.offloaded}:
-            raise RematError(f"`{name}` cannot be kept on the device and offloaded too.", ["name it once"])
+            raise RematError(f"`{name}` cannot be both kept on the device and offloaded.", ["name it once"])
         for name in (*self.names, *self.offloaded):
             if not name or _FORBIDDEN & set(name):
-                raise RematError(f"`{name[:80]}` cannot stand in a remat text.", ["use names without spaces, `+`, `:`, `,` and `;`"])
+                raise RematError(f"`{name[:80]}` cannot be a name in a remat policy.", ["use names without spaces, `+`, `:`, `,` and `;`"])
         _verify_layers(self)
 
     @property
@@ -143,7 +143,7 @@ def _verify_layers(remat: Remat) -> None:
         raise _no_part(f"{_PART}:{'/'.join(map(str, remat.layers)) if isinstance(remat.layers, tuple) else remat.layers}")
     if remat.policy in _OF_ALL:
         raise RematError(
-            f"Remat `{remat.policy}` is for all layers; `{_PART}:{remat.layers[0]}/{remat.layers[1]}` says for which layers a policy is.",
+            f"Remat `{remat.policy}` applies to all layers; `{_PART}:{remat.layers[0]}/{remat.layers[1]}` limits a policy to some layers.",
             [f"write `full {_PART}:{remat.layers[0]}/{remat.layers[1]}`", f"leave `{_PART}` out"],
         )
 
@@ -154,8 +154,8 @@ def _is_part(layers: tuple[int, int]) -> bool:
 
 def _no_part(text: str) -> RematError:
     return RematError(
-        f"`{text[:80]}` is no part of the layers: `{_PART}:M/B` are the first M of every B layers, with 0 < M < B <= {_MOST_LAYERS}.",
-        [f"write `{_PART}:1/2` for every other layer", "leave it out for all layers"],
+        f"`{text[:80]}` is not a part of the layers: `{_PART}:M/B` are the first M of every B layers, with 0 < M < B <= {_MOST_LAYERS}.",
+        [f"write `{_PART}:1/2` for every second layer", "leave it out for all layers"],
     )
 
 

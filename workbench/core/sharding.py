@@ -205,7 +205,7 @@ def _parse_text(text: str) -> Sharding:
     """The parsed text, cached: reports and pages read the same few again and again."""
     body, bracket, tail = text.strip().partition("]")
     if not (body.startswith("[") and bracket):
-        raise LayoutError(f"`{text[:80]}` is not a sharding.", ['write "[data, -, model]", one entry a dimension'])
+        raise LayoutError(f"`{text[:80]}` is not a sharding.", ['write "[data, -, model]", one entry per dimension'])
     words = [word.strip() for word in body[1:].split(",")] if body[1:].strip() else []
     entries = [_parse_entry(word, text) for word in words]
     kinds: dict[str, tuple[str, ...]] = {}
@@ -213,9 +213,9 @@ def _parse_text(text: str) -> Sharding:
         found = _AXES.fullmatch(word)
         if found is None or found["kind"] in kinds:
             raise LayoutError(
-                f"`{word[:40]}` behind the sharding `{text[:80]}` is not understood.",
+                f"`{word[:40]}` after the sharding `{text[:80]}` is not understood.",
                 [
-                    "write `replicated:x+y`, once, for axes that no dimension may take",
+                    "write `replicated:x+y`, once, for axes that may shard no dimension",
                     "`unreduced:x` for a partial sum",
                     *_suggest_priority(word),
                 ],
@@ -231,7 +231,7 @@ def _parse_text(text: str) -> Sharding:
 
 
 def _suggest_priority(word: str) -> list[str]:
-    return ["a priority stands behind the axes of one dimension, `[model p1, -]`"] if re.fullmatch(r"p-?\d+", word) else []
+    return ["write a priority after the axes of a dimension, `[model p1, -]`"] if re.fullmatch(r"p-?\d+", word) else []
 
 
 def _parse_entry(word: str, text: str) -> tuple[tuple[str, ...] | None, bool, int]:
@@ -239,7 +239,7 @@ def _parse_entry(word: str, text: str) -> tuple[tuple[str, ...] | None, bool, in
     if found is None:
         raise LayoutError(
             f"`{word[:40]}` in `{text[:80]}` is not an entry of a sharding.",
-            ["`x+y` splits on x, then y", "`x?` may be split further", "`x p1` propagates later", "`-` is whole", "`?` is left open"],
+            ["`x+y` shards over x, then y", "`x?` allows more axes", "`x p1` propagates later", "`-` is whole", "`?` is open"],
         )
     is_open, priority = bool(found["open"]), int(found["priority"] or 0)
     if found["axes"] == "-":
@@ -252,7 +252,7 @@ def _parse_entry(word: str, text: str) -> tuple[tuple[str, ...] | None, bool, in
 def _split_axes(word: str, text: str) -> tuple[str, ...]:
     axes = tuple(word.split("+"))
     if "" in axes:
-        raise LayoutError(f"`{text[:80]}` has an empty entry.", ["write `-` for a dimension kept whole"])
+        raise LayoutError(f"`{text[:80]}` has an empty entry.", ["write `-` for an unsharded dimension"])
     return axes
 
 
@@ -262,7 +262,7 @@ def _verify_once(sharding: Sharding, used: tuple[str, ...]) -> None:
         if (other := next((each for each in seen if axes_overlap(each, axis)), None)) is not None:
             raise LayoutError(
                 _repeated_axis_text(sharding, axis, other),
-                ["an axis splits one dimension of a tensor", *_repeated_axis_ways(sharding, axis)],
+                ["use an axis for one dimension of a tensor only", *_repeated_axis_ways(sharding, axis)],
             )
         seen.append(axis)
 
@@ -296,6 +296,6 @@ def _verify_priorities(sharding: Sharding) -> None:
             )
         if priority and dim == () and not sharding.is_open(i):
             raise LayoutError(
-                f"{sharding} gives priority {priority} to a dimension kept whole, which has nothing to propagate.",
+                f"{sharding} gives priority {priority} to an unsharded dimension, which has nothing to propagate.",
                 ["write `-` without a priority", f"write `? p{priority}` to leave it to propagation"],
             )

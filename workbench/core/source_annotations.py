@@ -89,7 +89,7 @@ def source_annotations_text(annotations: SourceAnnotations) -> str:
     rows = list(_annotation_rows(annotations))
     over = " ".join(f"{name}:{size}" for name, size in annotations.mesh)
     more = f"\n  and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
-    head = f"What the function itself lays out, over {over}"
+    head = f"Sharded by the function itself, over {over}"
     return f"{head}\n\n{table_text(['what', 'value', 'lies', 'source'], rows[:MOST_ROWS])}{more}"
 
 

@@ -76,4 +76,4 @@ class Tensor:
 def verify_dim_name(name: str) -> None:
     """Raises `DimensionError` for a name that cannot be written in a layout."""
     if not _DIM_NAME.fullmatch(name):
-        raise DimensionError(f"`{name[:80]}` cannot name a dimension.", ["use letters, digits and `_`, at most 80 of them"])
+        raise DimensionError(f"`{name[:80]}` is not a valid dimension name.", ["use letters, digits and `_`, at most 80 of them"])

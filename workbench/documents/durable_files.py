@@ -20,11 +20,11 @@ _NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)  # errors of
 _LOCK_TIMEOUT = 5.0  # seconds that another writer may lock a folder
 _WAYS_OUT = {
     errno.EBUSY: ("try again",),
-    errno.EROFS: ("choose a folder of a disk that is not read-only",),
-    errno.ENOSPC: ("make room on that disk", "choose another folder"),
-    errno.EDQUOT: ("make room on that disk", "choose another folder"),
-    errno.EACCES: ("choose a folder in which you may write",),
-    errno.EPERM: ("choose a folder in which you may write",),
+    errno.EROFS: ("choose a folder on a writable disk",),
+    errno.ENOSPC: ("free space on that disk", "choose another folder"),
+    errno.EDQUOT: ("free space on that disk", "choose another folder"),
+    errno.EACCES: ("choose a writable folder",),
+    errno.EPERM: ("choose a writable folder",),
 }
 
 

@@ -82,7 +82,7 @@ def edit_record(edit: Edit, known: Program | None = None) -> dict[str, Any]:
     try:
         return _verify_record(_write_edit(edit, OpenablePrograms(known=known)))
     except DocumentError as error:
-        message = f"`{str(edit)[:80]}` cannot be recorded, for it could not be read again. {error.message}"
+        message = f"`{str(edit)[:80]}` cannot be recorded, because it could not be read back. {error.message}"
         raise DocumentError(message, error.ways_out) from None
 
 
@@ -99,8 +99,8 @@ def _write_edit(edit: Edit, programs: OpenablePrograms) -> dict[str, Any]:
     form = _BY_KIND.get(type(edit))
     if form is None:
         raise DocumentError(
-            f"An edit of type `{type(edit).__name__}` has no record: its class is not in `ALL_EDITS`.",
-            ["record the plan that it makes, as `OpenPlan(plan, source)`"],
+            f"An edit of type `{type(edit).__name__}` cannot be recorded: its class is not in `ALL_EDITS`.",
+            ["record the resulting plan, `OpenPlan(plan, source)`"],
         )
     return {"edit": form.name, **{name: field.write(getattr(edit, name), programs) for name, field in form.fields.items()}}
 
@@ -126,7 +126,7 @@ def _noun(write: Callable[[Any], Any], read: Callable[[Any], Any], *ways_out: st
         except WorkbenchError as error:
             raise DocumentError(error.message, ways_out or error.ways_out) from None
         if not is_same:
-            raise DocumentError(f"`{str(value)[:80]}` would be read as something else.", ways_out or ["change its names"])
+            raise DocumentError(f"`{str(value)[:80]}` would be read back differently.", ways_out or ["change its names"])
         return written
 
     return FieldForm(write_verified, lambda written, _: None if written is None else read(written))
@@ -196,10 +196,10 @@ def _verify_record(record: Any) -> dict[str, Any]:
     """The record as plain values, checked from the outside in: JSON within the limits, edits that exist, the schema."""
     values = _plain_values(record)
     if not isinstance(values, dict) or "edit" not in values:
-        raise DocumentError('The edit is no record: it does not say which "edit" it is.', [_WAY_OUT])
+        raise DocumentError('The edit is not a valid record: it does not say which "edit" it is.', [_WAY_OUT])
     _verify_edits(values)
     if problem := schema_problem("edit_record", values):
-        raise DocumentError(f"The edit is not a valid record: at `{problem[0]}`, {problem[1]}.", ["mend that entry"])
+        raise DocumentError(f"The edit is not a valid record: at `{problem[0]}`, {problem[1]}.", ["fix that entry"])
     return values
 
 
@@ -209,14 +209,14 @@ def _plain_values(record: Any) -> Any:
         text = json.dumps(record, ensure_ascii=False)
         values = parse_json(text) if len(text) <= MOST_TEXT else None
     except RecursionError:
-        raise DocumentError("The edit is no record: its lists and tables are nested too deep in each other.", [_WAY_OUT]) from None
+        raise DocumentError("The edit is not a valid record: its lists and tables are nested too deep.", [_WAY_OUT]) from None
     except UnreadableError as error:
-        raise DocumentError(f"The edit is no record: {error}.", [_WAY_OUT]) from None
+        raise DocumentError(f"The edit is not a valid record: {error}.", [_WAY_OUT]) from None
     except (TypeError, ValueError):  # what is no JSON value, contains itself, or is a number that Python refuses to print
-        raise DocumentError("The edit is no record: not all of it can be written as JSON.", [_WAY_OUT]) from None
+        raise DocumentError("The edit is not a valid record: it cannot be written as JSON.", [_WAY_OUT]) from None
     for size, most, unit in ((len(text), MOST_TEXT, "characters"), (_count_values(values), MOST_VALUES, "entries")):
         if size > most:
-            raise DocumentError(f"The edit has {size:,} {unit}; {most:,} are the most.", ["make its changes in several edits"])
+            raise DocumentError(f"The edit has {size:,} {unit}; the limit is {most:,}.", ["split it into several edits"])
     return values
 
 
@@ -232,14 +232,16 @@ def _verify_edits(root: Any) -> None:
         found += level
         level = [inner for each in level for inner in _inner_records(each)]
     if level:
-        raise DocumentError(f"The edit has groups of edits nested more than {MOST_GROUPS} deep in each other.", ["join groups into one"])
+        raise DocumentError(f"The edit has groups of edits nested more than {MOST_GROUPS} levels deep.", ["merge the groups"])
     if len(found) > MOST_EDITS:
-        raise DocumentError(f"The edit is a group of {len(found):,} edits; {MOST_EDITS:,} are the most.", ["make several groups of them"])
+        raise DocumentError(
+            f"The edit is a group of {len(found):,} edits; the limit is {MOST_EDITS:,}.", ["split them into several groups"]
+        )
     names = [each["edit"] for each in found if isinstance(each, dict) and isinstance(each.get("edit"), str)]
     if (unknown := next((name for name in names if name not in _BY_NAME), None)) is not None:
         raise DocumentError(*unknown_name("edit", unknown, _BY_NAME))
     if (plans := names.count("open_plan")) > MOST_PLANS:
-        raise DocumentError(f"The edit opens {plans} plans; {MOST_PLANS} are the most.", ["open only the last one"])
+        raise DocumentError(f"The edit opens {plans} plans; the limit is {MOST_PLANS}.", ["open only the last plan"])
 
 
 def _inner_records(record: Any) -> list[Any]:

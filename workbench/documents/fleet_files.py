@@ -59,7 +59,7 @@ def load_fleet(path: str | Path, allow: str | Iterable[str] = (), **changes: Any
     except OSError as error:
         raise DocumentError(f"`{path}` cannot be read: {error.strerror or error}.", ["check the path"]) from None
     except UnicodeDecodeError:
-        raise DocumentError(f"`{path}` is no fleet file: it is not text in UTF-8.", _FORMAT_HINTS) from None
+        raise DocumentError(f"`{path}` is not a fleet file: it is not text in UTF-8.", _FORMAT_HINTS) from None
     fleet = parse_fleet(text, f"`{path}`", is_json=path.suffix == ".json", allow=allow, **changes)
     return fleet if fleet.folder is None else fleet.updated(folder=path.parent / fleet.folder)
 
@@ -74,7 +74,7 @@ def parse_fleet(text: str, name: str = "The text", *, is_json: bool = False, all
     document = _parse_document(text, name, is_json=is_json)
     _verify_fields(document, name)
     if problem := _schema_problem(document):
-        raise DocumentError(f"{name} is no valid fleet file: {problem}.", ["mend that entry"])
+        raise DocumentError(f"{name} is not a valid fleet file: {problem}.", ["fix that entry"])
     _verify_names(document["models"], name)
     options = {**_read_options(document, name), **changes}
     verify_options(options)
@@ -106,7 +106,7 @@ def _parse_document(text: str, name: str, *, is_json: bool) -> dict[str, Any]:
     except UnreadableError as error:
         raise DocumentError(f"{name} is not {'JSON' if is_json else 'TOML'}: {error}.", _FORMAT_HINTS) from None
     if not isinstance(document, dict):
-        raise DocumentError(f"{name} is no fleet file: it holds no fields.", _FORMAT_HINTS)
+        raise DocumentError(f"{name} is not a fleet file: it holds no fields.", _FORMAT_HINTS)
     return document
 
 
@@ -161,7 +161,7 @@ def _parse_memory(value: str | float, name: str) -> int:
     found = value if isinstance(value, int) else parse_bytes(value) if isinstance(value, str) else None
     if found is None:
         shown = f'"{value[:80]}"' if isinstance(value, str) else f"{value:g} without a unit"
-        raise DocumentError(f"{name}: {shown} is no amount of memory.", ['write "2 GiB", "512 MiB" or a whole number of bytes'])
+        raise DocumentError(f"{name}: {shown} is not an amount of memory.", ['write "2 GiB", "512 MiB" or a whole number of bytes'])
     return found
 
 

@@ -55,7 +55,7 @@ def dump_plan(plan: Plan, known: Program | None = None) -> str:
     }
     if problem := _schema_problem(document):
         raise DocumentError(
-            f"`{plan.name[:80]}` cannot be saved, for it could not be opened again: {problem}.",
+            f"`{plan.name[:80]}` cannot be saved, because it could not be reopened: {problem}.",
             ["give it another name, or other arguments"],
         )
     return _pretty_json(document) + "\n"
@@ -126,7 +126,7 @@ def _require_reference(plan: Plan) -> Reference:
     reference = plan.program.reference
     if reference is None:
         raise DocumentError(
-            f"`{plan.name}` cannot be saved: a plan document names its program and never carries code, and this program has no reference.",
+            f"`{plan.name}` cannot be saved: a plan document contains no code, and this program has no reference.",
             [
                 "put the code that builds it into an importable function, `def build() -> wb.Program` in my_module.py",
                 'trace with `reference=wb.Reference("my_module:build")`',
@@ -138,12 +138,12 @@ def _require_reference(plan: Plan) -> Reference:
     except (TypeError, ValueError) as error:
         raise DocumentError(
             f"`{plan.name}` cannot be saved: the arguments of `{reference.target}` are not JSON values ({error}).",
-            ["give the function numbers, texts, booleans and lists of them"],
+            ["pass only numbers, strings, booleans and lists of these"],
         ) from None
     try:
         verify_reference(reference)
     except DocumentError as error:
-        raise DocumentError(f"`{plan.name}` cannot be saved, for it could not be opened again. {error.message}", error.ways_out) from None
+        raise DocumentError(f"`{plan.name}` cannot be saved, because it could not be reopened. {error.message}", error.ways_out) from None
     return reference
 
 
@@ -155,7 +155,7 @@ def _hardware_name(hardware: Hardware) -> str:
         known = False
     if not known:
         raise DocumentError(
-            f"A plan for `{hardware}` cannot be saved: a plan document names its hardware, and the catalogue does not know this one.",
+            f"A plan for `{hardware}` cannot be saved: a plan document names its hardware, but this hardware is not in the catalogue.",
             [
                 f"set {HARDWARE_FILE_VARIABLE} to the file that describes it",
                 "plan for hardware of the catalogue (`workbench hardware` lists it)",
@@ -170,7 +170,7 @@ def _parse_hardware_fields(document: Mapping[str, Any], name: str) -> tuple[Hard
     try:
         return hardware and parse_hardware(hardware), axis_assignment and parse_axis_assignment(axis_assignment)
     except HardwareError as error:
-        raise DocumentError(f"{name} names hardware that cannot be used. {error.message}", error.ways_out) from None
+        raise DocumentError(f"{name} has hardware that cannot be used. {error.message}", error.ways_out) from None
 
 
 def layout_record(layout: Layout) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def _parse_document(text: str, name: str) -> dict[str, Any]:
         raise _not_json_error(name, str(error)) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DocumentError(
-            f'{name} is JSON, but not a plan document: it does not say "format": "{FORMAT}".',
+            f'{name} is JSON, but not a plan document: it lacks "format": "{FORMAT}".',
             ["choose a *.plan.json that `workbench` or `plan.save` wrote"],
         )
     version = document.get("version")
@@ -225,7 +225,7 @@ def _parse_document(text: str, name: str) -> dict[str, Any]:
 
 def _verify_schema(document: dict[str, Any], name: str) -> None:
     if problem := _schema_problem(document):
-        raise DocumentError(f"{name} is not a valid plan document: {problem}.", ["mend that entry", "save the plan again"])
+        raise DocumentError(f"{name} is not a valid plan document: {problem}.", ["fix that entry", "save the plan again"])
 
 
 def _schema_problem(document: Mapping[str, Any]) -> str | None:
@@ -274,10 +274,10 @@ def known_program(reference: Reference, known: Program | None, name: str) -> Pro
     """The `known` program; raises `DocumentError` if the document is not of that. `name` is what errors call the document."""
     if known is None or reference.target != _MARK + known.fingerprint:
         raise DocumentError(
-            f"{name} is of a program that was traced in another process and that has no name to find it by; it is not the one here.",
+            f"{name} is of a program traced in another process without a reference; it is not the program here.",
             [
                 "serve that program again",
-                'trace it with `reference=wb.Reference("my_module:build")`: its plans can be opened anywhere then',
+                'trace it with `reference=wb.Reference("my_module:build")`to open its plans anywhere',
             ],
         )
     return known

@@ -18,7 +18,7 @@ MARK = "p1."
 MOST_TEXT = 16_000  # characters; servers refuse longer URLs
 MOST_DOCUMENT = 1 << 20  # bytes
 
-_WAYS_OUT = ("ask for the link again: part of it may have been cut off", "ask for the plan as a file, and open it")
+_WAYS_OUT = ("ask for the link again: it may be truncated", "ask for the plan as a file")
 
 
 def link_text(plan: Plan) -> str:
@@ -34,8 +34,8 @@ def link_text(plan: Plan) -> str:
     packed = base64.urlsafe_b64encode(zlib.compress(document.encode(), 9)).decode().rstrip("=")
     if len(MARK) + len(packed) > MOST_TEXT:
         raise DocumentError(
-            f"A link to `{plan.name}` would have {len(MARK) + len(packed):,} characters; addresses hold {MOST_TEXT:,}.",
-            ["save the plan, and send the file"],
+            f"A link to `{plan.name}` would have {len(MARK) + len(packed):,} characters; the limit is {MOST_TEXT:,}.",
+            ["save the plan and send the file"],
         )
     return MARK + packed
 
@@ -50,8 +50,8 @@ def parse_link(text: str, known: Plan | None = None) -> Plan:
     known_target = known.program.reference.target if known is not None and known.program.reference is not None else ""
     if ":" in target and target != known_target:
         raise DocumentError(
-            f"The link is to a plan of `{target}`, and a link may only name models of the zoo or the program that is open here.",
-            ["ask for the plan as a file, and open it", f"start the workbench on {target}, and open the link there"],
+            f"The link is to a plan of `{target}`; a link may only name models of the zoo or the current program.",
+            ["ask for the plan as a file", f"start the workbench on {target}, and open the link there"],
         )
     return parse_plan(document, "The link", known_target if ":" in known_target else ())
 
@@ -59,7 +59,7 @@ def parse_link(text: str, known: Plan | None = None) -> Plan:
 def _unpack_link(text: str) -> str:
     text = text.strip()
     if not text.startswith(MARK):
-        raise DocumentError("The link holds no plan that this workbench can read.", _WAYS_OUT)
+        raise DocumentError("The link has no plan that this workbench can read.", _WAYS_OUT)
     if len(text) > MOST_TEXT:
         raise DocumentError(f"The link has {len(text):,} characters; a plan has at most {MOST_TEXT:,}.", _WAYS_OUT)
     packed = text.removeprefix(MARK)
@@ -67,10 +67,10 @@ def _unpack_link(text: str) -> str:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True), MOST_DOCUMENT)
         if not unpacker.eof:  # truncated, or a small text that would unpack to gigabytes
-            raise DocumentError("The link is cut off, or holds more than a plan.", _WAYS_OUT)
+            raise DocumentError("The link is truncated or has extra data.", _WAYS_OUT)
         return raw.decode()
     except (binascii.Error, zlib.error, ValueError):
-        raise DocumentError("The link is damaged: what it holds does not unpack.", _WAYS_OUT) from None
+        raise DocumentError("The link is damaged: it cannot be decompressed.", _WAYS_OUT) from None
 
 
 def _read_target(document: str) -> str:

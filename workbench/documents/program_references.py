@@ -46,7 +46,8 @@ def verify_reference(reference: Reference) -> None:
         verify_model(reference.target, reference.arguments)
     elif module_name == "__main__":
         raise DocumentError(
-            f"The program is `{reference.target}`, a function of this notebook or script: where the document is opened, it is not there.",
+            f"The program is `{reference.target}`, a function of this notebook or script, which is not available "
+            "where the document is opened.",
             ["move the function into a file, my_module.py", 'trace with `reference=wb.Reference("my_module:build")`'],
         )
     elif module_name in sys.modules:
@@ -68,7 +69,7 @@ def verify_arguments(reference: Reference, function: Callable[..., Any]) -> None
     except TypeError as error:
         raise DocumentError(
             f"The program is `{reference}`, and the function does not take these arguments: {error}.",
-            ["give it the arguments that the function has"],
+            ["pass the arguments of the function"],
         ) from None
 
 
@@ -135,7 +136,7 @@ def _call_function(reference: Reference, function: Callable[..., Any]) -> Progra
     except Exception as error:
         raise DocumentError(
             f"The program `{reference}` raised {_exception_text(error)}.",
-            ["mend the function", "mend its arguments in the document"],
+            ["fix the function", "fix its arguments in the document"],
         ) from error
     if not isinstance(program, Program):
         raise DocumentError(
@@ -154,9 +155,7 @@ def _no_module_error(name: str, reference: Reference) -> DocumentError:
 
 
 def _import_failed_error(name: str, reference: Reference, error: BaseException) -> DocumentError:
-    return DocumentError(
-        f"The program is `{reference.target}`, and importing `{name}` raised {_exception_text(error)}.", [f"mend `{name}`"]
-    )
+    return DocumentError(f"The program is `{reference.target}`, and importing `{name}` raised {_exception_text(error)}.", [f"fix `{name}`"])
 
 
 def _exception_text(error: BaseException) -> str:
@@ -190,7 +189,7 @@ def read_allowed(given: str | Iterable[str]) -> tuple[str, ...]:
     for name in names:
         module, colon, function = name.partition(":")
         if not all(part.isidentifier() for part in (*module.split("."), *([function] if colon else []))):
-            raise DocumentError(f"`{name[:80]}` names no module, so nothing of it can be allowed.", [_WAY_OUT])
+            raise DocumentError(f"`{name[:80]}` does not name a module.", [_WAY_OUT])
     return tuple(dict.fromkeys(names))
 
 
@@ -216,7 +215,7 @@ def verify_allowed(reference: Reference, name: str, allow: str | Iterable[str] =
         return
     top = module.partition(".")[0][:80] or "mine"
     raise DocumentError(
-        f"{name} names the program `{target[:160]}`, which is not of the zoo and was not allowed here: it is not "
+        f"{name} names the program `{target[:160]}`, which is not in the zoo and not allowed here: it was not "
         "opened, and nothing was imported.",
         [
             f"if you trust the code of `{top}`, add `--allow {top}` to the command",

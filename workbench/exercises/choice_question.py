@@ -28,7 +28,7 @@ class ChoiceQuestion:
 
     def __post_init__(self) -> None:
         if not any(each.is_right for each in self.choices):
-            raise WorkbenchError(f"None of the choices of `{self.name}` is right.", ['give one of them "right": true'])
+            raise WorkbenchError(f"No choice of `{self.name}` is marked right.", ['set "right": true on a choice'])
 
     def check(self, answer: str | int | Iterable[int], attempt: int = 1) -> Verdict:
         """Whether these are the right ones. `attempt` is the number of the try: each one but the first earns a hint."""
@@ -37,7 +37,7 @@ class ChoiceQuestion:
             chosen = self._read(answer)
         except WorkbenchError as error:
             return refusal((str(error),), self.points, hints)
-        what = "The right ones are chosen." if self.is_several else "The right one is chosen."
+        what = "The correct choices." if self.is_several else "The correct choice."
         reason = self._miss(chosen)
         why = "" if reason else " ".join(each.why for each in self.choices if each.is_right and each.why)
         return Verdict((Check(what, reason, self.points),), hints if reason else (), why)
@@ -72,7 +72,7 @@ class ChoiceQuestion:
         numbers = [int(each) if str(each).isdecimal() and len(str(each)) < 4 else 0 for each in given]
         if not numbers or not all(1 <= each <= len(self.choices) for each in numbers):
             raise WorkbenchError(
-                f"`{str(answer)[:80]}` is none of the choices.", [f"give numbers from 1 to {len(self.choices)}, such as `1`"]
+                f"`{str(answer)[:80]}` is not one of the choices.", [f"give numbers from 1 to {len(self.choices)}, such as `1`"]
             )
         return frozenset(numbers)
 

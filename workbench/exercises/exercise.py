@@ -46,7 +46,7 @@ class Exercise:
         questions = tuple(parse_question(each, plans, name) for each in document["questions"])
         names = [each.name for each in questions]
         if repeated := next((each for each in names if names.count(each) > 1), None):
-            raise DocumentError(f"{name} has two questions `{repeated}`.", ["give one of them another name"])
+            raise DocumentError(f"{name} has two questions `{repeated}`.", ["rename one of them"])
         return cls(document["name"], document["title"], questions)
 
     @property
@@ -59,7 +59,7 @@ class Exercise:
         """The plan of the first question that asks for one. Raises `DocumentError` where none does, or it cannot be read."""
         found = next((each for each in self.questions if isinstance(each, PlanQuestion)), None)
         if found is None:
-            raise DocumentError(f"`{self.name}` asks for no plan, so there is nothing to put on a board.", ["give the board a plan"])
+            raise DocumentError(f"`{self.name}` asks for no plan, so there is nothing to load.", ["pass a plan to the board"])
         return found.plan
 
     def __getitem__(self, name: str) -> Question:
@@ -87,7 +87,7 @@ class Exercise:
             found = [each for each in found if isinstance(each, PlanQuestion) and each.is_about(answer)] or found
         if len(found) != 1:
             names = ", ".join(f"`{each.name}`" for each in found or self.questions)
-            raise DocumentError(f"`{self.name}` does not say which of its questions this answers: {names}.", ["name the question"])
+            raise DocumentError(f"`{self.name}` needs the name of the answered question: {names}.", ["name the question"])
         return found[0]
 
     def _repr_markdown_(self) -> str:
@@ -120,11 +120,11 @@ def parse_document(kind: str, text: str, name: str) -> Mapping[str, Any]:
     try:
         document = parse_json(text)
     except UnreadableError as error:
-        raise DocumentError(f"{name} is not JSON: {error}.", ["mend it there"]) from None
+        raise DocumentError(f"{name} is not JSON: {error}.", ["fix it there"]) from None
     form = f"sharding-workbench.{kind}"
     if not isinstance(document, dict) or document.get("format") != form:
         raise DocumentError(
-            f'{name} is JSON, but no document of {_WORDS[kind]}: it does not say "format": "{form}".', [f'add "format": "{form}"']
+            f'{name} is JSON, but not a document of {_WORDS[kind]}: it lacks "format": "{form}".', [f'add "format": "{form}"']
         )
     version = document.get("version")
     if isinstance(version, int) and version > VERSION:
@@ -133,7 +133,7 @@ def parse_document(kind: str, text: str, name: str) -> Mapping[str, Any]:
             [f"install a newer workbench: {upgrade_advice()}"],
         )
     if problem := schema_problem(kind, document):
-        raise DocumentError(f"{name} is not valid: at `{problem[0]}`, {problem[1]}.", ["mend that entry"])
+        raise DocumentError(f"{name} is not valid: at `{problem[0]}`, {problem[1]}.", ["fix that entry"])
     return document
 
 

@@ -59,8 +59,8 @@ def _files(path: Path) -> Iterator[Path]:
     found = sorted(each for each in path.iterdir() if each.name.endswith((PLAN_ENDING, ANSWERS_ENDING)))
     if not found:
         raise DocumentError(
-            f"`{path.name}` has no answers: no file ends with {PLAN_ENDING} or {ANSWERS_ENDING}.",
-            ["hand in a plan, named after its question"],
+            f"`{path.name}` has no answers: no file name ends with {PLAN_ENDING} or {ANSWERS_ENDING}.",
+            ["submit a plan named after its question"],
         )
     yield from found
 
@@ -74,7 +74,7 @@ def _question_of(file: Path, exercise: Exercise) -> str:
     if len(plans) == 1:
         return plans[0].name
     if not plans:
-        raise DocumentError(f"`{exercise.name}` asks for no plan.", ["hand in a document of answers"])
+        raise DocumentError(f"`{exercise.name}` asks for no plan.", ["submit a document of answers"])
     return exercise.question_of(parse_answer(read_document(file))).name
 
 
@@ -112,7 +112,7 @@ def grade(exercise: Exercise, submission: Submission, attempt: int = 1) -> Grade
 
 def _judge(question: Question, submission: Submission, attempt: int) -> Verdict:
     if question.name not in submission.answers:
-        return refusal(("There is no answer.",), question.points)
+        return refusal(("No answer.",), question.points)
     answer, attempt = submission.answers[question.name], submission.attempts.get(question.name, attempt)
     try:
         if isinstance(question, PlanQuestion) and _is_document(answer):

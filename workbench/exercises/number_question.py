@@ -56,7 +56,7 @@ class NumberQuestion:
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            raise WorkbenchError(f"`{self.unit}` is no unit of a question.", [f"write {', '.join(UNITS)}"])
+            raise WorkbenchError(f"`{self.unit}` is not a unit of a question.", [f"write {', '.join(UNITS)}"])
         if isinstance(self.answer, FigureOf):
             find_figure(self.answer.figure)
 
@@ -80,9 +80,9 @@ class NumberQuestion:
             return refusal((str(error),), self.points, hints)
         right = self.right
         if abs(given - right) <= self.tolerance * abs(right):
-            return Verdict((Check("The number is right.", points=self.points),), why=self.why)
-        reason = f"{format_quantity(given, self.unit)} is not it."
-        return Verdict((Check("The number is right.", " ".join(filter(None, (reason, self._mistake(given, right)))), self.points),), hints)
+            return Verdict((Check("Correct.", points=self.points),), why=self.why)
+        reason = f"{format_quantity(given, self.unit)} is wrong."
+        return Verdict((Check("Correct.", " ".join(filter(None, (reason, self._mistake(given, right)))), self.points),), hints)
 
     def _mistake(self, given: float, right: float) -> str:
         """What was likely done, first of the mistakes that the question knows of."""
@@ -112,32 +112,32 @@ class Mistake:
 
 _KIB = 1024 / 1000
 ALL_MISTAKES = (
-    Mistake(8, "That is 8 times as much: bits where bytes are asked for?", (BYTES, SECONDS)),
-    Mistake(1 / 8, "That is an eighth: were bytes divided by 8, as if they were bits?", (BYTES, SECONDS)),
+    Mistake(8, "That is 8 times as much: bits instead of bytes?", (BYTES, SECONDS)),
+    Mistake(1 / 8, "That is an eighth: were bytes divided by 8 as if they were bits?", (BYTES, SECONDS)),
     *(
-        Mistake(_KIB**power, f"{big} has 1024 where {small} has 1000: the unit is the other one.", (BYTES,))
+        Mistake(_KIB**power, f"{big} uses 1024 and {small} uses 1000: check the unit.", (BYTES,))
         for power, small, big in ((1, "kB", "KiB"), (2, "MB", "MiB"), (3, "GB", "GiB"), (4, "TB", "TiB"))
     ),
     *(
-        Mistake(_KIB**-power, f"{big} has 1024 where {small} has 1000: the unit is the other one.", (BYTES,))
+        Mistake(_KIB**-power, f"{big} uses 1024 and {small} uses 1000: check the unit.", (BYTES,))
         for power, small, big in ((1, "kB", "KiB"), (2, "MB", "MiB"), (3, "GB", "GiB"), (4, "TB", "TiB"))
     ),
-    Mistake(2, "That is twice as much: both directions of a link, a multiply-add as two, or two bytes where one is held?"),
-    Mistake(1 / 2, "That is half: one direction for both, a multiply-add as one, or one byte where two are held?"),
-    Mistake(3, "That is three times as much: the backward pass counted where only the forward pass is asked for?"),
-    Mistake(1 / 3, "That is a third: the forward pass alone, where the backward pass takes twice as much again?"),
-    Mistake(1e3, "That is a thousand times as much: ms for µs, or k for nothing?"),
-    Mistake(1e-3, "That is a thousandth: µs for ms, or a k that is missing?"),
-    Mistake(100, "That is a hundred times as much: per cent where a share is asked for?", (SHARE,)),
-    Mistake(1 / 100, "That is a hundredth: a share where per cent is asked for?", (SHARE,)),
+    Mistake(2, "That is twice as much: both directions of a link, a multiply-add counted twice, or two bytes instead of one?"),
+    Mistake(1 / 2, "That is half: one direction instead of both, a multiply-add counted once, or one byte instead of two?"),
+    Mistake(3, "That is three times as much: was the backward pass included?"),
+    Mistake(1 / 3, "That is a third: was the backward pass, twice the forward pass, left out?"),
+    Mistake(1e3, "That is a thousand times as much: ms instead of µs, or an extra k?"),
+    Mistake(1e-3, "That is a thousandth: µs instead of ms, or a missing k?"),
+    Mistake(100, "That is a hundred times as much: per cent instead of a share?", (SHARE,)),
+    Mistake(1 / 100, "That is a hundredth: a share instead of per cent?", (SHARE,)),
 )
 
 
 def list_mistakes(unit: str, devices: int = 0) -> Iterator[Mistake]:
     """Those that are looked for in a number of this unit; with `devices`, also what is of all of them or of one."""
     if devices > 1:
-        yield Mistake(devices, f"That is {devices:,} times as much: of all devices, where one is asked for?")
-        yield Mistake(1 / devices, f"That is one {devices:,}th: of one device, where all are asked for?")
+        yield Mistake(devices, f"That is {devices:,} times as much: all devices instead of one?")
+        yield Mistake(1 / devices, f"That is one {devices:,}th: one device instead of all?")
         yield Mistake(
             devices / (devices - 1),
             f"That is {devices}/{devices - 1} of it: a device keeps its own part, and sends the other {devices - 1}.",
@@ -151,8 +151,8 @@ def recognise(given: float, right: float, unit: str, tolerance: float, devices: 
     if right == 0 or given == 0 or not math.isfinite(given):
         return ""
     if unit == SHARE and abs(given - (1 - right)) <= tolerance * abs(1 - right):
-        return "That is the rest: 1 less the share that is asked for."
+        return "That is the complement: 1 minus the share that is required."
     if given / right < 0:
-        return "The sign is the other one."
+        return "The sign is wrong."
     nearest = min(list_mistakes(unit, devices), key=lambda each: abs(math.log(given / right / each.factor)))
     return nearest.hint if abs(given / right / nearest.factor - 1) <= min(tolerance, 0.01) else ""

@@ -129,19 +129,19 @@ def _time_of(part: str) -> Callable[[Report], float | None]:
 
 
 ALL_FIGURES = (
-    PlanFigure("peak", BYTES, "bytes of the fullest device at its worst moment", lambda report: report.peak),
+    PlanFigure("peak", BYTES, "peak bytes on the fullest device", lambda report: report.peak),
     PlanFigure("parameters", BYTES, "bytes of parameters on a device", _role("parameter")),
     PlanFigure("optimizer_state", BYTES, "bytes of optimizer state on a device", _role("optimizer state")),
     PlanFigure("model_state", BYTES, "bytes of model state on a device, such as a cache of keys and values", _role("model state")),
     PlanFigure("input", BYTES, "bytes of the inputs on a device", _role("input")),
-    PlanFigure("activations", BYTES, "bytes of activations on a device at its worst moment", _role("activation")),
-    PlanFigure("sent", BYTES, "bytes that leave a device in a step", sent),
+    PlanFigure("activations", BYTES, "peak bytes of activations on a device", _role("activation")),
+    PlanFigure("sent", BYTES, "bytes sent per device and step", sent),
     PlanFigure("step_time", SECONDS, "seconds of a step", lambda report: report.seconds),
-    PlanFigure("communication_time", SECONDS, "seconds of a step in which a device waits for what is sent", _time_of(COMMUNICATION)),
+    PlanFigure("communication_time", SECONDS, "seconds of exposed communication per step", _time_of(COMMUNICATION)),
     PlanFigure("flops", COUNT, "floating-point operations of matrix products on a device in a step", flops),
-    PlanFigure("duplication", COUNT, "how often the same product is computed", lambda report: report.duplication),
+    PlanFigure("duplication", COUNT, "how many times the same product is computed", lambda report: report.duplication),
     PlanFigure("mfu", SHARE, "model FLOPs utilisation", mfu),
-    PlanFigure("bubble", SHARE, "bubble, the share of the devices' time in which a pipeline does nothing", bubble),
+    PlanFigure("bubble", SHARE, "bubble, the idle share of the devices' time in a pipeline", bubble),
     PlanFigure("devices", COUNT, "devices", lambda report: report.plan.mesh.size),
     PlanFigure("collectives", COUNT, "collectives a step", lambda report: sum(each.count for each in report.collectives)),
 )
@@ -160,6 +160,6 @@ def read_figure(name: str, report: Report) -> float:
     figure = find_figure(name)
     found = figure.read(report)
     if found is None:
-        message = f"{figure.title}: for `{report.plan.name}` that is not known: the plan names no hardware."
-        raise WorkbenchError(message, ["give the plan hardware"])
+        message = f"{figure.title}: for `{report.plan.name}` this is unknown: the plan has no hardware."
+        raise WorkbenchError(message, ["set hardware in the plan"])
     return float(found)

@@ -131,11 +131,11 @@ class PlanQuestion:
         """Why a plan answers another question."""
         asked = self.plan
         if not self.is_of(answer):
-            yield f"It is a plan of `{answer.program.name}`, where one of `{asked.program.name}` with the same sizes is asked for."
+            yield f"It is a plan of `{answer.program.name}`, where one of `{asked.program.name}` with the same sizes is required."
         if "devices" not in self.may_change and (answer.mesh.size != asked.mesh.size or answer.hardware != asked.hardware):
-            yield f"It is for {_devices_text(answer)}, where {_devices_text(asked)} are asked for."
+            yield f"It is for {_devices_text(answer)}, but the question needs {_devices_text(asked)}."
         elif _kind(answer) != _kind(asked):
-            yield f"It is for {_devices_text(answer)}, where devices of {_kind(asked) or 'no hardware'} are asked for."
+            yield f"It is for {_devices_text(answer)}, but the question needs {_kind(asked) or 'no hardware'}."
         allowed = {*self.may_change, *(("mesh",) if "devices" in self.may_change else ())}
         for name, before, after in _decisions(asked, answer):
             if name not in allowed and before != after:
@@ -151,7 +151,7 @@ class PlanQuestion:
 
 @lru_cache(maxsize=256)
 def _parse_start(text: str, name: str) -> PublicPlan:
-    return as_public(parse_plan(text, f"The plan that `{name}` starts from", build=build_once))
+    return as_public(parse_plan(text, f"Start plan of `{name}`", build=build_once))
 
 
 def _miss(goal: Goal, report: Report, start: Plan) -> str:

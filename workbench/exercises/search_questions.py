@@ -43,7 +43,7 @@ class WinnerQuestion:
             return f"Not {guess}: no plan with it keeps {' and '.join(f'`{each}`' for each in result.requirements) or 'what is asked for'}."
         best = result.state.best
         more = _difference_text(objective, found[1], best[1]) if best else ""
-        return f"Not {guess}: the best plan with it needs {more} more than the best of all." if more else ""
+        return f"Not {guess}: its best plan needs {more} more than the overall best." if more else ""
 
 
 @dataclass(frozen=True, slots=True)

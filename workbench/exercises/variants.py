@@ -60,7 +60,9 @@ class Variant:
 def _build(program: Program, changed: Mapping[str, Any]) -> Program:
     """The program at other sizes, traced as before."""
     if program.reference is None or ":" in program.reference.target:
-        raise DocumentError(f"`{program.name}` is no model of the zoo, so there are no variants of it.", ["start from a model of the zoo"])
+        raise DocumentError(
+            f"`{program.name}` is not a model of the zoo, so there are no variants of it.", ["start from a model of the zoo"]
+        )
     built = build_once(Reference(program.reference.target, {**program.reference.arguments, **changed}))
     built = built.variant(remat=program.remat, precision=program.precision, offload=program.offload)
     renamed = {before: now for before, now in program.renamed.items() if before != now}

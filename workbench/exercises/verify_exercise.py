@@ -45,7 +45,7 @@ def verify_exercise(exercise: Exercise) -> None:
         return
     ways_out = dict.fromkeys(way for each in flaws for way in each.error.ways_out)
     listed = "\n".join(f"  - {each}" for each in flaws)
-    raise DocumentError(f"`{exercise.name}` has what no answer can meet:\n{listed}", ways_out)
+    raise DocumentError(f"`{exercise.name}` has goals that no answer can meet:\n{listed}", ways_out)
 
 
 def _flaws(question: Question) -> Iterator[Flaw]:
@@ -55,7 +55,7 @@ def _flaws(question: Question) -> Iterator[Flaw]:
         try:
             _ = question.right
         except WorkbenchError as error:
-            yield Flaw(question.name, "the plan that has its answer", error)
+            yield Flaw(question.name, "the plan of the answer", error)
 
 
 def _plan_flaws(question: PlanQuestion) -> Iterator[Flaw]:
@@ -65,9 +65,9 @@ def _plan_flaws(question: PlanQuestion) -> Iterator[Flaw]:
         start = question.plan
         report = analyze(start)
     except WorkbenchError as error:
-        yield Flaw(question.name, "the plan to start from", error)
+        yield Flaw(question.name, "the start plan", error)
         return
-    yield from _goal_flaws(question, "the plan to start from", goals, report)
+    yield from _goal_flaws(question, "the start plan", goals, report)
     for number, variant in enumerate(question.variants, 1):
         where = f"its variant {number} ({variant.describe() or 'which changes nothing'})"
         try:
@@ -80,9 +80,9 @@ def _plan_flaws(question: PlanQuestion) -> Iterator[Flaw]:
 
 def _in_variant(error: WorkbenchError, start: Plan) -> WorkbenchError:
     """The planner's error with what the author of a variant can do; a layout that does not divide is not for students to mend."""
-    statements = f"the start's layout `{start.layout}`" if start.layout else "the plan to start from"
-    ways_out = [f"give that variant sizes that {statements} goes with", "start from a plan that says less", *error.ways_out]
-    return type(error)(f"{error.message} So every answer is refused there.", ways_out)
+    statements = f"the start's layout `{start.layout}`" if start.layout else "the start plan"
+    ways_out = [f"choose sizes of that variant that fit {statements}", "start from a plan with fewer statements", *error.ways_out]
+    return type(error)(f"{error.message} Every answer would be refused there.", ways_out)
 
 
 def _goal_flaws(question: PlanQuestion, where: str, goals: tuple[Goal, ...], report: Report) -> Iterator[Flaw]:

@@ -42,14 +42,12 @@ class AxisAssignment:
             if names.count(name) > 1:
                 raise HardwareError(f"The axis assignment names `{name}` twice.", ["write each mesh axis once, `data:x+y`"])
             if not routes:
-                raise HardwareError(
-                    f"The axis assignment names no physical axis for `{name}`.", [f"leave `{name}` away", f"write `{name}:x`"]
-                )
+                raise HardwareError(f"The axis assignment has no physical axis for `{name}`.", [f"omit `{name}`", f"write `{name}:x`"])
             for route in routes:
                 if route.size is not None and route.size < 1:
                     raise HardwareError(
-                        f"The axis assignment puts `{name}` on {route.size} devices of `{route.axis}`; a route has 1 at least.",
-                        [f"leave the number away: `{name}:{route.axis}`", f"write `{name}:{route.axis}(2)`"],
+                        f"The axis assignment puts `{name}` on {route.size} devices of `{route.axis}`; a route needs at least 1.",
+                        [f"omit the number: `{name}:{route.axis}`", f"write `{name}:{route.axis}(2)`"],
                     )
 
     def renamed(self, axis: str, name: str) -> "AxisAssignment":

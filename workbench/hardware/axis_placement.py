@@ -129,9 +129,9 @@ def _place_axes(mesh: Mesh, hardware: Hardware, axis_assignment: AxisAssignment)
     if free is None:
         shares = "" if not placements else f" beside {axis_assignment}"
         raise HardwareError(
-            f"The mesh {mesh} has {mesh.size} devices of the {hardware.size} of {hardware}, but its axes do not divide into the sizes of "
+            f"The mesh {mesh} has {mesh.size} devices of the {hardware.size} of {hardware}, but its axes do not factor into the sizes of "
             f"{_sizes_text(hardware)}{shares}.",
-            ["make the mesh axes products of those sizes", "choose other hardware"],
+            ["use mesh axes that are products of those sizes", "choose other hardware"],
         )
     for (name, _), split in zip(others, free, strict=True):
         placements[name] = tuple((axis, size) for axis, size in zip(hardware.axes, split, strict=True) if size > 1)

@@ -90,12 +90,12 @@ def _parse_devices(text: str, known: Catalogue) -> Hardware:
         count, devices, name = match.groups()
         return known[name].nodes(int(devices), _parse_count(count, "node"))
     if not text:
-        raise HardwareError("No hardware is named.", ['write "TPU v5p 8x8x16"', '"4 slices of TPU v5e 16x16"', '"32 nodes of 8 H100"'])
+        raise HardwareError("Missing hardware.", ['write "TPU v5p 8x8x16"', '"4 slices of TPU v5e 16x16"', '"32 nodes of 8 H100"'])
     if text not in known and (
         kind := next((each for each in known.entries.values() if text.casefold().startswith(f"{each.name.casefold()} ")), None)
     ):
-        raise HardwareError(f"`{text[len(kind.name) + 1 :]}` is no size of a {kind.name} slice or node.", [f'write "{kind.example}"'])
-    raise HardwareError(f"`{known[text].name}` is a kind of device; how many are there?", [f'write "{known[text].example}"'])
+        raise HardwareError(f"`{text[len(kind.name) + 1 :]}` is not a size of a {kind.name} slice or node.", [f'write "{kind.example}"'])
+    raise HardwareError(f"`{known[text].name}` is a kind of device; the number of devices is missing.", [f'write "{known[text].example}"'])
 
 
 def _read_machines(text: str) -> str:
@@ -107,7 +107,7 @@ def _read_machines(text: str) -> str:
         return text
     count = _parse_count(match[1], "machine")
     if count > 1 and not machine[0].isdecimal():
-        raise HardwareError(f"{count:,} `{match[2]}` may be joined as slices of several shapes.", [f'write "{count} slices of {machine}"'])
+        raise HardwareError(f"{count:,} `{match[2]}` could mean slices of several shapes.", [f'write "{count} slices of {machine}"'])
     return machine if count == 1 else f"{count} nodes of {machine}"
 
 
@@ -163,5 +163,5 @@ def _parse_count(text: str | None, kind: str) -> int:
     if text is None:
         return 1
     if int(text) < 1:
-        raise HardwareError(f"There must be one {kind} at least.", [f"leave `0 {kind}s of` away"])
+        raise HardwareError(f"At least one {kind} is required.", [f"omit `0 {kind}s of`"])
     return int(text)

@@ -46,9 +46,7 @@ class CatalogueEntry:
         """`count` slices of these sides, in chips; raises `HardwareError` if there are no such slices."""
         torus = self.network
         if not isinstance(torus, Torus):
-            raise HardwareError(
-                f"{self.name} comes in nodes and has no torus.", [f'write "{self.example}"', f'"4 nodes of {self.example}"']
-            )
+            raise HardwareError(f"{self.name} has nodes, not a torus.", [f'write "{self.example}"', f'"4 nodes of {self.example}"'])
         text = f"{self.name} {'x'.join(map(str, sides))}"
         _verify_sides(self, torus, sides, text)
         axes = [PhysicalAxis(name, side, torus.link, torus.shape(side, sides)) for name, side in zip("xyz", sides, strict=False)]
@@ -63,11 +61,11 @@ class CatalogueEntry:
         node = self.network
         if not isinstance(node, Node):
             shape = "x".join(map(str, _near_square_sides(min(devices * count, node.chips), node.rank)))
-            raise HardwareError(f"{self.name} comes as a torus; give its sides in chips.", [f'write "{self.name} {shape}"'])
+            raise HardwareError(f"{self.name} has a torus; give its sides in chips.", [f'write "{self.name} {shape}"'])
         if not 1 <= devices <= node.size or count < 1:
             full = f"{math.ceil(devices / node.size)} nodes of {node.size} {self.name}"
             raise HardwareError(
-                f"A node has 1 to {node.size} {self.name}; {devices} is not among these." if count else "There must be one node at least.",
+                f"A node has 1 to {node.size} {self.name}, not {devices}." if count else "At least one node is required.",
                 [f'write "{full}"'] if count and devices else [f'write "{self.example}"'],
             )
         axes = [PhysicalAxis("device", devices, node.link, AxisTopology.SWITCH)]
@@ -81,11 +79,11 @@ def _verify_sides(entry: CatalogueEntry, torus: Torus, sides: tuple[int, ...], t
     if len(sides) != torus.rank:
         shape = "x".join(["4"] * torus.rank)
         raise HardwareError(
-            f"`{text}` has {len(sides)} side{'s' * (len(sides) != 1)}; a slice of {entry.name} is a torus of {torus.rank} dimensions.",
+            f"`{text}` has {len(sides)} side{'s' * (len(sides) != 1)}; a slice of {entry.name} is a {torus.rank}-dimensional torus.",
             [f'write "{entry.name} {shape}" for {4**torus.rank} chips'],
         )
     if min(sides) < 1:
-        raise HardwareError(f"`{text}` has a side of 0 chips.", ["each side is 1 chip at least"])
+        raise HardwareError(f"`{text}` has a side of 0 chips.", ["each side is at least 1 chip"])
     if max(sides) > torus.side or chips > torus.chips:
         product = " x ".join(map(str, sides))
         pod = "x".join([str(torus.side)] * torus.rank) if torus.side**torus.rank == torus.chips else f"{torus.chips:,} chips"
@@ -129,7 +127,7 @@ def load_entries(path: Path) -> dict[str, CatalogueEntry]:
     except DocumentError as error:
         raise HardwareError(error.message, error.ways_out) from None
     except (UnreadableError, UnicodeDecodeError) as error:
-        raise HardwareError(f"{name} is not TOML: {error}.", ["mend that line"]) from None
+        raise HardwareError(f"{name} is not TOML: {error}.", ["fix that line"]) from None
     return {name: _load_entry(name, table, path) for name, table in tables.items()}
 
 
@@ -142,9 +140,7 @@ def _load_entry(name: str, table: Any, path: Path) -> CatalogueEntry:
         reason = f"it has no `{error.args[0]}`"
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = str(error)
-    raise HardwareError(
-        f"`{name}` in the hardware file `{path}` cannot be used: {reason}", [f"write it as the entries of {SHIPPED_FILE.name}"]
-    )
+    raise HardwareError(f"`{name}` in the hardware file `{path}` cannot be used: {reason}", [f"follow the entries of {SHIPPED_FILE.name}"])
 
 
 def _read_link(name: str, values: dict[str, Any]) -> Link:

@@ -180,8 +180,8 @@ class Hardware:
         """US dollars an hour of all its chips; raises `HardwareError` where the price of a chip is not known."""
         if self.hourly_price is None:
             raise HardwareError(
-                f"What {self} costs an hour is not known: the catalogue has no price of {self.chip.name}.",
-                [f'say what a chip costs an hour, "{self}, 2.5 $/h"', f"give {self.chip.name} a `price` in a hardware file"],
+                f"The hourly cost of {self} is unknown: the catalogue has no price for {self.chip.name}.",
+                [f'add the hourly price of a chip, "{self}, 2.5 $/h"', f"give {self.chip.name} a `price` in a hardware file"],
             )
         return self.hourly_price
 
@@ -258,7 +258,7 @@ def _link_name(axis: PhysicalAxis) -> str:
 def _verify_rates(owner: "Chip | Link", rates: tuple[str, ...], amounts: tuple[str, ...]) -> None:
     for name in rates:
         if not getattr(owner, name) > 0:
-            raise WorkbenchError(f"`{owner.name}`: `{name}` is {getattr(owner, name)}; a rate is more than 0.")
+            raise WorkbenchError(f"`{owner.name}`: `{name}` is {getattr(owner, name)}; a rate must be more than 0.")
     for name in amounts:
         if getattr(owner, name) < 0:
             raise WorkbenchError(f"`{owner.name}`: `{name}` is {getattr(owner, name)}; it cannot be negative.")

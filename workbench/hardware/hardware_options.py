@@ -37,8 +37,8 @@ def set_price(hardware: Hardware, text: str) -> Hardware:
 
 HARDWARE_OPTIONS = (
     HardwareOption("node=200 Gb/s", "the speed of a link", is_link_change, set_link),
-    HardwareOption("eager", "PyTorch calls each kernel; or `CUDA graphs`", is_runtime, Hardware.with_runtime),
-    HardwareOption("no reshard", "of eager, as `no prefetch` and `async TP`", is_switch, Hardware.with_switch),
+    HardwareOption("eager", "eager PyTorch; or `CUDA graphs`", is_runtime, Hardware.with_runtime),
+    HardwareOption("no reshard", "option of eager, such as `no prefetch` and `async TP`", is_switch, Hardware.with_switch),
     HardwareOption("2.5 $/h", "the price of a chip", is_chip_price, set_price),
 )
 
@@ -51,6 +51,6 @@ def apply_option(hardware: Hardware, text: str) -> Hardware:
     known = ", ".join(f"`{option.example}` ({option.meaning})" for option in HARDWARE_OPTIONS)
     near = get_close_matches(text, (*load_runtimes(), *SWITCHES), n=1)
     raise HardwareError(
-        f"There is no option `{text[:80]}` of hardware; behind a comma there may be {known}.",
+        f"There is no option `{text[:80]}` of hardware; after a comma: {known}.",
         [f'write "{hardware}, {near[0]}"' if near else f'write "{hardware}"'],
     )

@@ -36,7 +36,7 @@ def catalogue_text(catalogue: Catalogue) -> str:
             )
         )
     table = table_text(["kind", "device", "bfloat16>", "memory>", "bandwidth>", "a link>", "write"], rows)
-    return f'{table}\n\n`workbench hardware "NAME"` tells where each number is from.'
+    return f'{table}\n\n`workbench hardware "NAME"` lists the source of each number.'
 
 
 def hardware_text(text: str, catalogue: Catalogue) -> str:
@@ -68,8 +68,8 @@ def physical_span_text(physical_span: PhysicalSpan) -> str:
 
 def entry_text(entry: CatalogueEntry) -> str:
     """Every number of a kind of device, per device, and its source."""
-    note = f", {entry.devices} on a chip; rates are of one device, sources speak of the chip" if entry.devices > 1 else ""
-    return f"{entry.name}, one device as JAX counts them{note}\n\n{pairs_text(_figures(entry))}"
+    note = f", {entry.devices} per chip; rates are per device, sources quote the chip" if entry.devices > 1 else ""
+    return f"{entry.name}, one JAX device{note}\n\n{pairs_text(_figures(entry))}"
 
 
 def _figures(entry: CatalogueEntry) -> Iterable[tuple[str, str, str]]:
@@ -127,7 +127,7 @@ def _runtime_text(runtime: Runtime) -> str:
 
 def _price_text(hardware: Hardware) -> str:
     hourly = hardware.hourly_price
-    return "" if hourly is None else f", {format_dollars(hourly)} an hour at {price_text(hardware.chip.price or 0)} a chip"
+    return "" if hourly is None else f", {format_dollars(hourly)} per hour at {price_text(hardware.chip.price or 0)} a chip"
 
 
 def _axes_text(hardware: Hardware) -> str:

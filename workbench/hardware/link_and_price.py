@@ -31,7 +31,7 @@ class LinkChange:
 
     def __post_init__(self) -> None:
         if self.bandwidth is not None and not 0 < self.bandwidth < math.inf:
-            raise HardwareError(f"The bandwidth of `{self.name}` is {self.bandwidth:g} B/s; a rate is more than 0.", ["leave it out"])
+            raise HardwareError(f"The bandwidth of `{self.name}` is {self.bandwidth:g} B/s; a rate must be more than 0.", ["leave it out"])
         if self.adapters is not None and (self.adapters < 1 or self.bandwidth is None):
             raise HardwareError(
                 f"`{self.name}` has {self.adapters} adapters in a node; there is one at least, of some bandwidth.",
@@ -56,7 +56,8 @@ def parse_link_change(text: str) -> LinkChange:
     bandwidth, latency, adapters = _parse_speed(speed)
     if not (name and equals) or (bandwidth is None and latency is None):
         raise HardwareError(
-            f"`{text[:80]}` is no speed of a link: it is a link's name, then what a device sends over it in one direction, its latency, or "
+            f"`{text[:80]}` is not a speed of a link: it is a link's name, then what a device sends over it in one "
+            "direction, its latency, or "
             "both.",
             ['write "node=200 Gb/s"', '"node=4 x 200 Gb/s" (adapters of a node)', '"node=25 GB/s, 5 us"'],
         )
@@ -133,7 +134,7 @@ def parse_chip_price(text: str) -> float:
     """
     price = parse_price(text)
     if price is None:
-        raise HardwareError(f"`{text[:80]}` is no price: it is the US dollars that a chip costs an hour.", ['write "2.5 $/h"'])
+        raise HardwareError(f"`{text[:80]}` is not a price: write US dollars per chip and hour.", ['write "2.5 $/h"'])
     return price
 
 

@@ -58,7 +58,7 @@ def _parse(equation: str) -> tuple[_Operand, tuple[_Operand, ...]]:
     left, equals, right = equation.partition("=")
     found, operands = _read(left), _read(right)
     if not equals or len(found) != 1 or not 1 <= len(operands) <= MOST_TENSORS:
-        raise DocumentError(f"`{equation[:80]}` is no equation of tensors.", [_WAY_OUT])
+        raise DocumentError(f"`{equation[:80]}` is not an equation of tensors.", [_WAY_OUT])
     result, names = found[0], [each.name for each in (*found, *operands)]
     known = {dim for each in operands for dim in each.dims}
     if missing := [dim for dim in result.dims if dim not in known]:

@@ -59,7 +59,7 @@ class FleetModel:
         if not _is_whole(self.seed) or not -(2**63) <= self.seed < 2**63:
             raise FleetError(self._expected_text("seed", "a whole number of 64 bits"), ["write seed=0, say", "leave it out"])
         if self.stop_below is not None and not _is_number(self.stop_below):
-            raise FleetError(self._expected_text("stop_below", "a number"), ["write stop_below=0.1, say", "leave it out"])
+            raise FleetError(self._expected_text("stop_below", "a number"), ["write a number, such as stop_below=0.1", "leave it out"])
 
     def _expected_text(self, field: str, expected: str) -> str:
         return f"Model `{self.name}`: {wrong_type(field, getattr(self, field), expected)}"
@@ -113,7 +113,7 @@ class Fleet:
 
 def _verify_models(models: object) -> None:
     """Raises `FleetError` if this is not a list of models."""
-    ways_out = ['write models=[FleetModel("a", program)], say']
+    ways_out = ['write a list, such as models=[FleetModel("a", program)]']
     if not isinstance(models, list | tuple):
         raise FleetError(wrong_type("models", models, "a list of models"), ways_out)
     if wrong := [index for index, each in enumerate(models) if not isinstance(each, FleetModel)]:
@@ -140,7 +140,7 @@ def verify_model_name(name: object) -> None:
     if not isinstance(name, str):
         raise FleetError(wrong_type("name", name, "a text"), [f'write "{name}"'] if isinstance(name, int) else ['write "a", say'])
     if not name or any(letter in name for letter in '/\\\0:*?"<>|') or name.startswith("."):
-        raise FleetError(f"`{name}` is no name for a model: its files are named after it.", ["use letters, figures, - and _"])
+        raise FleetError(f"`{name}` is not a name for a model: its files are named after it.", ["use letters, figures, - and _"])
 
 
 def verify_options(options: Mapping[str, Any]) -> None:
@@ -151,7 +151,7 @@ def verify_options(options: Mapping[str, Any]) -> None:
     hardware = read_hardware(options.get("hardware"))
     if hardware is not None and devices is not None and devices > hardware.size:
         raise FleetError(
-            f"The fleet wants {devices:,} devices; {hardware} has {hardware.size:,}.", [f"give it {hardware.size}", "name more hardware"]
+            f"The fleet needs {devices:,} devices; {hardware} has {hardware.size:,}.", [f"give it {hardware.size}", "name more hardware"]
         )
     if (memory := options.get("memory")) is not None:
         if isinstance(memory, bool) or not isinstance(memory, int):
@@ -163,7 +163,7 @@ def verify_options(options: Mapping[str, Any]) -> None:
     if not _is_number(buffer := options.get("buffer", Fleet.buffer)):
         raise FleetError(wrong_type("buffer", buffer, "a share of a device's memory"), ["write buffer=0.15"])
     if not 0 <= buffer < 1:
-        raise FleetError(f"A buffer of {buffer:g} is no share of a device's memory.", ["0.05 to 0.15 is usual", "0 leaves none"])
+        raise FleetError(f"A buffer of {buffer:g} is not a share of a device's memory.", ["0.05 to 0.15 is usual", "0 leaves none"])
     if (folder := options.get("folder")) is not None and not isinstance(folder, str | Path):
         raise FleetError(wrong_type("folder", folder, "the path of a folder"), ['write folder="runs"'])
     spill = options.get("spill", Fleet.spill)

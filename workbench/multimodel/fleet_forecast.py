@@ -140,7 +140,7 @@ def plan_times(fleet: Fleet) -> FleetTimes:
     Raises `FleetError` for a fleet that names no hardware, and for a layer, or a given shard, that does not fit.
     """
     if fleet.hardware is None:
-        raise FleetError("The fleet names no hardware to plan for.", ['give it some: hardware="8 H100"', "time its units here"])
+        raise FleetError("The fleet has no hardware to plan for.", ['set hardware="8 H100"', "time its units here"])
     seen, room = forecast(fleet), _find_room(fleet, ())
     starts = tuple(_starts_of(each) for each in seen.models)
     needs = tuple(tuple(shard.bytes for shard in each.shards) for each in seen.models)
@@ -190,7 +190,7 @@ def _find_starts(model: FleetModel, layers: Sequence[Layer], factor: float, room
     """
     names = [each.name for each in layers]
     if unknown := next((each for each in model.cuts if each not in names[1:]), None):
-        raise FleetError(f"Model `{model.name}` is to be cut at `{unknown}`, which is no block of it.", names[1:9])
+        raise FleetError(f"Model `{model.name}` has a cut at `{unknown}`, which is not one of its blocks.", names[1:9])
     given = (0, *sorted(names.index(each) for each in model.cuts)) if model.cuts else None
     if room is None:
         return given or (0,)

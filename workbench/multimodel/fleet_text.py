@@ -31,8 +31,8 @@ def measurement_text(measured: FleetMeasurement) -> str:
 
 def _nothing_left_text(measured: FleetMeasurement) -> str:
     return (
-        f"All models are done already: trained in an earlier run, {measured.resumed:,} units, which their checkpoints hold.\n"
-        "To train them on, give more mini-batches or epochs; to train them anew, give another folder."
+        f"All models were trained in an earlier run: {measured.resumed:,} units, which their checkpoints hold.\n"
+        "To continue training, set more mini-batches or epochs; to start over, choose another folder."
     )
 
 
@@ -40,18 +40,18 @@ def measurement_figures(measured: FleetMeasurement) -> list[tuple[str, str, str]
     """Label, figure and note of each measurement of the whole run."""
     makespan, ran = measured.schedule.makespan, measured.ran_bound
     peak, budget = max(measured.peaks, default=0), measured.budget
-    of = "no budget was set" if budget is None else f"of {format_bytes(budget)} that may be used, {peak / budget:.0%}"
+    of = "no budget set" if budget is None else f"of {format_bytes(budget)} that may be used, {peak / budget:.0%}"
     rows = [
         ("makespan", format_seconds(makespan), f"predicted {format_seconds(measured.predicted.makespan)}"),
         ("lower bound of what ran", format_seconds(ran), f"the makespan is {makespan / ran:.3f} times that" if ran else ""),
-        ("devices busy", f"{measured.schedule.busy:.1%}", "share of their time in which units compute"),
+        ("devices busy", f"{measured.schedule.busy:.1%}", "share of time in compute"),
         ("peak memory of a device", format_bytes(peak), of),
-        ("brought in", format_bytes(measured.moved), f"{measured.hidden:.0%} of that time hidden behind computing"),
+        ("brought in", format_bytes(measured.moved), f"{measured.hidden:.0%} of that time overlapped with compute"),
         ("a decision", format_seconds(measured.decision_seconds), f"{measured.schedule.decisions:,} of them"),
         ("compiled in", format_seconds(measured.compile_seconds), "before the first unit"),
     ]
     if measured.resumed:
-        rows.append(("went on after", f"{measured.resumed:,} units", "that a checkpoint held; the prediction is of the rest"))
+        rows.append(("went on after", f"{measured.resumed:,} units", "from a checkpoint; the prediction covers the rest"))
     return rows
 
 
@@ -76,12 +76,12 @@ def simulation_text(times: FleetTimes, devices: int, schedules: Mapping[str, Fle
 
 def _source_note(times: FleetTimes) -> str:
     if times.planned_for:
-        return f"{sum(len(each.units) for each in times.jobs)} units as the cost model has them for {times.planned_for}"
+        return f"{sum(len(each.units) for each in times.jobs)} units from the cost model of {times.planned_for}"
     return f"{timing_note(times.jobs)} ({times.device_kind})"
 
 
 def timing_note(jobs: Sequence[Job]) -> str:
-    return f"{sum(len(each.units) for each in jobs)} units timed alone and together"
+    return f"{sum(len(each.units) for each in jobs)} units timed alone and concurrently"
 
 
 def strategies_text(jobs: Sequence[Job], devices: int) -> str:
@@ -97,9 +97,9 @@ def strategies_text(jobs: Sequence[Job], devices: int) -> str:
 def list_bounds(jobs: Sequence[Job], devices: int) -> tuple[Strategy, Strategy]:
     """What no schedule of shard units beats, and what no list schedule exceeds, which is a multiple of it."""
     shared = devices > 1 and any(unit.slowed for each in jobs for unit in each.units)
-    of = ", of units as slow as they are while all devices share the machine's cores" if shared else ""
+    of = ", with units slowed by devices sharing the machine's cores" if shared else ""
     multiple = f"(2 - 1/P) = {2 - 1 / devices:.3f} times the bound{of}"
-    least = "of shard units: all the work shared out, or the longest model, one unit at a time"
+    least = "of shard units: total work per device, or the longest model in sequence"
     return (
         Strategy("lower bound", lower_bound(jobs, devices), least),
         Strategy("list schedules", list_bound(jobs, devices), f"at most, if no device idles (Graham): {multiple}"),

@@ -94,7 +94,7 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
     """Check that each shard of given boundaries fits; raises `FleetError` with the shard and the arithmetic otherwise."""
     if list(starts) != sorted(set(starts)) or not starts or starts[0] != 0 or starts[-1] >= len(layers):
         raise FleetError(
-            f"{list(starts)} are not places to cut {len(layers)} layers at.", [f"begin with 0, go up, and stay below {len(layers)}"]
+            f"{list(starts)} are not valid cuts of {len(layers)} layers at.", [f"begin with 0, go up, and stay below {len(layers)}"]
         )
     room = min(rooms, key=lambda each: each.usable)
     need = measure or (lambda begin, end: shard_bytes(layers, begin, end))
@@ -103,7 +103,7 @@ def verify_shards(layers: Sequence[Layer], starts: Sequence[int], rooms: Sequenc
             raise FleetError(
                 f"The shard of layers {begin} to {end - 1} (`{layers[begin].name}` to `{layers[end - 1].name}`) takes "
                 f"{format_bytes(size)}; a device has {format_bytes(room.usable)} for it.",
-                ["cut it once more", "leave the cuts out, and they are chosen"],
+                ["add a cut", "omit the cuts to choose them automatically"],
             )
     return tuple(starts)
 
@@ -114,5 +114,5 @@ def _too_large_error(layer: Layer, size: int, room: Room) -> FleetError:
         f"Layer `{layer.name}` alone takes {format_bytes(size)} ({format_bytes(held)} of parameters, gradients and optimiser state, "
         f"{format_bytes(size - held)} of activations); a device has {format_bytes(room.usable)}: {format_bytes(room.capacity)} "
         f"less {room.buffer:.0%} for the buffer.",
-        ["give a larger budget of memory", "make the mini-batch smaller", "cut the layer into smaller named scopes"],
+        ["raise the memory budget", "make the mini-batch smaller", "cut the layer into smaller named scopes"],
     )

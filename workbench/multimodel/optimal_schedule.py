@@ -62,8 +62,8 @@ def verify_within_reach(jobs: Sequence[Job], devices: int) -> None:
     units = sum(each.length for each in jobs)
     if units > MOST_UNITS:
         raise FleetError(
-            f"The exact optimum of {units:,} units on {devices} devices is out of reach. A solver takes {MOST_UNITS:,} at most.",
-            ["ask for `sharded-lrtf`", "train fewer mini-batches"],
+            f"The exact optimum of {units:,} units on {devices} devices is too large to solve; the limit is {MOST_UNITS:,} units.",
+            ["use `sharded-lrtf`", "train fewer mini-batches"],
         )
 
 

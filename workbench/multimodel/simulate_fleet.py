@@ -112,7 +112,7 @@ def simulate(
     verify_devices(devices)
     for each in events:
         if each.what not in EVENT_KINDS or not 0 <= each.number < (len(jobs) if each.what.startswith("model") else devices):
-            raise FleetError(f"`{each.what} {each.number}` is nothing that can happen here.", EVENT_KINDS)
+            raise FleetError(f"`{each.what} {each.number}` is not a valid event.", EVENT_KINDS)
     return _Simulator(tuple(jobs), devices, policy, double_buffer, events, progress or FleetProgress.at_start(jobs, devices)).run()
 
 

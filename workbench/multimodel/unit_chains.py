@@ -71,9 +71,9 @@ class Job:
     def __post_init__(self) -> None:
         if not self.units or self.mini_batches < 1 or self.epochs < 1:
             summary = f"{len(self.units)} units, {self.mini_batches} mini-batches, {self.epochs} epochs"
-            raise FleetError(f"Model `{self.name}` has {summary}.", ["each must be 1 at least"])
+            raise FleetError(f"Model `{self.name}` has {summary}.", ["each must be at least 1"])
         if any(each.least_time < 0 for each in self.units):
-            raise FleetError(f"A unit of model `{self.name}` lasts less than no time.", ["measure it again"])
+            raise FleetError(f"A unit of model `{self.name}` has a negative duration.", ["measure it again"])
 
     @cached_property
     def mini_batch_seconds(self) -> float:
@@ -131,18 +131,18 @@ def chain(name: str, seconds: tuple[float, ...], mini_batches: int = 1, epochs: 
 def verify_names(names: Sequence[str]) -> None:
     """Raises `FleetError` where there is no model, or two have the same name."""
     if not names:
-        raise FleetError("There is no model to train.", ["list one at least"])
+        raise FleetError("The fleet has no models.", ["list at least one"])
     counts = Counter(names)
     if (twice := next((name for name in names if counts[name] > 1), None)) is not None:
-        raise FleetError(f"{counts[twice]} models are named `{twice}`.", [f"name the second one `{twice}_2`, say"])
+        raise FleetError(f"{counts[twice]} models are named `{twice}`.", [f"name the second one `{twice}_2`, for example"])
 
 
 def verify_devices(devices: int) -> None:
     """Raises `FleetError` for no device, and for more than a simulation supports."""
     if devices < 1:
-        raise FleetError(f"There are {devices} devices to train on.", ["one is needed at least"])
+        raise FleetError(f"There are {devices} devices to train on.", ["at least one is required"])
     if devices > MOST_DEVICES:
         raise FleetError(
             f"{devices:,} devices are {devices / MOST_DEVICES:,.0f} times what a fleet is simulated on, {MOST_DEVICES:,} at most.",
-            ["give as many as there are models: each has one unit at a time, so more would idle", f"give {MOST_DEVICES:,}"],
+            ["use at most one device per model: each model runs one unit at a time", f"give {MOST_DEVICES:,}"],
         )

@@ -126,8 +126,8 @@ def strategies(jobs: Sequence[Job], devices: int, micro_batches: int | None = No
     together = [each.with_contention(devices).seconds for each in jobs]
     return (
         Strategy("one at a time", whole, "each model alone on one device"),
-        Strategy("model parallel", whole, "each model over all devices, of which one computes at a time"),
-        Strategy("task parallel", pack_models(together, devices), "each model whole on one device, if it fits there"),
+        Strategy("model parallel", whole, "each model over all devices, one device computes at a time"),
+        Strategy("task parallel", pack_models(together, devices), "each whole model on one device, if it fits"),
         Strategy(
             "pipelined",
             sum(together) * (micro + devices - 1) / (micro * devices),

@@ -85,9 +85,7 @@ def balance(
     if not 1 <= pieces <= n:
         raise PipelineError(f"{n} blocks cannot make {pieces} virtual stages.", [f"make it 1 to {n} virtual stages"])
     if any(not 0 < start < n for start in fixed) or len(set(fixed)) >= pieces:
-        raise PipelineError(
-            f"Virtual stages that begin at {sorted(fixed)} are not {pieces} virtual stages of {n} blocks.", ["take out a boundary"]
-        )
+        raise PipelineError(f"Starts {sorted(fixed)} do not give {pieces} virtual stages of {n} blocks.", ["remove a boundary"])
     table = _cost_table(costs, sent, fixed, overlapped=overlapped)
     even = np.where(table <= _solve(table, pieces, np.maximum)[0], table * table, _IMPOSSIBLE)
     return _evaluate(table, _solve(even, pieces, np.add)[1])
@@ -246,7 +244,7 @@ def verify_enough_blocks(name: str, paths: Sequence[str], spec: PipelineSpec) ->
     )
     raise PipelineError(
         f"{name} has {len(paths)} blocks ({paths_text(paths)}); {requirement} need as many.",
-        [*_suggest_fewer(len(paths), spec), "give its layers named scopes, so that there are more blocks"],
+        [*_suggest_fewer(len(paths), spec), "add named scopes to its layers to get more blocks"],
     )
 
 

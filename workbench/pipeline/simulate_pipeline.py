@@ -174,9 +174,7 @@ class _DeviceWalk:
     def _verify_done(self) -> None:
         stuck = [order[done].label(len(self.orders)) for order, done in zip(self.orders, self.next, strict=True) if done < len(order)]
         if stuck:
-            raise PipelineError(
-                f"In this order the devices wait for each other for ever, at {', '.join(stuck)}.", ["take a schedule of the workbench"]
-            )
+            raise PipelineError(f"This order deadlocks, at {', '.join(stuck)}.", ["use a schedule of the workbench"])
 
 
 _GRADIENTS = (Kind.BACKWARD, Kind.BACKWARD_INPUT)

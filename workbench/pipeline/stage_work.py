@@ -253,7 +253,7 @@ class ResidentSlices:
         starts = tuple(accumulate(len(each.blocks) for each in self.work.planned.virtual_stages[:-1]))
         sizes = [each.held for each in value_bytes(self.work.context, staged.network)]
         kept = KeptByBlock(sizes, block_costs(staged), tasks_of(staged.network), starts)
-        why = "its input, to compute it again" if recomputed else "kept for its backward pass"
+        why = "its input, for recomputation" if recomputed else "kept for its backward pass"
         for block, size in kept.input_activations(stage) if recomputed else kept.residuals(stage):
             yield f"{staged.network.paths[block]} ({why})", size
 

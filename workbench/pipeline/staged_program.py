@@ -40,7 +40,7 @@ def staged_program(plan: Plan) -> StagedProgram:
 def spec_of(plan: Plan) -> PipelineSpec:
     """The plan's pipeline. Raises `PipelineError` where it has none."""
     if plan.pipeline is None:
-        raise PipelineError(f"{plan.name} has no pipeline.", ['give the plan one: pipeline="stages:4 micro_batches:8"'])
+        raise PipelineError(f"{plan.name} has no pipeline.", ['set pipeline="stages:4 micro_batches:8"'])
     return plan.pipeline
 
 
@@ -101,14 +101,14 @@ def as_spmd_program(plan: Plan, mesh: Any = None) -> Plan:
     """
     spec = spec_of(plan)
     if plan.program.step.training is None:
-        raise PipelineError(f"`{plan.program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
+        raise PipelineError(f"`{plan.program.name}` is not a training step with a loss.", ["make it with `wb.trace_training`"])
     _verify_alike(plan, spec)
     program = trace_spmd_step(plan.program, spec, plan.mesh) if mesh is None else with_spmd_step(plan.program, spec, mesh)
     try:
         return plan.updated(program=program, layout=_place_stacked_weights(plan, spec), pipeline=None)
     except LayoutError as error:
-        message = f"Engine `spmd` runs another program, the shifting buffer, which the layout does not fit. {error.message}"
-        raise PipelineError(message, ["take engine:mpmd", "take back the constraints of values"]) from error
+        message = f"Engine `spmd` runs a shifting buffer, which does not fit the layout. {error.message}"
+        raise PipelineError(message, ["use engine:mpmd", "remove the constraints of values"]) from error
 
 
 def _verify_alike(plan: Plan, spec: PipelineSpec) -> None:
@@ -122,9 +122,9 @@ def _verify_alike(plan: Plan, spec: PipelineSpec) -> None:
         for other, other_sharding in (parameters[slices[number][0].leaf] for number in others):
             if other_sharding.dims != sharding.dims:
                 raise PipelineError(
-                    f"Engine `spmd` runs equal layers in step, one layout for all; `{tensor.path}` is {sharding} and `{other.path}` is "
+                    f"Engine `spmd` runs equal layers in lockstep with one layout; `{tensor.path}` is {sharding} and `{other.path}` is "
                     f"{other_sharding}.",
-                    ["take engine:mpmd, whose stages may differ", "lay them out alike"],
+                    ["use engine:mpmd, which supports different stages", "use one layout for all"],
                 )
 
 

@@ -182,7 +182,7 @@ class SetAxisAssignment:
     def apply(self, plan: Plan) -> Plan:
         if self.axis_assignment is not None:
             if plan.hardware is None:
-                raise HardwareError("An axis assignment needs hardware; this plan names none.", ['choose some, such as "TPU v5e 16x16"'])
+                raise HardwareError("An axis assignment needs hardware; this plan has none.", ['choose some, such as "TPU v5e 16x16"'])
             if problem := axis_assignment_error(plan.mesh, plan.hardware, self.axis_assignment):
                 raise problem
         return plan.updated(axis_assignment=self.axis_assignment)

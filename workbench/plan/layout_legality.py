@@ -33,32 +33,31 @@ def verify_pipeline(program: Program, mesh: Mesh, layout: Layout, pipeline: Pipe
         return
     if program.remat.uses_host:
         raise PipelineError(
-            "The stages of a pipeline keep their activations on their own devices until the backward pass, and remat "
-            f"`{program.remat}` keeps them in the host's memory; only a step without a pipeline can.",
+            "Pipeline stages keep activations on their own devices until the backward pass, but remat "
+            f"`{program.remat}` keeps them in host memory, which requires a step without a pipeline.",
             [
                 "keep them on the devices, remat `dots_no_batch`",
-                "have the stages compute their forward pass again, `remat:always` of the pipeline",
-                "leave the pipeline out",
+                "recompute the forward pass in each stage, `remat:always` of the pipeline",
+                "remove the pipeline",
             ],
         )
     if program.offload.optimizer_state:
         raise PipelineError(
-            "The stages of a pipeline update their parameters with the optimiser's state on their own devices; only that of a step without "
-            "a pipeline can be in the host's memory.",
+            "Pipeline stages keep the optimiser's state on their own devices; host memory requires a step without a pipeline.",
             [
                 "keep it on the devices, offload `nothing`",
-                "split it over the data-parallel devices, recipe `zero_1`",
-                "leave the pipeline out",
+                "shard it over the data-parallel devices, recipe `zero_1`",
+                "remove the pipeline",
             ],
         )
     if state := next((each for each in program.arguments if each.role is Role.MODEL_STATE), None):
         raise PipelineError(
-            f"`{program.name}` carries `{state.path}` from step to step besides its parameters; the stages of a pipeline carry these and "
-            "the optimiser's state alone.",
+            f"`{program.name}` carries `{state.path}` from step to step besides its parameters; pipeline stages carry only parameters and "
+            "the optimiser's state.",
             [
                 "keep running averages as parameters, `wb.moving_average`",
-                "give random keys in the batch",
-                "leave the pipeline out",
+                "pass RNG keys in the batch",
+                "remove the pipeline",
             ],
         )
     _verify_axis(mesh, layout, pipeline)
@@ -71,7 +70,7 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
     if axis not in mesh:
         raise PipelineError(
             f"The {stages} stages of the pipeline are placed along mesh axis `{axis}`, and the mesh is `{mesh}`.",
-            [f"make it `{f'{axis}:{stages} {mesh}'.strip()}`", "name an axis that is there, axis:NAME"],
+            [f"make it `{f'{axis}:{stages} {mesh}'.strip()}`", "name an existing axis, axis:NAME"],
         )
     if mesh[axis] != stages:
         raise PipelineError(
@@ -80,8 +79,8 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
         )
     if not splits_nothing(axis, layout):
         raise PipelineError(
-            f"Mesh axis `{axis}` carries the stages of the pipeline, and the layout splits a dimension over it as well.",
-            [f"take `{axis}` out of the layout", "give the pipeline an axis of its own"],
+            f"Mesh axis `{axis}` holds the pipeline stages, but the layout also shards a dimension over it.",
+            [f"remove `{axis}` from the layout", "give the pipeline a separate axis"],
         )
 
 
@@ -135,21 +134,19 @@ def unknown_dim_error(program: Program, dim: str) -> LayoutError:
     message, ways_out = unknown_name("dimension", dim, program.dims)
     if argument := next((each for each in program.arguments if each.dims and matches(dim, each.path)), None):
         entries = ", ".join("-" for _ in argument.dims)
-        ways_out = (f"`{argument.path}` is an argument: place it with `{dim}=[{entries}]`, an entry a dimension",)
+        ways_out = (f"`{argument.path}` is an argument: place it with `{dim}=[{entries}]`, one entry per dimension",)
     named = [program.arguments[i] for i in program.inputs if {*program.arguments[i].dims} & {*program.proposed.unconfirmed}]
     if not named:
         return LayoutError(message, ways_out)
     example = f'`dims={{"{named[0].path}": "{" ".join(named[0].dims)}"}}`'
-    return LayoutError(
-        f"{message} Those that you did not name have names from their use.", [*ways_out, f"name them in the trace, {example}"]
-    )
+    return LayoutError(f"{message} Unnamed dimensions have names inferred from use.", [*ways_out, f"name them in the trace, {example}"])
 
 
 def _unknown_axis_error(axis: str, mesh: Mesh) -> LayoutError:
     if (whole := base_axis(axis)) != axis and whole in mesh:
         return LayoutError(
-            f"`{axis}` is a part of mesh axis `{whole}`; propagation makes such parts, and JAX has no way to name one.",
-            [f"make two axes of `{whole}`, such as `{whole}_major` and `{whole}_minor`", f"use `{whole}` whole"],
+            f"`{axis}` is a part of mesh axis `{whole}`; only propagation creates such parts, and JAX cannot name them.",
+            [f"make two axes of `{whole}`, such as `{whole}_major` and `{whole}_minor`", f"use the whole axis `{whole}`"],
         )
     return LayoutError(*unknown_name("mesh axis", axis, mesh.names))
 
@@ -179,7 +176,7 @@ def _override_errors(program: Program, pattern: str, sharding: Sharding) -> Iter
     if not found and results:
         carried = next_arguments[next(iter(results))]
         yield LayoutError(
-            f"The result `{pattern}` becomes `{carried.path}` in the next step, and is sharded like that argument.",
+            f"The result `{pattern}` becomes `{carried.path}` in the next step and has the sharding of that argument.",
             [f"override `{carried.path}`"],
         )
     elif not found:
@@ -202,9 +199,9 @@ def constraint_errors(program: Program, pattern: str, sharding: Sharding) -> Ite
         if manual := [axis for axis in sharding.named_axes if axis in op.manual]:
             names = " and ".join(f"`{axis}`" for axis in manual)
             yield LayoutError(
-                f"`{op.path}` ({op.source or 'no source line'}) is computed in a shard_map that is manual over {names}: there the function "
-                "itself says what each device does, and a constraint cannot.",
-                [f"leave {names} out of @{pattern}={sharding}", "change the in_specs and out_specs of the shard_map"],
+                f"`{op.path}` ({op.source or 'no source line'}) is computed in a shard_map that is manual over {names}: the function "
+                "itself controls these axes, so a constraint cannot.",
+                [f"remove {names} from @{pattern}={sharding}", "change the in_specs and out_specs of the shard_map"],
             )
             return
 
@@ -230,8 +227,8 @@ def group_errors(program: Program, places: tuple[str, ...]) -> Iterator[LayoutEr
     if len(shapes) > 1:
         listed = " and ".join(f"`{place}` of shape {list(shape)}" for shape, place in list(shapes.items())[-2:][::-1])
         yield LayoutError(
-            f"`{group_text(places)}` ties {listed}; only values of one shape can be sharded alike.",
-            ["name values of one shape", "override or constrain each by itself"],
+            f"`{group_text(places)}` groups {listed}; a group requires equal shapes.",
+            ["group values of equal shape", "override or constrain each separately"],
         )
 
 
@@ -256,10 +253,10 @@ def _unknown_path_text(kind: str, pattern: str, known: Collection[str]) -> tuple
     """As `unknown_name`; for a row of a table that stands for repeated layers, how a layout names them."""
     message, ways_out = unknown_name(kind, pattern, known)
     unfolded_pattern = unfold_pattern(pattern, known)
-    return message, (f"write `{unfolded_pattern}`, which names all of them",) if unfolded_pattern else ways_out
+    return message, (f"write `{unfolded_pattern}`, which matches all of them",) if unfolded_pattern else ways_out
 
 
 def _wrong_rank_error(subject: str, rank: int, sharding: Sharding) -> LayoutError:
     return LayoutError(
-        f"{subject} has {rank} dimensions; {sharding} places {len(sharding.dims)}.", ["write one entry a dimension, `-` for whole"]
+        f"{subject} has {rank} dimensions; {sharding} places {len(sharding.dims)}.", ["write one entry per dimension, `-` for unsharded"]
     )

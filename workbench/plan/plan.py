@@ -112,7 +112,7 @@ class Plan:
 
 
 def _warn_of_former_name() -> None:
-    warnings.warn("`wiring` of a plan is called `axis_assignment` now.", DeprecationWarning, stacklevel=3)
+    warnings.warn("`wiring` of a plan is now called `axis_assignment`.", DeprecationWarning, stacklevel=3)
 
 
 def _suggest_programs(given: object) -> list[str]:

@@ -69,7 +69,7 @@ def fault_error(fault: Fault, tensor: Tensor, mesh: Mesh) -> LayoutError:
         return _uneven_error(fault, tensor, dim, mesh)
     return LayoutError(
         f"`{tensor}` would have both `{tensor.dims[fault.earlier]}` and `{dim}` on mesh axis `{fault.axis}`; "
-        "an axis splits one dimension of a tensor.",
+        "an axis shards one dimension of a tensor.",
         [f"put `{dim}` on another axis", f"override `{tensor.path}`", f"leave `{dim}` whole"],
     )
 
@@ -90,8 +90,7 @@ def _uneven_error(fault: UnevenSplit, tensor: Tensor, dim: str, mesh: Mesh) -> L
     others = [name for name, width in mesh.axes if name not in axes and width > 1 and size % width == 0]
     rounded = -(-size // parts) * parts
     return LayoutError(
-        f"`{tensor}`: the layout puts `{dim}` ({size}) on mesh axis `{'+'.join(axes)}`{product}, and {fault}. "
-        "JAX splits an argument into equal parts only.",
+        f"`{tensor}`: the layout puts `{dim}` ({size}) on mesh axis `{'+'.join(axes)}`{product}, and {fault}. JAX requires equal parts.",
         [
             *([f"make the parts {' or '.join(map(str, nearest))}"] if nearest else []),
             *(f"put `{dim}` on `{name}` ({mesh[name]} divides {size})" for name in others[:1]),

@@ -37,15 +37,16 @@ def verify_room(mesh: Mesh, layout: Layout, pipeline: PipelineSpec, hardware: Ha
     needed = stages * mesh.size
     if hardware is None or needed <= hardware.size:
         return
-    taken = [f"`{name}`, which splits nothing: axis:{name}" for name, size in mesh.axes if size == stages and splits_nothing(name, layout)]
+    taken = [f"`{name}`, an unused axis: axis:{name}" for name, size in mesh.axes if size == stages and splits_nothing(name, layout)]
     smaller = [(name, size // stages) for name, size in mesh.axes if size % stages == 0 and needed // stages <= hardware.size]
     raise PipelineError(
-        f"{stages} stages on a new mesh axis `{axis}` beside `{mesh}` need {stages} × {mesh.size} = {needed} devices, and {hardware} has "
+        f"{stages} stages on a new mesh axis `{axis}` in addition to `{mesh}` need {stages} × {mesh.size} = {needed} "
+        f"devices, and {hardware} has "
         f"{hardware.size}.",
         [
             *(f"place them along {each}" for each in taken),
             *(f"make `{name}` {size}: {stages} × {mesh.size // stages} = {mesh.size} devices" for name, size in smaller),
             f"name hardware with {needed} devices",
-            f"ask for the devices all the same, mesh `{f'{axis}:{stages} {mesh}'.strip()}`",
+            f"set the mesh explicitly, `{f'{axis}:{stages} {mesh}'.strip()}`",
         ],
     )

@@ -208,7 +208,7 @@ def _partial_sum_error(
         summed = tuple(dict.fromkeys(_summed_dim_names(op, plan)))
         split = f"split {' or '.join(f'`{name}`' for name in summed)}, which it sums over, on `{axis}`" if summed else ""
         return LayoutError(
-            f"{where} is no partial sum over mesh axis `{axis}`: every device along it computes the whole value, "
+            f"{where} is not a partial sum over mesh axis `{axis}`: every device along it computes the whole value, "
             f"and adding those up would count it {plan.mesh[axis]} times.",
             [*([split] if split else [f"constrain a product or a sum whose summed dimension is split over `{axis}`"]), *rest],
         )

@@ -20,15 +20,15 @@ def choose_axis(plan: Plan, purpose: str, title: str, given: str | None = None) 
         names = ", ".join(f"`{name}`" for name in AXES[purpose][:3])
         have = f"the mesh has {' '.join(f'`{name}`' for name in mesh.names)}" if mesh.names else "the mesh has no axes"
         used = {axis for _, axes in plan.layout.rules for axis in axes}
-        free = [f"say which to use, `{name}`" for name, size in mesh.axes if size > 1 and name not in used][:1]
+        free = [f"choose one, `{name}`" for name, size in mesh.axes if size > 1 and name not in used][:1]
         raise RecipeError(f"{title} needs a mesh axis, named {names}; {have}.", [f"add an axis `{AXES[purpose][0]}`", *free])
     if found not in mesh:
         raise MeshError(*unknown_name("mesh axis", found, mesh.names))
     if mesh[found] == 1:
-        raise RecipeError(f"{title} over `{found}` splits nothing: the axis has one device.", [f"make `{found}` 2 or more"])
+        raise RecipeError(f"{title} over `{found}` has no effect: the axis has one device.", [f"make `{found}` 2 or more"])
     if plan.pipeline and found == plan.pipeline.axis:
         raise RecipeError(
-            f"{title} cannot use `{found}`: it carries the stages of the pipeline.", ["give another axis", "remove the pipeline"]
+            f"{title} cannot use `{found}`: it carries the stages of the pipeline.", ["choose another axis", "remove the pipeline"]
         )
     return found
 
@@ -53,9 +53,9 @@ def verify_unused(plan: Plan, axis: str, dims: Iterable[str], title: str) -> Non
     for dim, axes in plan.layout.rules:
         if axis in axes and dim not in allowed:
             raise RecipeError(
-                f"{title} would put `{allowed[0]}` on mesh axis `{axis}`, and `{dim}` is on it already; "
-                "an axis splits one dimension of a tensor.",
-                [f"take `{dim}` off `{axis}`", "give another axis", "add an axis to the mesh"],
+                f"{title} would put `{allowed[0]}` on mesh axis `{axis}`, which already shards `{dim}`; "
+                "an axis shards one dimension of a tensor.",
+                [f"remove `{dim}` from `{axis}`", "choose another axis", "add an axis to the mesh"],
             )
 
 
@@ -69,7 +69,7 @@ def verify_divides(plan: Plan, dim: str, axes: tuple[str, ...], title: str) -> N
             [
                 *([f"make the parts {' or '.join(even)}"] if even else []),
                 f"make `{dim}` {-(-size // parts) * parts}",
-                "give another axis",
+                "choose another axis",
             ],
         )
 

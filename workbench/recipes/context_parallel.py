@@ -32,7 +32,7 @@ class ContextParallel(Recipe):
 
     name = "context_parallel"
     title = "Context parallel"
-    about = "sequences split throughout; keys and values all-gathered for attention"
+    about = "sequences sharded throughout; keys and values all-gathered for attention"
     source = "Dubey et al. 2024, section 3.3.2"
 
     def draft(self, plan: Plan) -> RecipeDraft:
@@ -70,20 +70,20 @@ class RingAttention(Recipe):
 
     name = "ring_attention"
     title = "Ring attention"
-    about = "sequences split throughout; keys and values go around beside the attention to those before"
+    about = "sequences sharded throughout; keys and values passed around a ring, overlapped with attention"
     source = "Liu et al. 2023"
 
     def draft(self, plan: Plan) -> RecipeDraft:
         sequences, blocks = sequences_of(plan, self.title), count_blocks(plan.program)
         if not blocks:
             raise RecipeError(
-                "Ring attention is for a program whose keys and values go around; this one's attention reads all of them at once.",
-                ['build it so, `build("decoder", ring=8)`', "gather them, recipe `context_parallel`"],
+                "Ring attention needs a program with a ring of keys and values; this program's attention reads all of them at once.",
+                ['build the program with a ring, `build("decoder", ring=8)`', "gather them, recipe `context_parallel`"],
             )
         axis = choose_axis(plan, "sequence", self.title, self.given_axis(0))
         if plan.mesh[axis] != blocks:
             raise RecipeError(
-                f"Keys and values of this program go around {blocks} devices; mesh axis `{axis}` has {plan.mesh[axis]}.",
+                f"The ring of this program has {blocks} devices; mesh axis `{axis}` has {plan.mesh[axis]}.",
                 [f"make `{axis}` {blocks}", f"build the program with `ring={plan.mesh[axis]}`"],
             )
         verify_unused(plan, axis, sequences, self.title)

@@ -26,7 +26,7 @@ class DataParallel(Recipe):
 
     name = "data_parallel"
     title = "Data parallel"
-    about = "examples split; weights everywhere, their gradients all-reduced"
+    about = "examples sharded; weights replicated, gradients all-reduced"
     source = "Goyal et al. 2017, section 2"
 
     def draft(self, plan: Plan) -> RecipeDraft:
@@ -45,7 +45,7 @@ def batch_of(plan: Plan, title: str) -> str:
     batch = batch_dim(plan.program)
     if batch is None:
         raise RecipeError(
-            f"{title} splits the examples, and no input of `{plan.program.name}` has a dimension of them.",
+            f"{title} shards the batch dimension, but no input of `{plan.program.name}` has one.",
             ["name one `batch`", "give the step a batch of inputs"],
         )
     return batch

@@ -43,13 +43,13 @@ def dim_roles(program: Program, batch: str | None) -> Mapping[str, DimRole]:
     """The roles of the dimensions whose use says one, by name; `batch` is the dimension of the examples."""
     flow = weight_flow(program, batch)
     stacked = [dim for dim in program.dims if dim in scanned_dims(program) & _parameter_dims(program)]
-    roles = {dim: DimRole(DimUse.LAYERS, "stacked layers: a loop takes a slice in each iteration") for dim in stacked}
+    roles = {dim: DimRole(DimUse.LAYERS, "stacked layers: a loop reads one slice per iteration") for dim in stacked}
     tables = _table_dims(program, flow)
-    roles |= {dim: DimRole(DimUse.VOCABULARY, "rows of a table that integers of the batch choose") for dim in tables}
+    roles |= {dim: DimRole(DimUse.VOCABULARY, "rows of a table indexed by integers of the batch") for dim in tables}
     sizes = {size for dim in tables for size in program.dims[dim]}
     for dim in _last_dims(flow):
         if dim in program.dims and sizes & {*program.dims[dim]}:
-            roles.setdefault(dim, DimRole(DimUse.VOCABULARY, "results of the last product, as many as a table has rows"))
+            roles.setdefault(dim, DimRole(DimUse.VOCABULARY, "outputs of the last product, as many as a table has rows"))
     for dim in residual_dims(program, batch):
         roles.setdefault(dim, DimRole(DimUse.WIDTH, "width of the residual stream"))
     return {**roles, **_inner_roles(program, batch, flow, roles)}
@@ -137,9 +137,9 @@ def _inner_roles(program: Program, batch: str | None, flow: WeightFlow, known: M
         elif dim in merged:
             found[dim] = merged[dim]
         elif dim in gates:
-            found[dim] = DimRole(DimUse.HIDDEN, "hidden units of several kinds that one weight makes side by side", fused="gate_up")
+            found[dim] = DimRole(DimUse.HIDDEN, "hidden units of several kinds, computed by one weight", fused="gate_up")
         elif (dim in made and dim in read) or dim in gates.values():
-            found[dim] = DimRole(DimUse.HIDDEN, "hidden units: one product makes them and a later one sums over them")
+            found[dim] = DimRole(DimUse.HIDDEN, "hidden units: output of one product, contracted by a later one")
     return _choose_split(found, weights, find_dots(program), program)
 
 
@@ -245,7 +245,7 @@ def _choose_split(
     marked: dict[str, DimRole] = {}
     for dim, role in found.items():
         is_split, others = dim in chosen, ", ".join(f"`{other}`" for other in sorted(beside[dim] & chosen))
-        reason = role.reason if is_split else f"{role.reason}; not split, for {others} in the same weights divides more work"
+        reason = role.reason if is_split else f"{role.reason}; unsharded, because {others} in the same weights divides more work"
         marked[dim] = DimRole(role.use, reason, role.heads, is_split, role.fused)
     return marked
 

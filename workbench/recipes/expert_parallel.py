@@ -39,14 +39,14 @@ class ExpertParallel(Recipe):
 
     name = "expert_parallel"
     title = "Expert parallel"
-    about = "experts split; an all-to-all to them and one back"
+    about = "experts sharded; an all-to-all to the experts and one back"
     source = "Lepikhin et al. 2020, section 3.2"
 
     def draft(self, plan: Plan) -> RecipeDraft:
         experts = expert_dims(plan.program)
         if not experts:
             raise RecipeError(
-                f"{self.title} splits the experts, and no weight of `{plan.program.name}` has a dimension of them; it has "
+                f"{self.title} shards the expert dimension, but no weight of `{plan.program.name}` has one; its dimensions are "
                 f"{', '.join(f'`{dim}`' for dim in plan.program.dims) or 'none'}.",
                 ["choose another recipe", "plan a mixture of experts, --model mixture"],
             )

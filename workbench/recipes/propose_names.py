@@ -22,9 +22,9 @@ _NAMES = {
 }
 _FEWER_HEADS = "kv_heads"
 _WITH_FEWER = 2  # sizes of heads: those of queries, and of keys and values
-_UNKNOWN = "no role that its use would show"
+_UNKNOWN = "no role visible from its use"
 _LEADS = "leading dimension of the inputs"
-_FIRST = "first dimension of the inputs that no weight has and no loop takes apart"
+_FIRST = "first dimension of the inputs that no weight has and no loop slices"
 
 
 def propose_names(program: Program, known: ProposedNames | None = None) -> Program:
@@ -63,7 +63,7 @@ def _name_batch(program: Program, batch: str | None, unnamed: set[str]) -> tuple
     inner = {dim for each in _inputs(program) for dim in each.dims[1:]} | {dim for i in program.state for dim in program.arguments[i].dims}
     leads = dict.fromkeys(each.dims[0] for each in _inputs(program) if each.dims[0] not in inner)
     if batch in unnamed and not program.state and len({program.dims[dim] for dim in leads}) > 1:
-        return {}, dict.fromkeys(leads.keys() & unnamed, "inputs have several leading dimensions, any of which may be the examples")
+        return {}, dict.fromkeys(leads.keys() & unnamed, "inputs have several leading dimensions; any may be the batch")
     leading = {dim for dim in leads if program.dims[dim] == program.dims[batch]}
     name = "batch" if batch in unnamed else batch
     found = dict.fromkeys(({batch} | leading) & unnamed, name)
@@ -78,8 +78,8 @@ def _roles(program: Program, batch: str | None) -> Iterator[tuple[str, DimRole]]
     """The roles that have a name, the first of a dimension counts."""
     known = dim_roles(program, batch)
     seen: set[str] = set()
-    sequence = DimRole(DimUse.SEQUENCE, "elements of a sequence: products with weights treat each alike")
-    experts = DimRole(DimUse.EXPERTS, "experts: each has weights of its own")
+    sequence = DimRole(DimUse.SEQUENCE, "elements of a sequence: weight products treat them alike")
+    experts = DimRole(DimUse.EXPERTS, "experts: separate weights for each")
     pairs = [
         *((dim, role) for dim, role in known.items() if role.use not in (DimUse.HEADS, DimUse.HIDDEN)),
         *((dim, sequence) for dim in sequence_dims(program)),

@@ -64,7 +64,7 @@ class Recipe(ABC):
 
     def already_error(self) -> RecipeError:
         """The error where it would change nothing."""
-        return RecipeError(f"The plan is {self.title.lower()} already.", ["undo to what was before", "choose another recipe"])
+        return RecipeError(f"The plan is already {self.title.lower()}.", ["undo to the previous plan", "choose another recipe"])
 
     def draft_within_axes(self, plan: Plan) -> RecipeDraft:
         """The draft, empty where the plan is sharded so already; raises `RecipeError` if more axes are given than it uses."""

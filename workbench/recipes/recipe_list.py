@@ -71,7 +71,7 @@ def find_recipe(name: str, axes: tuple[str, ...] = ()) -> Recipe:
             return each(axes)
     message, ways_out = unknown_name("recipe", name, (each.name for each in ALL_RECIPES))
     if known := OTHER_NAMES.get(re.sub(r"[-_\s]", "", name.lower())):
-        ways_out = (f"take `{known}`, which does that",)
+        ways_out = (f"use `{known}`, which does that",)
     raise DocumentError(message, ways_out)
 
 

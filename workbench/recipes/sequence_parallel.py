@@ -35,7 +35,7 @@ class SequenceParallel(Recipe):
 
     name = "sequence_parallel"
     title = "Sequence parallel"
-    about = "Megatron, with the tokens split between the products: reduce-scatters and all-gathers for all-reduces"
+    about = "Megatron with tokens sharded between the products: reduce-scatters and all-gathers replace all-reduces"
     source = "Korthikanti et al. 2022, section 4.2.2"
 
     def draft(self, plan: Plan) -> RecipeDraft:
@@ -55,7 +55,7 @@ def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:
     sequences = sequence_dims(plan.program)
     if not sequences:
         raise RecipeError(
-            f"{title} splits the tokens of a sequence, and no input of `{plan.program.name}` has a dimension of them.",
+            f"{title} shards the sequence dimension, but no input of `{plan.program.name}` has one.",
             ["name one `seq`", "choose another recipe"],
         )
     return sequences
@@ -75,7 +75,7 @@ def residual_sums(plan: Plan) -> tuple[int, ...]:
     )
     if not found:
         raise RecipeError(
-            f"`{program.name}` adds no block's result to what flows between the blocks.",
-            ["choose another recipe", "constrain values by hand"],
+            f"`{program.name}` has no residual stream between its blocks.",
+            ["choose another recipe", "add constraints manually"],
         )
     return found

@@ -26,14 +26,14 @@ class Spatial(Recipe):
 
     name = "spatial"
     title = "Spatial"
-    about = "images, volumes or recordings cut into slabs; halos exchanged between neighbours"
+    about = "images, volumes or recordings sharded into slabs; halo exchange between neighbours"
     source = "GSPMD (Xu et al. 2021), section 4.3"
 
     def draft(self, plan: Plan) -> RecipeDraft:
         space = space_dims(plan.program)
         if not space:
             raise RecipeError(
-                f"{self.title} cuts images, volumes or recordings, and no input of `{plan.program.name}` has a dimension of space.",
+                f"{self.title} shards spatial dimensions, but no input of `{plan.program.name}` has one.",
                 ["name one `height`", "choose another recipe"],
             )
         axis = choose_axis(plan, "space", self.title, self.given_axis(0))

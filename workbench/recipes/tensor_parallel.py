@@ -38,7 +38,7 @@ class Megatron(Recipe):
 
     name = "megatron"
     title = "Megatron tensor parallel"
-    about = "heads, hidden units and vocabulary split; two all-reduces a layer forward, two backward"
+    about = "heads, hidden units and vocabulary sharded; two all-reduces per layer forward, two backward"
     source = "Shoeybi et al. 2019, section 3"
 
     def draft(self, plan: Plan) -> RecipeDraft:
@@ -56,9 +56,9 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
     inside = [dim for dim in dims if dim not in words]
     if not inside:
         raise RecipeError(
-            f"{title} splits a dimension between two products with weights (heads, hidden units), and `{plan.program.name}` has no such "
+            f"{title} shards a dimension between two weight products (heads, hidden units), but `{plan.program.name}` has no such "
             f"dimension; it has {', '.join(f'`{dim}`' for dim in plan.program.dims) or 'none'}.",
-            ["name it `heads` or `d_ff`", "place a dimension by hand"],
+            ["name it `heads` or `d_ff`", "shard a dimension manually"],
         )
     verify_unused(plan, axis, dims, title)
     edits: list[Edit] = []
@@ -74,7 +74,7 @@ def tensor_parallel(plan: Plan, axis: str, title: str) -> RecipeDraft:
         edits += place_dim(plan, dim, axes)
         split.append(dim)
     if not split:
-        raise RecipeError(f"{title} over `{axis}` splits nothing: {'; '.join(notes)}.", ["make the axis smaller", "give another axis"])
+        raise RecipeError(f"{title} over `{axis}` has no effect: {'; '.join(notes)}.", ["make the axis smaller", "choose another axis"])
     return RecipeDraft(tuple(edits), (*notes, *_note_whole_products(plan, axis, split)), (axis,))
 
 
@@ -83,7 +83,7 @@ def _note_whole_words(plan: Plan, dim: str, axes: tuple[str, ...]) -> str:
     if problem := find_remainder(plan, dim, axes):
         size, parts = problem
         padded = -(-size // parts) * parts
-        return f"`{dim}` ({size}) stays whole, for {size} % {parts} = {size % parts}; padded to {padded} it could be split"
+        return f"`{dim}` ({size}) stays unsharded, because {size} % {parts} = {size % parts}; padding to {padded} would allow it"
     return ""
 
 
@@ -93,7 +93,7 @@ def _note_whole_heads(plan: Plan, dim: str, axes: tuple[str, ...]) -> str:
     parts = math.prod(plan.mesh[axis] for axis in axes)
     if role is None or not role.heads or role.heads % parts == 0:
         return ""
-    return f"`{dim}` stays whole: it has {role.heads} heads, and {role.heads} % {parts} = {role.heads % parts}; no head is split"
+    return f"`{dim}` stays unsharded: it has {role.heads} heads, and {role.heads} % {parts} = {role.heads % parts}; heads are not sharded"
 
 
 def _note_whole_products(plan: Plan, axis: str, split: Sequence[str]) -> Iterator[str]:
@@ -109,4 +109,4 @@ def _note_whole_products(plan: Plan, axis: str, split: Sequence[str]) -> Iterato
     dims = dict.fromkeys(dim for dot in sorted(whole, key=lambda dot: -whole[dot]) for dim in dot.weight(batch) if dim in program.dims)
     reasons = {dim: roles[dim].reason if dim in roles else program.proposed.reason(dim) for dim in dims}
     named = "; ".join(f"`{dim}`: {reason}" for dim, reason in [*reasons.items()][:_MOST_NAMED] if reason)
-    yield f"{share:.0%} of the products with weights stay whole on every device of `{axis}`{f' ({named})' if named else ''}"
+    yield f"{share:.0%} of the weight products are replicated on every device of `{axis}`{f' ({named})' if named else ''}"

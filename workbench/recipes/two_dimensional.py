@@ -35,7 +35,7 @@ class TwoDimensional(Recipe):
 
     name = "two_dimensional"
     title = "Two-dimensional (GSPMD)"
-    about = "weights and activations split over both axes"
+    about = "weights and activations sharded over both axes"
     source = "Xu et al. 2021, section 5.1, table 1"
     most_axes = 2
 
@@ -44,9 +44,7 @@ class TwoDimensional(Recipe):
         inner = choose_axis(plan, "model", self.title, self.given_axis(1))
         width = next(iter(width_dims(plan.program)), None)
         if width is None:
-            raise RecipeError(
-                f"`{plan.program.name}` has no width that flows from block to block, as `d_model` does.", ["choose another recipe"]
-            )
+            raise RecipeError(f"`{plan.program.name}` has no residual width such as `d_model`.", ["choose another recipe"])
         if outer == inner:
             raise RecipeError(f"{self.title} needs two mesh axes; `{outer}` is one.", ["give two", "add an axis to the mesh"])
         for axis in (outer, inner):

@@ -87,14 +87,14 @@ def verify_trained(plan: Plan, title: str) -> None:
     """Raises `RecipeError` for a program without parameters."""
     if not any(is_parameter(each) for each in plan.program.arguments):
         raise RecipeError(
-            f"{title} splits what a training step keeps, and `{plan.program.name}` has no parameters.", ["trace it with `trace_training`"]
+            f"{title} shards the state of a training step, but `{plan.program.name}` has no parameters.", ["trace it with `trace_training`"]
         )
 
 
 def verify_gradients(plan: Plan, title: str) -> None:
     """Raises `RecipeError` for a program that makes no gradients: one of inference."""
     if not any(each.path.startswith("grad/") for each in plan.program.operations):
-        raise RecipeError(f"{title} splits gradients, and `{plan.program.name}` makes none.", ["take ZeRO 3, which splits the weights"])
+        raise RecipeError(f"{title} shards gradients, but `{plan.program.name}` has none.", ["use ZeRO 3, which shards the weights"])
 
 
 def _draft(plan: Plan, axis: str, title: str, *gradients: Edit, parameters: bool = False) -> RecipeDraft:
@@ -125,7 +125,7 @@ class Zero1(Recipe):
 
     name = "zero_1"
     title = "ZeRO 1"
-    about = "optimiser state split over the data axis: each replica updates its share"
+    about = "optimiser state sharded over the data axis: each replica updates its shard"
     source = "Rajbhandari et al. 2020, section 5.1"
     saves_memory = True
 
@@ -133,8 +133,8 @@ class Zero1(Recipe):
         axis = choose_shard_axis(plan, self.title, self.given_axis(0))
         if not any(is_state(each) and each.shape for each in plan.program.arguments):
             raise RecipeError(
-                f"{self.title} splits the optimiser's state, and `{plan.program.name}` keeps none.",
-                ["take ZeRO 3, which splits the weights", "train with an optimiser that keeps moments, Adam say"],
+                f"{self.title} shards the optimiser's state, but `{plan.program.name}` has none.",
+                ["use ZeRO 3, which shards the weights", "use an optimiser with moments, such as Adam"],
             )
         return _draft(plan, axis, self.title)
 
@@ -158,7 +158,7 @@ class Zero2(Recipe):
 
     name = "zero_2"
     title = "ZeRO 2"
-    about = "gradients and optimiser state split over the data axis: reduce-scatter, then all-gather of the weights"
+    about = "gradients and optimiser state sharded over the data axis: reduce-scatter, then all-gather of the weights"
     source = "Rajbhandari et al. 2020, section 5.2"
     saves_memory = True
 
@@ -190,7 +190,7 @@ class Zero3(Recipe):
 
     name = "zero_3"
     title = "ZeRO 3 (fully sharded)"
-    about = "weights, gradients and optimiser state split over the data axis; weights gathered where they are used"
+    about = "weights, gradients and optimiser state sharded over the data axis; weights gathered before use"
     source = "Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023"
     saves_memory = True
 

@@ -200,7 +200,7 @@ _MOST_ROWS = 12  # rows of one table
 
 def compiled_text(compiled: Compiled) -> str:
     """A compiled plan: memory, collectives, kernels, as text."""
-    when = "read from disk, compiled before" if compiled.from_cache else "compiled"
+    when = "compiled earlier, read from cache" if compiled.from_cache else "compiled"
     sections = [
         wrap_text(f"For {compiled.target} by {compiled.compiler}, {when} in {format_seconds(compiled.compile_seconds)}"),
         f"A device of stage {compiled.fullest}, the fullest:" if compiled.stages else "",
@@ -220,7 +220,7 @@ def _rematerialised_text(compiled: Compiled) -> str:
         wrap_text(f"- {each.path or each.name}: {each.shape} from {each.before} to {each.after}", indent="    ", first="  ")
         for each in compiled.rematerialised
     ]
-    return "\n".join(["Gathered whole, as the compiler warns (involuntary full rematerialization)\n", *lines]) if lines else ""
+    return "\n".join(["Gathered whole (compiler warning: involuntary full rematerialization)\n", *lines]) if lines else ""
 
 
 def _stages(compiled: Compiled) -> str:
@@ -242,7 +242,7 @@ def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
     memory = compiled.memory
     parts = {
         "arguments": memory.arguments,
-        "results beside them": memory.outputs - memory.aliased,
+        "results besides": memory.outputs - memory.aliased,
         "temporaries": memory.temporary,
     }
     yield (
@@ -254,7 +254,7 @@ def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
         wasted = max(memory.temporary - memory.live, 0)
         yield "temporaries alive at once", format_bytes(memory.live), f"packing them takes {format_bytes(wasted)} more" if wasted else ""
     if memory.host:
-        yield "host memory per device", format_bytes(memory.host), "what is offloaded"
+        yield "host memory per device", format_bytes(memory.host), "offloaded state"
     sent = sum(each.total_payload for each in compiled.collectives)
     executed = sum(each.count for each in compiled.collectives)
     yield "communication payload", format_bytes(sent), f"{format_count(executed)} collectives a step"
@@ -267,7 +267,7 @@ def _figures(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
         yield (
             "compute time",
             format_seconds(compiled.compute_seconds),
-            "the compiler's estimate of its kernels; collectives, gathers, scatters and sorts are not in it",
+            "the compiler's kernel estimate, without collectives, gathers, scatters and sorts",
         )
 
 
@@ -282,7 +282,7 @@ def _collectives(collectives: Sequence[CompiledCollective]) -> str:
         if pieces:
             notes.append(f"{format_count(pieces)} permutes are its pieces")
         if overlapped:
-            notes.append(f"{overlapped / total:.0%} beside other work")
+            notes.append(f"{overlapped / total:.0%} overlapped")
         rows.append(
             (
                 axes_text(group[0].axes),
@@ -292,7 +292,7 @@ def _collectives(collectives: Sequence[CompiledCollective]) -> str:
                 ", ".join(notes),
             )
         )
-    return table_text(["mesh axis", "kind", "executed>", "payload>", "~"], rows) if rows else "No device sends anything."
+    return table_text(["mesh axis", "kind", "executed>", "payload>", "~"], rows) if rows else "No communication."
 
 
 def _kernels(compiled: Compiled) -> str:

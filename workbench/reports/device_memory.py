@@ -43,7 +43,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Values of one named scope that are alive at the peak: `count` of them, `bytes` together, on one device."""
+    """Values of one named scope that are live at the peak: `count` of them, `bytes` together, on one device."""
 
     path: str
     role: Role

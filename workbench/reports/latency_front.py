@@ -78,7 +78,7 @@ class LatencyFront:
         return latency_text(self)
 
 
-_BOUND = "Of steps marked `*` the time is that of the bytes they move, over the memory's bandwidth: what the plan predicts is shorter."
+_BOUND = "Times marked `*` are bytes moved divided by memory bandwidth, because the planned time is shorter."
 
 
 def latency_text(found: LatencyFront) -> str:

@@ -130,7 +130,7 @@ class Measurement(Printed):
         else:
             error = f"the largest relative error is {self.max_error:.1e}, and rounding explains up to {self.explained_error:.1e}"
         begins = f" The first wrong value is {self.first_wrong}." if self.first_wrong else ""
-        return f"WRONG RESULT: this plan does not compute what the unsharded step does: {error}.{begins}"
+        return f"WRONG RESULT: this plan and the unsharded step differ: {error}.{begins}"
 
     @property
     def shards_agree(self) -> bool:
@@ -143,8 +143,8 @@ class Measurement(Printed):
 _MOST_ROWS = 12  # rows of one table
 _LEAST_FOR_TENTHS = 10  # steps from which a tenth of them is at least one
 _SHARED_CORES_NOTE = (
-    "These devices share the cores of one machine: while one computes another waits, and its waiting is counted as communication where "
-    "it stands in a collective."
+    "These devices share the cores of one machine: while one computes, another waits, and its wait inside a collective counts "
+    "as communication."
 )
 
 
@@ -172,7 +172,7 @@ def measurement_text(measurement: Measurement, report: "Report | None" = None) -
 def trace_text(trace: Trace, report: "Report | None" = None) -> str:
     """Where a profiled step's time went: collectives by mesh axis and kind beside the plan's, and the longest operations."""
     sections = [
-        f"One step watched by the profiler\n\n{pairs_text(_trace_figures(trace))}",
+        f"One profiled step\n\n{pairs_text(_trace_figures(trace))}",
         _traced_collectives(trace, report),
         _heaviest_text("Collectives", trace.collectives),
         _heaviest_text("Kernels", trace.kernels),
@@ -194,7 +194,7 @@ def _figures(measurement: Measurement, report: "Report | None") -> Iterable[tupl
         ratio = "" if report is None or not report.peak else f", {measurement.device_peak / report.peak:.2f} × that"
         yield "peak in use", format_bytes(measurement.device_peak), "as the device reports it" + beside + ratio
     agreeing = sum(check.agrees for check in measurement.shards)
-    yield "shards as planned", f"{agreeing} of {len(measurement.shards)}", "arguments and results, by the shapes the devices held"
+    yield "shards as planned", f"{agreeing} of {len(measurement.shards)}", "arguments and results, from the shards of the devices"
     if measurement.tasks:
         yield "pipeline idle", f"{100 * measurement.bubble:.0f} %", f"of the devices' time, over {len(measurement.tasks)} tasks of one step"
     if measurement.task_overhead is not None:
@@ -219,7 +219,7 @@ def _spread_text(measurement: Measurement) -> str:
 def _error_text(measurement: Measurement, *, is_pipelined: bool) -> tuple[str, str]:
     """For a pipeline, the reference has the same micro-batches, and the same random keys for each."""
     error, explained = measurement.max_error, measurement.explained_error
-    against = "the same micro-batches one by one on one device, nothing cut" if is_pipelined else "the unsharded step"
+    against = "the same micro-batches run sequentially on one device, unsharded" if is_pipelined else "the unsharded step"
     if error is None or not isfinite(error):
         return "no number", f"the results are not all numbers, here or in {against}"
     beside = "" if explained is None or isnan(explained) else f"; rounding explains up to {explained:.1e}"
@@ -263,7 +263,7 @@ def wrong_shards_table(measurement: Measurement) -> Table:
     for check in filter(lambda check: not check.agrees, measurement.shards):
         path = PageCell(check.path, "path", brief=tail_text(check.path))
         rows.append(Row([path, PageCell(shape_text(check.predicted)), PageCell(shape_text(check.actual), tone="bad")], check.path))
-    return Table(["path", "planned>", "held>"], rows, "Shards that are not as planned")
+    return Table(["path", "planned>", "held>"], rows, "Shards that differ from the plan")
 
 
 def _trace_figures(trace: Trace) -> Iterator[tuple[str, str, str]]:

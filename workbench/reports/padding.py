@@ -13,7 +13,7 @@ from workbench.core.text_tables import group_items, tail_text
 from workbench.plan.edits import Edit
 
 LARGEST = 8  # rows of the table in a text
-_MASKED = "What is padded is masked: results are right, and memory and arithmetic are spent all the same."
+_MASKED = "Padding is masked: results are correct, but memory and arithmetic are spent on it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def padding_table(paddings: Sequence[Padding], edits_of: Callable[[Padding], Seq
         ("wasted work", "of products, on one device and step"),
     ]
     rows = [_row(group, edits_of(group[0])) for group in groups]
-    return Table([*columns, "line+", "what avoids it+"], rows, "Padded, as the parts do not divide", titles=titles, note=_MASKED)
+    return Table([*columns, "line+", "fix+"], rows, "Padded dimensions", titles=titles, note=_MASKED)
 
 
 def _row(group: list[Padding], edits: Sequence[str]) -> Row:

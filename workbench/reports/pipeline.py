@@ -17,10 +17,10 @@ from workbench.reports.simulated_pipeline import SimulatedPipeline, gantt_text
 from workbench.reports.step_time import StepTime
 from workbench.units import format_bytes, format_seconds
 
-NOMINAL_NOTE = "Without hardware a second stands for 10¹² operations: stages compare, and no more than that."
+NOMINAL_NOTE = "Without hardware one second stands for 10¹² operations: compare stages only."
 IN_STEP_NOTE = (
-    "All devices run one program, whose time and memory the other views have. Here is the schedule that it follows, with each stage "
-    "planned as a program of its own."
+    "All devices run one program; the other views show its time and memory. This view shows its schedule, with each stage "
+    "planned as a separate program."
 )
 
 
@@ -156,7 +156,7 @@ class PipelineReport(Printed):
         return counts.index(max(counts))
 
     def flops(self, device: int) -> int:
-        """FLOP of dots per step on one device of a stage, what is computed again included."""
+        """FLOP of dots per step on one device of a stage, recomputation included."""
         return self._sum_tasks(device, lambda cost: cost.flops_forward, lambda cost: cost.flops_both)
 
     @property
@@ -208,7 +208,7 @@ def headline_figures(report: PipelineReport, time: StepTime | None) -> Iterator[
     yield "step time, predicted", format_seconds(report.seconds), f"the mean stage: {shown}, {time.place}"
     if time.mfu and report.seconds:
         whole = time.total / report.seconds
-        yield "model FLOPs utilisation", f"{time.mfu * whole:.1%}", "of all stages' devices, the bubble counted"
+        yield "model FLOPs utilisation", f"{time.mfu * whole:.1%}", "of all stages' devices, bubble included"
 
 
 def _figures(report: PipelineReport) -> Iterator[tuple[str, str, str]]:
@@ -219,7 +219,7 @@ def _figures(report: PipelineReport) -> Iterator[tuple[str, str, str]]:
         yield "step", format_seconds(step.seconds), parts
     least = "" if report.least_bubble is None else f"{report.least_bubble:.1%} with equal stages and free transfers"
     yield "bubble", f"{step.bubble:.1%}", least
-    yield "balance of the stages", f"{report.balance:.1%}", "mean over most working time"
+    yield "balance of the stages", f"{report.balance:.1%}", "mean over maximum busy time"
     if not report.is_in_step:
         yield "fullest device", format_bytes(max(step.peaks)), _capacity_text(report)
     sent = sum(report.traffic.values())

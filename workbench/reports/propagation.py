@@ -112,8 +112,8 @@ class Propagation:
         sharded_value = self.values[value]
         if not 0 <= dim < len(sharded_value.shape) or axis not in (sharded_value.sharding.dims[dim] or ()):
             raise PropagationError(
-                f"`{axis}` does not split dimension {dim} of `{sharded_value.path}`, which lies as {sharded_value.sharding}.",
-                ["ask about an axis it has"],
+                f"`{axis}` does not split dimension {dim} of `{sharded_value.path}`, whose sharding is {sharded_value.sharding}.",
+                ["ask about an axis of its sharding"],
             )
         origin, path = self.trace(axis_on_dim)
         lost = tuple(each for each in self.rejections(value) if each.wanted.dim == dim or each.wanted.axis == axis)
@@ -156,7 +156,7 @@ class Propagation:
         sharding at each step."""
         last = self.axis_propagations[-1].step if self.axis_propagations else 0
         if not 0 <= step <= last:
-            raise PropagationError(f"The propagation has {last} steps; {step} is none of them.", ["ask for a step from 0"])
+            raise PropagationError(f"The propagation has {last} steps; {step} is out of range.", ["ask for a step from 0"])
         shown, lies = self._shown
         if shown != step:
             lies = tuple(

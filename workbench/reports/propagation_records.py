@@ -15,8 +15,8 @@ FORWARD, BACKWARD, ACROSS = "forward", "backward", "across"
 """From an operand to a result, from a result to an operand, from an operand to another."""
 
 USED_ON_OTHER_DIM, CONTESTED, DIFFERENT_ORDER, CLOSED, REPLICATED, BLOCKED_BY_OTHER_TENSOR, UNEVEN, MINOR, NOT_PASSED = (
-    *("axis already used", "axis wanted twice", "incompatible order of major axes", "closed dimension", "axis kept out"),
-    *("held up by another tensor", "does not divide", "minor part of a joined dimension", "not passed on"),
+    *("axis already used", "axis requested twice", "incompatible order of major axes", "closed dimension", "axis excluded"),
+    *("blocked by another tensor", "does not divide", "minor part of a joined dimension", "not passed on"),
 )
 REASONS = (USED_ON_OTHER_DIM, CONTESTED, DIFFERENT_ORDER, CLOSED, REPLICATED, BLOCKED_BY_OTHER_TENSOR, UNEVEN, MINOR, NOT_PASSED)
 """Why an axis was rejected, on the tensor that did not take it."""

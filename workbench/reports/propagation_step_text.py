@@ -36,7 +36,7 @@ def place_text(replay: HasValues, value: int, dim: int) -> str:
 
 def value_name(sharded_value: ShardedValue) -> str:
     """A value by its path; a result of an unnamed operation by what that does."""
-    behind = {"sharding_constraint": " behind its constraint", "data_flow_edge": " as it is handed round"}.get(sharded_value.kind, "")
+    behind = {"sharding_constraint": " after its constraint", "data_flow_edge": " as propagated"}.get(sharded_value.kind, "")
     if sharded_value.role == "result":
         return "the result" + (f" {sharded_value.path}" if sharded_value.path not in ("", "result") else "")
     return f"{sharded_value.path or 'a value'}{behind}"
@@ -73,16 +73,16 @@ def _reason_text(replay: HasValues, rejected: RejectedAxis) -> str:
     if rejected.reason == USED_ON_OTHER_DIM:
         return f"{rival.axis if rival else axis} already splits {where}{by}{first}"
     if rejected.reason == CONTESTED:
-        return f"{where} gives the same axis to another dimension, so that neither has it{by}"
+        return f"{where} requests the same axis for another dimension, so neither has it{by}"
     if rejected.reason == DIFFERENT_ORDER:
         return f"{rival.axis if rival else 'another axis'} is there, and major axes must agree{by}{first}"
     if rejected.reason == CLOSED:
         return f"the dimension is closed {_closed_by_text(rejected.rival_origin)}"
     texts = {
-        REPLICATED: f"the tensor keeps {axis} out",
-        BLOCKED_BY_OTHER_TENSOR: f"{where} stands against it in the same operation{by}",
+        REPLICATED: f"the tensor excludes {axis}",
+        BLOCKED_BY_OTHER_TENSOR: f"{where} conflicts with it in the same operation{by}",
         UNEVEN: "it does not divide this part of the dimension",
-        MINOR: "it splits only a minor part of what is one dimension here, and that would not be one contiguous part for each device",
+        MINOR: "it shards only a minor part of this dimension, so shards would not be contiguous",
         NOT_PASSED: "the operation does not propagate this dimension",
     }
     return texts[rejected.reason]
@@ -102,7 +102,7 @@ def _priority_text(rejected: RejectedAxis) -> str:
     if rejected.rival_origin is None or rejected.rival_origin.priority == rejected.origin.priority:
         return ""
     mine, theirs = rejected.origin.priority, rejected.rival_origin.priority
-    return f": priority {theirs} goes before {mine}" if theirs < mine else ""
+    return f": priority {theirs} precedes {mine}" if theirs < mine else ""
 
 
 def conflict_text(replay: HasValues, conflict: Conflict) -> str:
@@ -112,5 +112,5 @@ def conflict_text(replay: HasValues, conflict: Conflict) -> str:
     at = place_text(replay, rejected.wanted.value, rejected.wanted.dim)
     return (
         f"{conflict.winner} against {conflict.loser}, {conflict.reason}, in {places}; first at {at}: "
-        f"`{rejected.wanted.axis}` lost, for {_reason_text(replay, rejected)}"
+        f"`{rejected.wanted.axis}` lost: {_reason_text(replay, rejected)}"
     )

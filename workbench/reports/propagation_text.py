@@ -77,10 +77,10 @@ def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int,
     number = numbers[0]
     sharded_value = replay.values[number]
     yield f"{value_text(sharded_value)}, sharded as {sharded_value.sharding}" + (
-        f", and {len(numbers) - 1} more like it" if len(numbers) > 1 else ""
+        f", and {len(numbers) - 1} similar values" if len(numbers) > 1 else ""
     )
     if sharded_value.computed != sharded_value.sharding:
-        yield f"  Its operation computes it as {sharded_value.computed}; it is resharded behind it."
+        yield f"  Its operation computes it as {sharded_value.computed}; a reshard follows."
     rejections = replay.rejections(number)
     for dim in dims:
         axes = sharded_value.sharding.dims[dim] or ()
@@ -89,7 +89,7 @@ def _value_lines(replay: Propagation, numbers: tuple[int, ...], dims: tuple[int,
             yield from _axis_lines(replay, replay.axis(number, dim, axis))
         lost = tuple(rejected for rejected in rejections if rejected.wanted.dim == dim)
         if not axes and not lost:
-            yield "    no statement or operation splits it"
+            yield "    no statement or operation shards it"
         yield from (f"    rejected: {rejection_text(replay, rejected)}" for rejected in lost[:_MOST_REJECTIONS])
         if len(lost) > _MOST_REJECTIONS:
             yield f"    and {count_text(len(lost) - _MOST_REJECTIONS, 'more rejected axis', 'more rejected axes')}"
@@ -125,7 +125,7 @@ def value_text(sharded_value: ShardedValue) -> str:
     dims = ", ".join(
         str(size) if name == "_" else f"{name}={size}" for name, size in zip(sharded_value.dims, sharded_value.shape, strict=True)
     )
-    kind = {"input": "argument", "sharding_constraint": "behind a constraint"}.get(sharded_value.kind, sharded_value.kind)
+    kind = {"input": "argument", "sharding_constraint": "after a constraint"}.get(sharded_value.kind, sharded_value.kind)
     return f"{sharded_value.path or 'a value'}: {kind} [{dims}]" + (f", {sharded_value.source}" if sharded_value.source else "")
 
 
@@ -141,8 +141,8 @@ def conflicts_text(replay: Propagation, resolving_edits: Callable[[Conflict], Se
     explanation = []
     for conflict in replay.conflicts:
         edits = resolving_edits(conflict)
-        ways = " · ".join(map(str, edits)) or "only a change of the function, or of the mesh"
+        ways = " · ".join(map(str, edits)) or "only a change of the function or the mesh"
         explanation.append(
-            "\n".join([wrap_text(conflict_text(replay, conflict)), wrap_text(f"to decide it the other way: {ways}", "    ", "  ")])
+            "\n".join([wrap_text(conflict_text(replay, conflict)), wrap_text(f"to resolve it the other way: {ways}", "    ", "  ")])
         )
     return "\n\n".join(explanation)

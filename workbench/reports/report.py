@@ -149,7 +149,7 @@ class Report(Printed):
     def alive_at(self, place: int) -> tuple[Alive, ...]:
         """The values in memory at a place of `memory_curve`, the largest first; `IndexError` for a place that it does not have."""
         if not 0 <= place < len(self.memory_curve.paths):
-            raise IndexError(f"The step has {len(self.memory_curve.paths)} places; {place} is none of them.")
+            raise IndexError(f"The step has {len(self.memory_curve.paths)} places; {place} is out of range.")
         return self.details.alive_at(place)
 
     @cached_property
@@ -289,7 +289,7 @@ class Report(Printed):
             head_text(self.plan, self.stage),
             pairs_text(self._figures()),
             self._pipeline_text(),
-            f"Arguments, and what one device{of_stage} holds of them\n\n{arguments_text(shown.arguments)}",
+            f"Arguments, and their shards on one device{of_stage.removesuffix(',')}\n\n{arguments_text(shown.arguments)}",
             carried_text(self.plan.program),
             str(self.source_annotations) if is_whole else "",
             collectives_text(shown.collectives, shown.partitioned),
@@ -306,7 +306,7 @@ class Report(Printed):
         try:
             return str(self.pipeline) if self.stages else ""
         except PipelineError as error:
-            remark = "(The figures above are of the program whole, on the devices of one stage.)"
+            remark = "(The figures above are for the unpipelined program on the devices of one stage.)"
             return f"{remark}\n\nPipeline {self.plan.pipeline}\n\n  {error}"
 
     def _figures(self) -> Iterable[tuple[str, str, str]]:
@@ -318,18 +318,18 @@ class Report(Printed):
         else:
             yield from memory_figures(self.memory, ranges.get(MEMORY))
         if self.memory.host:
-            moved = f"offloaded; {format_bytes(self.host_traffic)} a step go there and back"
+            moved = f"offloaded; {format_bytes(self.host_traffic)} transferred per step"
             yield "host memory per device", format_bytes(self.memory.host), moved
         most = self.most(lambda each: each.sent)
         yield sent_figure(most.collectives, ranges.get(SENT), "" if planned is None else f"within stage {most.stage}, the most")
         if planned is None:
-            yield "tier of what is sent", "compiled" if self.is_scheduled else self.prediction.tier, tier_source_text(self.partitioned)
+            yield "tier of communication", "compiled" if self.is_scheduled else self.prediction.tier, tier_source_text(self.partitioned)
         if self.compiled is not None:
             what, does = ("memory and kernels", "compiles") if self.is_compiled else ("memory", "schedules")
             yield f"tier of {what}", "compiled", f"as {self.compiled.compiler} {does} it for {self.compiled.target}"
         where = f"of stage {planned.busiest}, the most; " if planned else "" if self.stage is None else "on all devices of the stage: "
         local = planned.flops(planned.busiest) if planned else flops.per_device
-        yield "arithmetic per device", format_count(local, "FLOP"), f"{where}{format_count(flops.unique, 'FLOP')} in the whole step"
+        yield "arithmetic per device", format_count(local, "FLOP"), f"{where}{format_count(flops.unique, 'FLOP')} in total"
         is_once = self.duplication < ONCE
         yield "duplication", f"{self.duplication:.2f} ×", duplication_text(self.duplication, None if is_once else self.duplication_causes)
         if 0 < flops.model < flops.unique:

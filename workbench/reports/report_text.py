@@ -48,7 +48,7 @@ def sent_figure(collectives: Iterable[Collective], found: Range | None, of_stage
 def tier_source_text(partitioned: Partitioned | None) -> str:
     """Who says what is sent."""
     if partitioned is None:
-        return "as Shardy places it, at once"
+        return "planned by Shardy"
     return f"as {partitioned.compiler} {'partitions' if partitioned.scheduled is None else 'schedules'} it"
 
 
@@ -62,7 +62,7 @@ def memory_figures(memory: Memory, found: Range | None, of_stage: str = "") -> I
     roles = [f"{role} {format_bytes(count)}" for role, count in memory.by_role.items() if count]
     yield "memory per device", _figure_with_range(memory.peak, found, format_bytes), of_stage + " · ".join(roles)
     if memory.reserved:
-        yield "reserved", format_bytes(memory.reserved), "what the runtime's allocator holds of the device then"
+        yield "reserved", format_bytes(memory.reserved), "reserved then by the runtime's allocator"
     if memory.capacity:
         share = memory.peak / memory.capacity
         yield "of a device's", format_bytes(memory.capacity), f"{share:.0%}: {_fit_text(memory)}"
@@ -71,7 +71,7 @@ def memory_figures(memory: Memory, found: Range | None, of_stage: str = "") -> I
 def _fit_text(memory: Memory) -> str:
     if not memory.fits:
         return "too much"
-    return "fits, if the allocator gives back what it holds besides" if memory.reserved > memory.capacity else "fits"
+    return "fits if the allocator releases its other memory" if memory.reserved > memory.capacity else "fits"
 
 
 def time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, str, str]]:
@@ -79,7 +79,7 @@ def time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, str
     parts = {
         "compute-bound kernels": time.arithmetic,
         "memory-bound kernels": time.memory,
-        "communication waited for": time.exposed,
+        "exposed communication": time.exposed,
         "starting kernels": time.launch,
         **({"waiting for the host": time.host} if time.host_counts else {}),
         **({"waiting for other stages": time.idle} if time.idle else {}),
@@ -87,7 +87,7 @@ def time_figures(time: StepTime, found: Range | None) -> Iterable[tuple[str, str
     shown = " · ".join(f"{name} {format_seconds(seconds)}" for name, seconds in parts.items())
     yield "step time, predicted", _figure_with_range(time.total, found, format_seconds), f"{shown}, {time.place}"
     if time.communication:
-        yield "communication hidden", format_seconds(time.hidden), f"behind computation, of {format_seconds(time.communication)} in all"
+        yield "communication hidden", format_seconds(time.hidden), f"overlapped, of {format_seconds(time.communication)} in all"
     if time.mfu:
         yield "model FLOPs utilisation", f"{time.mfu:.1%}", f"hardware FLOPs utilisation {time.hfu:.1%}"
 
@@ -97,7 +97,7 @@ def hardware_figures(plan: Plan, hardware: Hardware, seconds: float | None) -> I
     if seconds is not None:
         yield from _price_figures(hardware, seconds)
     if routes := axis_assignment_text(plan.mesh, hardware, plan.axis_assignment):
-        yield "the mesh on its links", "", routes
+        yield "axes on links", "", routes
     if (idle := hardware.size - plan.mesh.size) > 0:
         yield "devices used", f"{plan.mesh.size:,} of {hardware.size:,}", f"the other {idle:,} of {hardware} are idle"
 
@@ -106,7 +106,7 @@ def _price_figures(hardware: Hardware, seconds: float) -> Iterable[tuple[str, st
     """What a step costs, where a chip has a price: devices that the plan leaves idle are paid for, too."""
     if (hourly := hardware.hourly_price) is not None:
         step = hourly * seconds / 3600
-        rate = f"{format_dollars(hourly)} an hour at {price_text(hardware.chip.price or 0)} a chip"
+        rate = f"{format_dollars(hourly)} per hour at {price_text(hardware.chip.price or 0)} a chip"
         yield "price of 1,000 steps", format_dollars(1000 * step), f"{format_dollars(step)} a step; {rate}"
 
 
@@ -134,7 +134,7 @@ def arguments_text(placements: Sequence[Placement]) -> str:
             )
         )
     if followers:
-        count = f"{len(followers)} more of the optimizer state"
+        count = f"{len(followers)} more optimizer-state tensors"
         rows.append((count, "", "as their parameters", "", "", format_bytes(sum(each.local_bytes for each in followers))))
     return table_text(["path", "type", "dimensions~", "on", "per device", "bytes>"], rows)
 
@@ -179,7 +179,7 @@ def _largest_text(collectives: Sequence[Collective]) -> str:
     text = table_text(["collective", "mesh axis", "times × payload>", "sent>", "operation", "source"], rows)
     rest = [each for group in groups[LARGEST:] for each in group]
     more = f"\n  and {len(groups) - LARGEST} smaller ones, {format_bytes(sum(each.total_sent for each in rest))} together" if rest else ""
-    return f"The largest of them, by operation\n\n{text}{more}"
+    return f"Largest collectives, by operation\n\n{text}{more}"
 
 
 def diagnostics_text(diagnostics: Sequence[Diagnostic]) -> str:
@@ -188,9 +188,9 @@ def diagnostics_text(diagnostics: Sequence[Diagnostic]) -> str:
         return ""
     lines = []
     for each in diagnostics:
-        mend = f" Mend it: {' · '.join(str(edit) for edit in each.edits)}." if each.edits else ""
+        mend = f" Suggested fix: {' · '.join(str(edit) for edit in each.edits)}." if each.edits else ""
         lines.append(wrap_text(f"- {each.subject}: {each.message}{mend}", indent="    ", first="  "))
-    return "To mind\n\n" + "\n".join(lines)
+    return "Warnings\n\n" + "\n".join(lines)
 
 
 def carried_text(program: Program) -> str:
@@ -203,7 +203,7 @@ def carried_text(program: Program) -> str:
     carried = {argument for _, argument in program.carried}
     groups = {
         "Carried to the next step": carried,
-        "New in each step": set(program.inputs) - carried,
+        "New per step": set(program.inputs) - carried,
         "Only read": set(program.state) - carried,
     }
     lines = [f"{title}: {_roots_text(program, indices)}." for title, indices in groups.items() if indices]

@@ -23,7 +23,7 @@ CLASS_TEXTS = {
     1: "stays",
     2: "within the groups of a shard_map",
     3: "permuted",
-    4: "swapped from dimension to dimension",
+    4: "swapped between dimensions",
     5: "sliced",
     6: "gathered",
     7: "in several moves",
@@ -162,4 +162,4 @@ def reshards_text(reshards: Sequence[Reshard]) -> str:
     more = [f"{len(groups) - _LARGEST} smaller ones"] if len(groups) > _LARGEST else []
     more += [f"{free} that only slice"] if free else []
     tail = f"\n  and {' and '.join(more)}" if more else ""
-    return f"Resharded between operations (way: of the eight of XLA's partitioner; 8 gathers the whole value)\n\n{text}{tail}"
+    return f"Resharded between operations (way: one of eight methods of XLA's partitioner; 8 gathers the whole value)\n\n{text}{tail}"

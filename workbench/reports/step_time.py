@@ -95,7 +95,7 @@ class StepTime:
         """What a reader has to know of the prediction where no run of such a device was measured; else empty."""
         if self.calibrated:
             return ""
-        return f"not calibrated: shares of {self.shares_of}" if self.shares_of else "not calibrated"
+        return f"uncalibrated, efficiencies of {self.shares_of}" if self.shares_of else "not calibrated"
 
     @property
     def place(self) -> str:

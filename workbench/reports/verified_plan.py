@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from workbench.core.text_tables import Printed, table_text, wrap_text
+from workbench.errors import ways_out_text
 from workbench.plan.plan import Plan
 from workbench.units import format_figure
 
@@ -105,7 +106,7 @@ def verified_text(plans: Sequence[VerifiedPlan]) -> str:
         return "No plan was verified."
     columns = ["", "plan~", "", "planned>", "partitioned>", ">", "compiled>", ">"]
     table = table_text(columns, [row for number, each in enumerate(plans) for row in _rows(number, each)])
-    return "\n".join([table, "Percentages: how much more, or less, than planned.", *(wrap_text(line) for line in _notes(plans))])
+    return "\n".join([table, "Percentages: difference from the planned figure.", *(wrap_text(line) for line in _notes(plans))])
 
 
 def share_of_planned_text(share: float | None) -> str:
@@ -183,4 +184,4 @@ def _notes(plans: Sequence[VerifiedPlan]) -> Iterator[str]:
 def reason_text(each: VerifiedPlan, tier: TierName) -> str:
     """Why a tier does not say something, with the ways out; empty where it says all."""
     found = each.tier(tier)
-    return " ".join([found.reason, *([f"Ways out: {' · '.join(found.ways_out)}."] if found.ways_out else [])])
+    return f"{found.reason} {ways_out_text(found.ways_out)}".rstrip()

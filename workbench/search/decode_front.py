@@ -38,7 +38,7 @@ def latency_front(
     slices = _read_slices(plan, hardware)
     sizes = [read_whole_number("batches", each, SearchError) for each in dict.fromkeys(batches)]
     if not sizes:
-        raise SearchError("There is no batch to plan for.", ["give some, `batches=[1, 8, 64]`"])
+        raise SearchError("`batches` is empty.", ["pass batch sizes, `batches=[1, 8, 64]`"])
     _verify_decode(plan.program)
     points, impossible = list[DecodePoint](), list[ImpossibleDecode]()
     for batch in sizes:
@@ -78,9 +78,9 @@ def _read_slices(plan: Plan, hardware: Sequence[str | Hardware]) -> list[Hardwar
     """The slices asked for, or the plan's own."""
     given = list(hardware) or ([plan.hardware] if plan.hardware else [])
     if not given:
-        raise SearchError("There is no hardware to plan for.", ['name some, `hardware=["TPU v5e 2x2", "TPU v5e 4x4"]`'])
+        raise SearchError("`hardware` is empty.", ['pass hardware, `hardware=["TPU v5e 2x2", "TPU v5e 4x4"]`'])
     if not plan.mesh.names:
-        raise SearchError(f"The mesh of {plan.name} has no axes to share devices among.", ['give the plan a mesh, `mesh="data:1 model:8"`'])
+        raise SearchError(f"The mesh of {plan.name} has no axes.", ['give the plan a mesh, `mesh="data:1 model:8"`'])
     read = [each if isinstance(each, Hardware) else read_hardware(each) for each in given]
     return [each for each in read if each is not None]
 
@@ -89,8 +89,8 @@ def _verify_decode(program: Program) -> None:
     """Raises `SearchError` for a program that does not carry a cache, or that is given more than a token of each sequence."""
     if not decoded_sequences(program):
         raise SearchError(
-            f"`{program.name}` is no step of decoding: that carries a cache, and is given one token of each of its `batch` sequences.",
-            ["plan `decoder_decode` or `mixture_decode` of the zoo", "trace a step of your own with `wb.trace_inference`"],
+            f"`{program.name}` is not a decode step: a decode step carries a cache and takes one token of each of its `batch` sequences.",
+            ["plan `decoder_decode` or `mixture_decode` of the zoo", "trace your own step with `wb.trace_inference`"],
         )
 
 
@@ -103,8 +103,8 @@ def _program_of(plan: Plan, batch: int, make: MakeProgram | None) -> Program:
         return program
     if program.reference is None or ":" in program.reference.target:
         raise SearchError(
-            f"`{program.name}` is no model of the zoo, so that it cannot be built anew for a batch of {batch}.",
-            ["give `make`, a function from a batch to the program"],
+            f"`{program.name}` is not a model of the zoo, so it cannot be rebuilt for a batch of {batch}.",
+            ["pass `make`, a function from a batch size to a program"],
         )
     built = build(program.reference.target, **{**program.reference.arguments, "batch": batch})
     renamed = {traced: now for traced, now in program.renamed.items() if traced != now}

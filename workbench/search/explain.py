@@ -159,7 +159,7 @@ def counterfactual_text(each: Counterfactual, base: Figures) -> str:
     if each.figures is None:
         return f"with {each.change}: {'' if each.reason == NOT_TRIED else 'no plan. '}{each.reason}"
     change = f"{_signed(each.figures.seconds - base.seconds, 's')}, {_signed(each.figures.memory - base.memory, 'B')}"
-    broken = f"; it does not keep {' and '.join(each.breaks)}" if each.breaks else ""
+    broken = f"; it violates {' and '.join(each.breaks)}" if each.breaks else ""
     return f"with {each.change}: {change}{broken}"
 
 

@@ -137,7 +137,7 @@ def read_requirements(
         for each in hardware:
             each.known_hourly_price()
         if not hardware:
-            raise SearchError("What a step costs is not known: the plan names no hardware.", ['search with hardware, "TPU v5p 8x16x16"'])
+            raise SearchError("The cost of a step is unknown: the plan has no hardware.", ['search with hardware, "TPU v5p 8x16x16"'])
     return (*(AtMost(name, limit) for name, limit in limits.items()), *(_read_pin(space, name, value) for name, value in pins.items()))
 
 
@@ -214,8 +214,8 @@ def _read_absent_axis(name: str, values: tuple[Any, ...]) -> Pin:
     if 1 in values:
         return Pin(name, values)
     reason = {
-        "stage": "its program is no training step that can be divided into stages and micro-batches, or the axis was left out",
-        "data": "its program has no examples to split, or the axis was left out",
-    }.get(name, "no layout of it splits anything over one")
-    ways = [f"pin `{name}` to 1", "leave the pin out", *(["search the wide space"] if name in ("context", "expert") else [])]
+        "stage": "its program cannot be divided into stages and micro-batches, or the axis was excluded",
+        "data": "its program has no batch dimension, or the axis was excluded",
+    }.get(name, "none of its layouts uses it")
+    ways = [f"pin `{name}` to 1", "remove the pin", *(["search the wide space"] if name in ("context", "expert") else [])]
     raise SearchError(f"No plan of the space has a mesh axis `{name}`: {reason}.", ways)

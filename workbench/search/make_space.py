@@ -180,9 +180,9 @@ def _choose_layouts(
     for name in names:
         if name == PER_STAGE and name not in known:
             raise SearchError(
-                "The stages of a pipeline have layouts of their own only where hardware says what they cost, and where the layers of a "
-                "training step are written out: parameters that are stacked over layers, in a scan, have one sharding for all stages.",
-                ["write the layers out: for models of the zoo `scan=False`", "name hardware", "take another layout"],
+                "Per-stage layouts need hardware, to price them, and unrolled layers: "
+                "parameters stacked over layers, in a scan, have one sharding for all stages.",
+                ["unroll the layers: `scan=False` for models of the zoo", "name hardware", "use another layout"],
             )
         if name not in known:
             if reason := why_no_layout(start, axes, name):

@@ -129,7 +129,7 @@ def against_best_text(present: Figures, best: Figures | None, objective: str, re
     """
     broken = [f"`{each}`" for each in requirements if not each.allows_figures(present)]
     parts = [_compare(present, best, objective)] if best else []
-    parts += [f"it does not keep {' and '.join(broken)}"] if broken else []
+    parts += [f"it violates {' and '.join(broken)}"] if broken else []
     return "; ".join(parts)
 
 
@@ -142,5 +142,5 @@ def _compare(present: Figures, best: Figures, objective: str) -> str:
         return f"{ratio:,.3g} times {noun} of the best found" if ratio < 1000 else f"{ratio:,.0f} times {noun} of the best found"
     share = abs(ratio - 1)
     if share < _ALIKE:
-        return "as good as the best found" if present.dominates(best) else f"{same} the best found"
+        return "equal to the best found" if present.dominates(best) else f"{same} the best found"
     return f"{share:.{0 if share >= _ROUND else 1}%} {more if ratio > 1 else less} than the best found"

@@ -17,7 +17,7 @@ from workbench.units import format_bytes, format_dollars, format_seconds
 
 NOMINAL = 1e12
 """Operations of a device a second where no hardware is chosen."""
-NOMINAL_SECONDS = "Without hardware a second stands for 10¹² operations, and what is sent takes none: plans compare, and no more than that."
+NOMINAL_SECONDS = "Without hardware one second stands for 10¹² operations and communication is free: compare plans only."
 HOUR = 3600.0
 
 StepParts = tuple[tuple[str, float], ...]

@@ -95,7 +95,7 @@ class SearchResult(Printed):
         best = self._number_of_best if number is None else number
         other = than if than is not None else next((each for each in range(len(self.front)) if each != best), None)
         if other is None:
-            raise SearchError("The front has one plan, which no other was found to rival.", ["ask `what_if()` what each decision does"])
+            raise SearchError("The front has one plan; no rival was found.", ["call `what_if()` for the effect of each decision"])
         return make_ledger(self.evaluator, self._candidate(other), self._candidate(best))
 
     def what_if(self, number: int | None = None, is_over: Callable[[], bool] = never) -> tuple[Counterfactual, ...]:
@@ -136,7 +136,7 @@ class SearchResult(Printed):
         if not self.front:
             raise self.no_plan_error()
         if self.compilers is None:
-            raise SearchError("This search was given no compilers to verify plans with.", ["search with `plan.search(...)`"])
+            raise SearchError("This search has no compilers to verify plans.", ["search with `plan.search(...)`"])
         found = []
         for candidate, figures in self.front[:count]:
             found.append(verify_candidate(self.evaluator.plan(candidate), candidate, figures, self.compilers))
@@ -171,7 +171,7 @@ class SearchResult(Printed):
         if self.present is None or not allows_figures(self.requirements, self.present.figures):
             return []
         seconds, memory = format_seconds(self.present.figures.seconds), format_bytes(int(self.present.figures.memory))
-        return [f"keep the present plan, which keeps the limits: {seconds}, {memory}"]
+        return [f"keep the current plan, which meets the limits: {seconds}, {memory}"]
 
     @property
     def _number_of_best(self) -> int:
@@ -260,7 +260,7 @@ def _unanswered(state: SearchState) -> list[str]:
         return []
     count = len(state.unanswered)
     what = "1 question was" if count == 1 else f"{count:,} questions were"
-    return [wrap_text(f"{what} not answered, and better plans may lie behind. {state.unanswered[0]}")]
+    return [wrap_text(f"{what} not answered, so better plans may exist. {state.unanswered[0]}")]
 
 
 def front_text(result: SearchResult) -> str:

@@ -18,7 +18,7 @@ class SearchState:
     - `objective`: the figure that is to be least;
     - `front`: the plans that nothing found beats; `best` the one with the least objective, `None` as long as none keeps the requirements;
     - `least`: no plan of the space that keeps the requirements has a lesser objective; 0 as long as nothing is known of the others;
-    - `evaluated` candidates were planned, `bounded` are known by bounds, `refused` are illegal, by reason; `open` nodes wait;
+    - `evaluated` candidates were planned, `bounded` are excluded by bounds, `refused` are illegal, by reason; `open` nodes wait;
     - `unanswered`: why a question found no answer, its worker having died, where a better plan may lie behind it; nothing is proved then;
     - `is_proved`: none is better than the best; `is_complete`: nothing is left to look at;
     - `ending`: how the search ended, of `FINISHED` and its like; empty while it goes on.
@@ -55,7 +55,7 @@ class SearchState:
         if self.best is None:
             return "no plan keeps the requirements" if self.is_complete else _UNFINISHED.get(self.ending, "no plan yet")
         if self.is_complete:
-            return "proved, and the front with it"
+            return "proved, and the front is complete"
         if self.is_proved:
             return "proved"
         return self.gap_text if self.gap else "proved, but for what is as good in it and better in the rest"

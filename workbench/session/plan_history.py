@@ -285,7 +285,7 @@ class Session:
     def _find_node(self, number: int) -> HistoryNode:
         if not 0 <= number < len(self._nodes):
             raise WorkbenchError(
-                f"There is no plan {number} in the history; it has 0 to {len(self._nodes) - 1}.", ["look at the history again"]
+                f"There is no plan {number} in the history; it has 0 to {len(self._nodes) - 1}.", ["see the current history"]
             )
         return self._nodes[number]
 

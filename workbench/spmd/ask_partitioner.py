@@ -174,7 +174,7 @@ def xla_refusal(text: str, program: Program) -> PartitionError:
 def _ways_out(text: str, places: Sequence[_NamedPlace]) -> Iterator[str]:
     if place := next((each for each in places if each.path and each.rank > 0), None):
         yield f"keep that value whole, `@{place.path}=[{', '.join('-' * place.rank)}]`"
-    yield "change the layout back"
+    yield "revert the layout"
     if any(sign in text for sign in _INTERNAL):
         yield "XLA's own: report it to openxla/xla"
 

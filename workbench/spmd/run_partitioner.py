@@ -49,7 +49,7 @@ class XlaRefusedError(PartitionError):
     """XLA refuses the module; in its `words` operations have the names that they have in the module."""
 
     def __init__(self, words: str) -> None:
-        super().__init__(f"XLA refuses this plan: {opening_text(words, 300)}", ["change the layout back"], words)
+        super().__init__(f"XLA refuses this plan: {opening_text(words, 300)}", ["revert the layout"], words)
         self.words = words
 
 

@@ -29,7 +29,7 @@ def parse_role(text: str) -> ProjectRole:
     """The role of a name; raises `WorkbenchError` for another word."""
     found = {str(role): role for role in ProjectRole}.get(text.strip().lower())
     if found is None:
-        raise WorkbenchError(f"`{text[:40]}` is no role.", [f"give one of {', '.join(map(str, ProjectRole))}"])
+        raise WorkbenchError(f"`{text[:40]}` is not a role.", [f"give one of {', '.join(map(str, ProjectRole))}"])
     return found
 
 
@@ -58,7 +58,7 @@ class NotSignedInError(WorkbenchError):
     """Nobody is behind the request."""
 
     def __init__(self) -> None:
-        super().__init__("Nobody is signed in.", ["sign in", "send a token: `Authorization: Bearer ...`"])
+        super().__init__("Not signed in.", ["sign in", "send a token: `Authorization: Bearer ...`"])
 
 
 class ForbiddenError(WorkbenchError):
@@ -69,15 +69,13 @@ class MissingError(WorkbenchError):
     """There is no such thing, or it is not the person's to know of: the answer is the same."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(
-            f"There is no {kind} `{name[:80]}`, or you may not see it.", ["look at the address", "ask an owner of its project"]
-        )
+        super().__init__(f"There is no {kind} `{name[:80]}`, or you may not see it.", ["check the address", "ask an owner of its project"])
 
 
 def require(held: ProjectRole | None, needed: ProjectRole, to_do: str) -> None:
     """Raises `ForbiddenError` for a role that is not enough."""
     if held is None or held < needed:
-        has = f"you are {_with_article(held)}" if held else "you are not in it"
+        has = f"you are {_with_article(held)}" if held else "you are not a member"
         raise ForbiddenError(f"To {to_do} takes {_with_article(needed)} of the project, and {has}.", ["ask an owner of the project"])
 
 

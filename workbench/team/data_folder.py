@@ -67,7 +67,7 @@ def _make(data: Path) -> None:
     try:
         data.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WorkbenchError(f"{data} cannot be made: {error.strerror}.", ["give another folder with --data"]) from None
+        raise WorkbenchError(f"{data} cannot be created: {error.strerror}.", ["choose another folder with --data"]) from None
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -112,7 +112,7 @@ def _is_read_by_programs(parts: tuple[str, ...]) -> bool:
 
 def _foreign_error(path: Path, owner: int) -> WorkbenchError:
     text = f"{path} belongs to the user with the number {owner}, this process runs as {os.geteuid()}, and other users can read it."
-    return WorkbenchError(text, [f"run `chown -R {os.geteuid()}` on the data folder", "give a data folder of your own with --data"])
+    return WorkbenchError(text, [f"run `chown -R {os.geteuid()}` on the data folder", "choose your own data folder with --data"])
 
 
 def _log_repair(data: Path, repair: _Repair) -> None:

@@ -60,9 +60,7 @@ def _make_engine(name: str, options: Mapping[str, Any]) -> JobEngine:
     try:
         return maker(**{key: Path(value) if key == "mount" else value for key, value in options.items()})
     except TypeError as error:
-        raise WorkbenchError(
-            f"The options of the engine `{name}` in {FILE} are not its own: {error}.", ["look at its documentation"]
-        ) from None
+        raise WorkbenchError(f"The options of the engine `{name}` in {FILE} are invalid: {error}.", ["see its documentation"]) from None
 
 
 def _read_limits(values: Mapping[str, Any]) -> JobLimits:
@@ -79,7 +77,7 @@ def _confine(programs: ProgramRegistry) -> Callable[[JobSpec, Path, Sequence[str
         if not spec.program:
             return command
         if spec.hosts * spec.processes > 1:
-            raise JobError("A program of the team's own has no network, so it runs in one process.", ["give hosts=1 and processes=1"])
+            raise JobError("A registered program has no network access, so it runs in one process.", ["give hosts=1 and processes=1"])
         allowed = programs.sandbox.ability.policy.arguments()
         confined = (str(folder), str(programs.folder_of(spec.program)), f"{spec.minutes * 60:g}", *allowed)
         return [command[0] or sys.executable, "-P", "-m", _CONFINED, *confined, "--", *command]

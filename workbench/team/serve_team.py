@@ -37,9 +37,7 @@ from workbench.team.web.application import application_settings, health_routes
 from workbench.team.web.team_services import TeamServices
 
 ROOM_PREFIX = "/room/"
-_UNKNOWN = DeniedRequest(
-    403, f"This server does not answer under this host name. Whoever runs it can set `address`, or add to `origins`, in {FILE}."
-)
+_UNKNOWN = DeniedRequest(403, f"This server does not accept this host name. Its operator can set `address` or `origins` in {FILE}.")
 
 
 class TeamServer:

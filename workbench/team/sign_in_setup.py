@@ -24,7 +24,9 @@ def sign_in_ways(config: TeamConfig, store: Store, secret_key: bytes) -> SignInW
     oidc = tuple(OidcProvider(_oidc_settings(config.data, each)) for each in wanted.get("oidc", ()))
     hub = HubProvider(HubSettings.from_environment(_rules(wanted.get("hub_rules")))) if wanted.get("hub") else None
     if local is None and not oidc and hub is None:
-        raise WorkbenchError("Nobody could sign in: the set-up names no way to.", [f"set `local = true` under `[sign_in]` in {FILE}"])
+        raise WorkbenchError(
+            "Nobody can sign in: the configuration has no sign-in method.", [f"set `local = true` under `[sign_in]` in {FILE}"]
+        )
     return SignInWays(FlowCookies(secret_key), local, oidc, hub)
 
 

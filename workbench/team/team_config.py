@@ -112,7 +112,7 @@ class TeamConfig:
         """The host and the port that it listens at. Raises `WorkbenchError` for what is neither."""
         host, _, port = self.listen.rpartition(":")
         if not host or not port.isdigit() or int(port) > 65_535:
-            raise WorkbenchError(f"`{self.listen}` is no place to listen at.", [f"give `{LISTEN}`", "give `unix:/run/workbench.sock`"])
+            raise WorkbenchError(f"`{self.listen}` is not a place to listen at.", [f"give `{LISTEN}`", "give `unix:/run/workbench.sock`"])
         return host.strip("[]"), int(port)
 
     @classmethod
@@ -139,7 +139,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise WorkbenchError(f"{file} cannot be read: {error}.", ["mend it", "`workbench team init` writes one anew"]) from None
+        raise WorkbenchError(f"{file} cannot be read: {error}.", ["fix it", "write a new one with `workbench team init`"]) from None
 
 
 def read_secret(file: Path, name: str) -> str:
@@ -197,7 +197,7 @@ def verify_settings(file: Path, values: Mapping[str, Any]) -> None:
     """Raises `WorkbenchError` for a value that none of them has."""
     if flaw := schema_flaw(SCHEMA, values):
         raise WorkbenchError(
-            f"{file}: at `{flaw[0].removeprefix('$.')}`, {flaw[1]}.", ["mend it", "docs/team_server.md has an example of all"]
+            f"{file}: at `{flaw[0].removeprefix('$.')}`, {flaw[1]}.", ["fix it", "see the full example in docs/team_server.md"]
         )
     for name in ("address", *(["origins"] if values.get("origins") else [])):
         for each in [values.get(name) or "http://localhost"] if name == "address" else values[name]:
@@ -213,4 +213,4 @@ def _verify_address(name: str, text: str, *, with_path: bool) -> None:
     rest = text.partition("://")[2].partition("/")[2]
     if not is_whole or re.search(r"[\s?#\\*]", text) or (rest and not (with_path and re.fullmatch(r"[\w.~/-]+", rest, re.ASCII))):
         example = "https://plans.example.org/workbench" if with_path else "https://plans.example.org"
-        raise WorkbenchError(f"`{name}` is `{text[:120]}`; it should be as a browser shows it, such as `{example}`.", [f"set `{name}`"])
+        raise WorkbenchError(f"`{name}` is `{text[:120]}`; write it as shown in a browser, such as `{example}`.", [f"set `{name}`"])

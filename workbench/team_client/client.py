@@ -81,7 +81,7 @@ class ApiConnection:
     def _no_answer(self, error: Exception) -> TeamServerError:
         url = self.login.url
         if isinstance(error, self._httpx.TimeoutException):
-            return TeamServerError(f"{url} has not answered for {PATIENCE:.0f} seconds.", ["try again", "ask whoever runs the server"])
+            return TeamServerError(f"{url} has not answered for {PATIENCE:.0f} seconds.", ["try again", "ask the operator of the server"])
         ways_out = ["check the address", "is the server running? `workbench team serve` starts one", "workbench login URL for another"]
         return TeamServerError(f"{url} does not answer: {_in_words(error)}.", ways_out)
 

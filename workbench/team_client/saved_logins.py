@@ -81,7 +81,7 @@ def clean_address(url: str) -> str:
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-        raise TeamServerError(f"`{url[:200]}` is no address of a server.", ["give it as `https://plans.example.org`"])
+        raise TeamServerError(f"`{url[:200]}` is not an address of a server.", ["give it as `https://plans.example.org`"])
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 

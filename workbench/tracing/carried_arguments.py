@@ -246,7 +246,7 @@ def _ambiguous(arguments: Sequence[StepArgument], parts: Sequence[ResultPart], n
     first, place = arguments[0].name, parts[0].path
     shown = place if place.isdigit() else f'"{place}"'
     return TraceError(
-        f"`{name}` takes {takes} and returns {returns} of the same structure, shapes and dtypes; nothing says whether one becomes the "
+        f"`{name}` takes {takes} and returns {returns} of the same structure, shapes and dtypes; it is ambiguous whether one becomes the "
         "other in the next step.",
         [
             f'state everything that is carried, `carried={{"{first}": {shown}, ...}}`',
@@ -269,7 +269,7 @@ def _verify_free(arguments: Sequence[StepArgument], found: Mapping[int, ResultPa
         if set(other.leaves).intersection(part.leaves):
             raise TraceError(
                 f"`carried` gives result `{part.path or 'result'}` of `{name}` to `{arguments[index].name}` and to `{argument}`.",
-                ["give each argument a result of its own"],
+                ["use a different result for each argument"],
             )
 
 

@@ -92,12 +92,12 @@ def _parse(text: str, path: str, shape: tuple[int, ...]) -> Names:
         if word != "_":
             verify_dim_name(word)
         if word != "_" and named.count(word) > 1:
-            raise DimensionError(f"`{text}` names two dimensions of `{path}` `{word}`.", [f"name the second one `{word}_out`, say"])
+            raise DimensionError(f"`{text}` names two dimensions of `{path}` `{word}`.", [f"name the second one `{word}_out`, for example"])
     free = len(shape) - len(named)
     if free < 0 or (free and "..." not in words) or words.count("...") > 1:
         raise DimensionError(
             f"`{path}` has {len(shape)} dimensions, {list(shape)}; `{text}` names {len(named)}.",
-            ["one name a dimension", "`_` for one to infer", "`...` for the rest"],
+            ["one name per dimension", "`_` for one to infer", "`...` for the rest"],
         )
     names: list[str | None] = []
     for word in words:

@@ -34,7 +34,7 @@ def untested_jax() -> str | None:
         return None
     return (
         f"JAX {jax.__version__} is not among the versions that the workbench is tested with ({', '.join(TESTED_JAX)}): "
-        "figures may differ from what its compiler does, and plans may fail."
+        "figures may differ from its compiler, and plans may fail."
     )
 
 

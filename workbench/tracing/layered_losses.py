@@ -23,12 +23,12 @@ def sequential_loss(layers: Sequence[LayerFunction], final: Callable[[Any, Any],
     the last one returns (any pytree between them). Raises `PipelineError`, when traced, for a layer that is not a pure function.
     """
     if not layers:
-        raise PipelineError("A sequence without layers has no stages.", ["give one layer or more"])
+        raise PipelineError("The list of layers is empty.", ["pass at least one layer"])
     titles = tuple(names) or tuple(f"layers/{number}" for number in range(len(layers)))
 
     def loss(params: Any, batch: Any) -> Any:
         if len(params) != len(layers):
-            raise PipelineError(f"There are {len(layers)} layers and the weights of {len(params)}.", ["give each layer its weights"])
+            raise PipelineError(f"There are {len(layers)} layers and the weights of {len(params)}.", ["pass the weights of each layer"])
         x = batch["x"]
         for layer, weights, title in zip(layers, params, titles, strict=True):
             verify_pure(layer, title, weights, x)
@@ -62,7 +62,7 @@ def verify_pure(layer: LayerFunction, title: str, weights: Any, x: Any) -> None:
     specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (weights, x))
     name = getattr(layer, "__name__", type(layer).__name__)
     ways_out = ["pass what it reads as weights or input, and return what it makes", "give it a random key in its input"]
-    keeps = f"Layer `{title}` ({name}) keeps a value of one call for the next, or reads one that is not among its arguments."
+    keeps = f"Layer `{title}` ({name}) keeps state between calls, or reads a value outside its arguments."
     try:
         first, second = (jax.make_jaxpr(partial(layer))(*specs) for _ in range(2))  # anew: JAX remembers a function it traced
     except jax.errors.UnexpectedTracerError as error:
@@ -73,7 +73,7 @@ def verify_pure(layer: LayerFunction, title: str, weights: Any, x: Any) -> None:
         raise PipelineError(keeps, ways_out)
     if str(first) != str(second):
         raise PipelineError(
-            f"Layer `{title}` ({name}) computes something else each time it is called: it is not a pure function.", ways_out
+            f"Layer `{title}` ({name}) gives different results for the same arguments: it is not a pure function.", ways_out
         )
 
 
@@ -81,7 +81,7 @@ def _verify_carried(layer: LayerFunction, weights: Any, x: Any) -> None:
     given, returned = _spec_text(x), _spec_text(jax.eval_shape(layer, weights, x))
     if given != returned:
         raise PipelineError(
-            f"A scanned layer returns what it is given, changed in value alone; this one is given {given} and returns {returned}.",
+            f"A scanned layer must return its input shape and type; this one is given {given} and returns {returned}.",
             ["project back to the shape it was given", "use `sequential_loss`, whose layers may differ"],
         )
 

@@ -74,7 +74,7 @@ class Leaves:
             if not any(each.__module__.partition(".")[0] == "equinox" for each in type(tree).__mro__):
                 raise
             name = type(tree).__name__
-            ways_out = [f"give the {name} to `wb.from_equinox(model, loss, batch)`, which takes what is no array out of the step"]
+            ways_out = [f"give the {name} to `wb.from_equinox(model, loss, batch)`, which separates non-arrays from the step"]
             raise TraceError(error.message, ways_out) from error
         return cls(paths, examples, specs, jax.tree.structure(tree))
 

@@ -31,8 +31,8 @@ def verify_state(state: Leaves, result: Any, name: str) -> None:
     """Raises `TraceError` if a loss, whose result has these shapes, does not return a value with the state that goes into the next step."""
     if not isinstance(result, tuple) or len(result) != 2:
         raise TraceError(
-            f"`{name}` takes state and returns {_kind_of(result)}; the new state is what it returns besides its value.",
-            ["return (value, state)", "leave `state` out, if it never changes, and give it in the batch"],
+            f"`{name}` takes state and returns {_kind_of(result)}; it must return its value and the new state.",
+            ["return (value, state)", "omit `state` if it never changes, and pass it in the batch"],
         )
     if difference := first_difference(state, result[1], "state"):
         raise TraceError(

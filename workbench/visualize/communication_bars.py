@@ -110,7 +110,7 @@ def _with_times(drawing: Drawing, report: Report, times: Sequence[_Time]) -> Dra
     head = max(text_width(axes_text(each.axes)) for each in times) + 12
     longest = max(each.seconds for each in times) or 1.0
     whole = f"{format_seconds(sum(each.seconds for each in times))} a step, {format_seconds(sum(each.exposed for each in times))} of it"
-    marks: list[Mark] = [*drawing.marks, Label(0, y, f"The time that takes: {whole} waited for; hatched is behind computation", bold=True)]
+    marks: list[Mark] = [*drawing.marks, Label(0, y, f"Time: {whole} exposed; hatched: overlapped with computation", bold=True)]
     for each in times:
         y += _HIGH + 10
         marks += _time(each, report, head, y - 14, longest)
@@ -122,9 +122,9 @@ def _time(time: _Time, report: Report, head: float, y: float, longest: float) ->
     yield Label(0, y + 13, name, colour=colour, bold=True)
     exposed, hidden = (_LENGTH * seconds / longest for seconds in (time.exposed, time.hidden))
     if time.exposed:
-        title = f"{name}: {format_seconds(time.exposed)} waited for, the device computes nothing"
+        title = f"{name}: {format_seconds(time.exposed)} exposed: the device is idle"
         yield Rectangle(head, y, max(exposed, 1), _HIGH, fill=colour, title=title)
     if time.hidden > 0.001 * time.seconds:
-        title = f"{name}: {format_seconds(time.hidden)} behind computation"
+        title = f"{name}: {format_seconds(time.hidden)} overlapped with computation"
         yield Rectangle(head + exposed, y, max(hidden, 1), _HIGH, fill=colour, alpha=0.35, hatched=True, title=title)
     yield Label(head + exposed + hidden + 8, y + 13, f"{format_seconds(time.seconds)}, {time.exposed / (time.seconds or 1):.0%} waited for")

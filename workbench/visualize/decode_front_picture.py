@@ -89,11 +89,11 @@ def _draw_axes(across: AxisScale, up: AxisScale) -> Iterator[Mark]:
     log = [name for name, scale in (("time", across), ("throughput", up)) if scale.is_log]
     note = f" (logarithmic: {' and '.join(log)})" if log else ""
     yield Label(_LEFT + _WIDE / 2, _TOP + _HIGH + 33, f"time of a token{note}; numbers are batches", anchor="middle")
-    yield Label(0, _TOP - 12, "tokens a second and chip")
+    yield Label(0, _TOP - 12, "tokens per second and chip")
 
 
 def _draw_legend(colours: dict[str, str]) -> Iterator[Mark]:
-    x = _LEFT + text_width("tokens a second and chip")
+    x = _LEFT + text_width("tokens per second and chip")
     for name, colour in colours.items():
         yield Rectangle(x, _TOP - 20, 9, 9, fill=colour)
         yield Label(x + 14, _TOP - 12, name)

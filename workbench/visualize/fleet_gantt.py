@@ -96,7 +96,7 @@ def _unit(placed: ScheduledUnit, job: Job, left: float, at: float, scale: float)
     lost = " (lost with its device)" if placed.lost else ""
     yield Rectangle(left + placed.start * scale, at, max(width - gap, 0.3), _HIGH, colour, strong, hatched=placed.lost, title=label + lost)
     if placed.start > placed.load:
-        moving = f"{job.name}: brought in, {format_seconds(placed.start - placed.load)} before it begins"
+        moving = f"{job.name}: loaded, {format_seconds(placed.start - placed.load)} before it begins"
         yield Rectangle(
             left + placed.load * scale, at + _HIGH + 1, (placed.start - placed.load) * scale, _MOVING, colour, 0.5, title=moving
         )

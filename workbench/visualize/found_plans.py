@@ -134,7 +134,7 @@ def _draw_least(chart: FrontChart, least: float | None) -> Iterator[Mark]:
     """What no plan beats."""
     if least and chart.across.low <= least <= chart.across.high:
         x = chart.across(least)
-        yield Polyline(((x, _TOP), (x, chart.up.start)), TEXT, 1.0, dashed=True, title="No plan of the space has a shorter step.")
+        yield Polyline(((x, _TOP), (x, chart.up.start)), TEXT, 1.0, dashed=True, title="No plan of the search space has a shorter step.")
         yield Label(x + 5, chart.up.start - 6, "no plan is faster")
 
 

@@ -101,7 +101,7 @@ def draw_axes(chart: FrontChart) -> Iterator[Mark]:
     yield Rectangle(HEAD, chart.top, 1, high, fill=NEUTRAL)
     log = [name for name, scale in (("time", chart.across), (chart.figure, chart.up)) if scale.is_log]
     note = f" (logarithmic: {' and '.join(log)})" if log else ""
-    yield Label(HEAD + wide / 2, chart.up.start + 33, f"time of a step{note}", anchor="middle")
+    yield Label(HEAD + wide / 2, chart.up.start + 33, f"step time{note}", anchor="middle")
     yield Label(0, chart.top - _LEGEND, NAMES[chart.figure])
 
 

@@ -160,9 +160,7 @@ def _legend(collapsed: Collapsed) -> Iterator[Mark]:
         yield Rectangle(x, 25, 10, 10, fill=colour)
         yield Label(x + 15, 34, text)
         x += text_width(text) + 28
-    yield Label(
-        0, 50, "+ opens a scope, − closes it; dimensions and collectives have the colours of their axes; no arrow where others lead"
-    )
+    yield Label(0, 50, "+ expand scope · − collapse scope · colour: mesh axis · redundant arrows omitted")
 
 
 def scope_marks(scope: str, name: str, frame: PixelRect) -> Iterator[Mark]:
@@ -236,7 +234,9 @@ def _hover_text(collapsed: Collapsed, number: int) -> str:
         words.append(
             f"{kernels} kernel{'s' * (kernels > 1)}, {second_line(collapsed, number)} of {cost_text(collapsed, collapsed.total_cost)}"
         )
-    words.append(f"{'the dearest makes' if box.can_open else 'makes'} {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}")
+    words.append(
+        f"{'the most expensive produces' if box.can_open else 'makes'} {node.dtype}[{dims_text(node.dims, node.shape)}] on {node.sharding}"
+    )
     words += [
         f"{each.kind} over {axes_text(each.axes)}, ×{each.count}, {_send_cost(each)}" for each in totals(collapsed.sends_within(number))
     ]
@@ -244,10 +244,10 @@ def _hover_text(collapsed: Collapsed, number: int) -> str:
 
 
 def _send_cost(send: GraphSend) -> str:
-    sent = f"{format_bytes(send.sent)} leave each device"
+    sent = f"{format_bytes(send.sent)} sent per device"
     if not send.seconds:
         return sent
-    return f"{sent} in {format_seconds(send.seconds)}, {format_seconds(send.exposed)} of it waited for"
+    return f"{sent} in {format_seconds(send.seconds)}, {format_seconds(send.exposed)} exposed"
 
 
 def _pill(mesh: Mesh, pill: Pill, frame: PixelRect) -> Iterator[Mark]:
@@ -262,7 +262,7 @@ def _pill(mesh: Mesh, pill: Pill, frame: PixelRect) -> Iterator[Mark]:
 
 def outline_drawing(text: str) -> Drawing:
     """The rows of the text equivalent, used without Graphviz."""
-    lines = [*text.splitlines(), "", f"To see it drawn: {install_command('app')}, or install Graphviz."]
+    lines = [*text.splitlines(), "", f"To draw it: {install_command('app')}, or install Graphviz."]
     return fit_drawing(tuple(Label(0, 12 + 14 * number, line, bold=not number) for number, line in enumerate(lines) if line))
 
 
@@ -276,7 +276,7 @@ def shown_graph(report: Report) -> Graph:
     """The graph of a report; of a pipelined plan as a whole that of its stages, whose scopes are `stage0/...`."""
     if report.is_of_devices:
         return report.graph
-    assert report.pipeline is not None, "a pipelined plan has one where its stages have reports"
+    assert report.pipeline is not None, "a pipelined plan has one once its stages have reports"
     nodes: list[GraphNode] = []
     edges: list[tuple[int, int]] = []
     sends: list[GraphSend] = []

@@ -15,7 +15,7 @@ from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.stacked_area import Column, outlines, reduce_columns
 
-LISTED = 8  # of what is alive at the peak
+LISTED = 8  # of what is live at the peak
 _LENGTH, _HEIGHT, _LINE = 740, 150, 16  # pixels
 _COLUMNS, _MOMENTS, _CHARACTERS = 370, 50, 64  # at most, in the drawing, under the pointer, and in its twin
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -25,7 +25,7 @@ PHASE_PREFIXES = {"grad/": "backward", "optimizer/": "optimizer"}  # how the pat
 
 @dataclass(frozen=True)
 class MemoryTier:
-    """One tier: its series by name and colour, a column for each position in the program, and what is alive at the peak: (bytes, what)."""
+    """One tier: its series by name and colour, a column for each position in the program, and what is live at the peak: (bytes, what)."""
 
     title: str
     series: tuple[tuple[str, str], ...]
@@ -51,7 +51,7 @@ class MemoryTier:
 
 
 def memory_over_step(report: Report, compiled: Compiled | None = None, listed: int = LISTED, chosen: int | None = None) -> Picture:
-    """An area for each role over the operations of the program, a loop with its peak; `listed` of what is alive at the peak.
+    """An area for each role over the operations of the program, a loop with its peak; `listed` of what is live at the peak.
 
     The tooltip shows what is held at each moment; `chosen` is an index of the curve to mark.
     """
@@ -61,7 +61,7 @@ def memory_over_step(report: Report, compiled: Compiled | None = None, listed: i
 
 
 def memory_over_step_text(report: Report, compiled: Compiled | None = None, listed: int = LISTED) -> str:
-    """The height of each role in characters, then what is alive at the peak."""
+    """The height of each role in characters, then what is live at the peak."""
     return _text(report.shown, memory_tiers(report.shown, compiled), listed)
 
 
@@ -148,7 +148,7 @@ def _peak_text(chart: MemoryTier, number: int) -> str:
 
 def _headline(chart: MemoryTier) -> str:
     path = chart.paths[chart.peak] if chart.peak < len(chart.paths) else ""
-    return f"{chart.title}: {format_bytes(chart.most)} alive at the peak" + (f", at {path}" if path else "")
+    return f"{chart.title}: {format_bytes(chart.most)} live at the peak" + (f", at {path}" if path else "")
 
 
 def _rest_text(chart: MemoryTier, listed: int) -> str:

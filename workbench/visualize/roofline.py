@@ -20,7 +20,7 @@ from workbench.visualize.draw.picture import Picture
 MOST_SHOWN = 50  # kernels, the longest ones
 MOST_NAMED = 6
 LEAST_INTENSITY = 0.01  # FLOP per byte below which a kernel only moves data
-LEAST_SHARE = 0.0005  # of the time of all kernels
+LEAST_SHARE = 0.0005  # of total kernel time
 _WIDE, _HIGH, _HEAD, _TOP = 620, 300, 92, 40  # pixels
 _LARGEST, _SMALLEST = 17.0, 2.5  # radii
 BOUND_COLOURS = {"products": STEP[0], "elementwise": STEP[4], "memory": STEP[1], "launch": STEP[2]}
@@ -177,7 +177,7 @@ def _axes(across: _Scale, up: _Scale) -> Iterator[Mark]:
         yield Label(_HEAD - 6, y + 4, re.sub(r"\.0+ ", " ", format_count(10.0**power, "FLOP/s")), anchor="end")
     yield Rectangle(_HEAD, ground, _WIDE, 1, fill=NEUTRAL)
     yield Rectangle(_HEAD, _TOP, 1, _HIGH, fill=NEUTRAL)
-    yield Label(_HEAD + _WIDE / 2, ground + 32, "FLOP a byte that is read or written", anchor="middle")
+    yield Label(_HEAD + _WIDE / 2, ground + 32, "FLOP per byte read or written", anchor="middle")
 
 
 def _roofs(chip: Chip, ceilings: Sequence[Ceiling], across: _Scale, up: _Scale) -> Iterator[Mark]:

@@ -69,14 +69,14 @@ def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
 
 def _predicted_bar(step: StepTime, stage: int | None) -> _Bar:
     parts = (
-        _BarPart("compute-bound", step.arithmetic, STEP[0], "in kernels whose arithmetic takes longer than their memory traffic"),
-        _BarPart("memory-bound", step.memory, STEP[1], "in kernels whose memory traffic takes longer than their arithmetic"),
+        _BarPart("compute-bound", step.arithmetic, STEP[0], "in compute-bound kernels"),
+        _BarPart("memory-bound", step.memory, STEP[1], "in memory-bound kernels"),
         _BarPart("launches", step.launch, STEP[2], "between one kernel and the next"),
         _BarPart("exposed communication", step.exposed, STEP[3], "the device waits and computes nothing"),
-        _BarPart("waiting for the host", step.host, STEP[4], "which calls one kernel after the other"),
+        _BarPart("waiting for the host", step.host, STEP[4], "which launches each kernel"),
         _BarPart("waiting for other stages", step.idle, NEUTRAL, "the bubble of the pipeline", hatched=True),
     )
-    beside = _BarPart(_HIDDEN, step.hidden, STEP[3], "behind computation: it costs no time", hatched=True)
+    beside = _BarPart(_HIDDEN, step.hidden, STEP[3], "overlapped with computation: adds no time", hatched=True)
     shown = step.hidden > 0.001 * step.total
     name, place = ("predicted", step.place) if stage is None else (f"stage {stage}", "")
     return _Bar(name, tuple(part for part in parts if part.seconds), (beside,) if shown else (), place)

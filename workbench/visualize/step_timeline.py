@@ -20,7 +20,7 @@ from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge
 _LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
 _HIGH, _GAP, _LINE = 18, 6, 16  # pixels
 _WAITING, _LIGHT = 0.35, 0.55  # opacity of waiting, and of a kernel that is no dot
-KEY = "strong: matrix products, and data under way · light: other kernels, and waiting for other devices"
+KEY = "strong: matrix products and data in flight · light: other kernels and waiting for other devices"
 _SHADES = " ░▒▓█"
 _PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
 

@@ -100,7 +100,7 @@ def test_recipes_and_reshardings_can_be_used_by_everyone(board, server, stage):
     board.locator(".remedy").nth(1).wait_for()
     assert findings_in_both(board) == {}, "a resharding with edits that were tried"
     board.locator('[role=tab][data-tab="notes"]').click()
-    expect(board.locator(".tables")).to_contain_text("What the function itself lays out")
+    expect(board.locator(".tables")).to_contain_text("Sharded by the function itself")
     assert findings_in_both(board) == {}, "what the function lays out itself"
 
 
@@ -137,7 +137,7 @@ def test_runs_and_compilations_can_be_used_by_everyone(board, stage):
 def test_help_and_tour_can_be_used_by_everyone(board):
     board.locator("[data-focus=help]").click()
     assert findings_in_both(board) == {}, "help"
-    board.get_by_label("Search the words").fill("nothing is called this")
+    board.get_by_label("Search terms").fill("nothing is called this")
     assert findings_in_both(board) == {}, "nothing found"
     board.get_by_role("button", name="Take the tour").click()
     for _ in range(4):

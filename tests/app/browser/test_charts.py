@@ -158,9 +158,9 @@ def test_marks_are_walked_and_chosen_by_keyboard(explored):
     explored.keyboard.press("ArrowRight")
     expect(chart.locator(".tasktold")).to_contain_text("in all")
     explored.keyboard.press("Enter")
-    expect(explored.locator("th", has_text="alive at this moment")).to_be_visible()
+    expect(explored.locator("th", has_text="live at this moment")).to_be_visible()
     explored.keyboard.press("Enter")
-    expect(explored.locator("th", has_text="alive at the peak")).to_be_visible()
+    expect(explored.locator("th", has_text="live at the peak")).to_be_visible()
 
 
 def test_a_picture_goes_over_the_window_and_escape_brings_it_back(explored):

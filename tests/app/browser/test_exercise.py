@@ -46,7 +46,7 @@ def test_goals_tick_while_a_dimension_is_dropped_and_the_answer_is_right(asked):
     asked.get_by_role("button", name="Check").click()
     expect(asked.locator(".exercise .verdict")).to_contain_text("Right.")
     expect(asked.get_by_role("button", name="Question 2, share, answered")).to_have_text("✓")
-    asked.get_by_role("button", name="Begin again").click()
+    asked.get_by_role("button", name="Restart").click()
     expect(asked.locator(".head .layout")).to_have_text("everything replicated")
     expect(asked.locator(".exercise .verdict")).to_contain_text("of an earlier plan")
 

@@ -45,7 +45,7 @@ def phase(page: Page, *names: str):
 def search(page: Page, seconds: str = "2", **fields: str) -> None:
     for label, value in fields.items():
         page.get_by_label(label.replace("_", " "), exact=True).fill(value)
-    page.get_by_label("Seconds to search").fill(seconds)
+    page.get_by_label("Time limit (s)").fill(seconds)
     page.get_by_role("button", name="Find", exact=True).last.click()
 
 
@@ -65,7 +65,7 @@ def test_a_point_says_what_it_changes_and_clicked_gives_the_board_its_plan_which
     expect(finding.locator(".head .mesh")).to_have_text(mesh.replace(" ", " × "))
     title = f"Undo open the plan found: {card.locator('.name b').inner_text()}"
     expect(finding.locator("[data-verb=undo]")).to_have_attribute("title", title)
-    expect(finding.locator("h3", has_text="the plan that the search began from")).to_be_visible()
+    expect(finding.locator("h3", has_text="start of the search")).to_be_visible()
     card.get_by_role("button", name="Undo").click()
     expect(finding.locator(".head .mesh")).to_have_text("data:4 × model:2")
     expect(card.get_by_role("button", name="Use this plan")).to_be_visible()
@@ -75,9 +75,9 @@ def test_a_point_says_what_it_changes_and_clicked_gives_the_board_its_plan_which
 def test_why_this_one_shows_what_ifs_and_a_ledger_against_any_that_adds_up(finding):
     search(finding, Stages="1")
     phase(finding, "done").wait_for()
-    finding.get_by_role("button", name="Choose", exact=True).first.click()
+    finding.get_by_role("button", name="Preview", exact=True).first.click()
     finding.get_by_role("button", name="Why this one?").click()
-    expect(finding.locator("h3", has_text="What if instead")).to_be_visible()
+    expect(finding.locator("h3", has_text="Alternatives")).to_be_visible()
     against = finding.locator(".against select")
     against.select_option(index=against.locator("option").count() - 1)
     ledger = finding.locator(".block", has=finding.locator("h3", has_text="Why this one"))
@@ -89,16 +89,16 @@ def test_the_compilers_are_asked_about_the_chosen_plan_and_stopped_while_the_pag
     stage.runner = ScriptedRunner(pause=6)  # a compilation takes minutes, until it is stopped
     search(finding, Stages="1", **{"Micro-batches": "1"})
     phase(finding, "done").wait_for()
-    finding.get_by_role("button", name="Choose", exact=True).first.click()
-    card, said = finding.locator(".found"), finding.locator(".block", has=finding.locator("h3", has_text="What the compilers say of it"))
-    card.get_by_role("button", name="Ask the compilers").click()
+    finding.get_by_role("button", name="Preview", exact=True).first.click()
+    card, said = finding.locator(".found"), finding.locator(".block", has=finding.locator("h3", has_text="Compiler results"))
+    card.get_by_role("button", name="Verify with compilers").click()
     expect(card.locator(".waiting")).to_contain_text("Asking the compiler of TPU v5e 2x4")
     expect(said.locator("tbody tr").nth(1)).to_contain_text("partitioned")
     expect(said.locator("tbody tr").nth(2)).to_contain_text("…")
-    card.get_by_role("button", name="Stop asking").click()
-    expect(said.locator("tbody tr").nth(2)).to_contain_text("It was stopped before it answered.")
+    card.get_by_role("button", name="Stop verifying").click()
+    expect(said.locator("tbody tr").nth(2)).to_contain_text("Stopped before it answered.")
     stage.runner.pause = 0.0
-    card.get_by_role("button", name="Ask the compilers").click()
+    card.get_by_role("button", name="Verify with compilers").click()
     expect(said.locator("tbody tr").nth(2)).to_contain_text("XLA of a script")
     expect(said.locator("tbody tr").nth(2)).to_contain_text("+50%")
     expect(card.locator(".waiting")).to_have_count(0)
@@ -108,29 +108,29 @@ def test_pins_that_contradict_each_other_are_said_before_what_would_help_is_know
     finding.get_by_label("Schedule", exact=True).select_option("zero_bubble")
     search(finding, "5", Stages="1")
     message = finding.locator(".search-form .says")
-    expect(message).to_contain_text("No plan keeps schedule zero_bubble and stage 1 together.")
+    expect(message).to_contain_text("No plan meets schedule zero_bubble and stage 1 together.")
     finding.get_by_role("button", name="Stop", exact=True).click()
     expect(finding.get_by_label("Stages", exact=True)).to_have_value("1")
 
 
 def test_a_search_is_stopped_and_what_was_typed_stays(finding):
-    finding.get_by_label("Seconds to search").fill("600")
+    finding.get_by_label("Time limit (s)").fill("600")
     finding.get_by_role("button", name="Find", exact=True).last.click()
     front(finding).wait_for()
-    finding.get_by_label("Memory at most").fill("3 GiB")
+    finding.get_by_label("Memory limit").fill("3 GiB")
     finding.get_by_role("button", name="Stop", exact=True).click()
     phase(finding, "stopped").wait_for()
-    expect(finding.get_by_label("Memory at most")).to_have_value("3 GiB")
+    expect(finding.get_by_label("Memory limit")).to_have_value("3 GiB")
     expect(finding.get_by_role("button", name="Find again")).to_be_enabled()
     expect(front(finding)).to_be_visible()
 
 
 def test_a_clash_is_relaxed_by_a_button(finding):
-    finding.get_by_label("Memory at most").fill("1 KiB")
-    finding.get_by_label("Seconds to search").fill("5")
+    finding.get_by_label("Memory limit").fill("1 KiB")
+    finding.get_by_label("Time limit (s)").fill("5")
     finding.get_by_role("button", name="Find", exact=True).last.click()
     message = finding.locator(".search-form .says")
-    expect(message).to_contain_text("No plan keeps at most 1.00 KiB a device")
+    expect(message).to_contain_text("No plan meets at most 1.00 KiB a device")
     message.get_by_role("button", name="Allow at most").click()
     front(finding).wait_for()
 
@@ -143,8 +143,8 @@ def test_precision_and_a_price_are_chosen_in_the_form_and_stand_in_the_table(fin
     table = finding.locator("table", has=finding.locator("td[data-label=pipeline]"))
     expect(table.locator("th", has_text="1,000 steps")).to_be_visible()
     expect(table.locator("td[data-label=remat]").first).to_contain_text("precision bfloat16")
-    expect(finding.get_by_label("A chip costs")).to_have_value("2.5")
-    expect(finding.get_by_label("A chip costs")).to_have_attribute("placeholder", "$/h")
+    expect(finding.get_by_label("Price per chip")).to_have_value("2.5")
+    expect(finding.get_by_label("Price per chip")).to_have_attribute("placeholder", "$/h")
 
 
 def test_a_mistyped_form_says_what_is_wrong_under_itself(finding):

@@ -134,11 +134,11 @@ def test_policy_budget_and_devices_change_the_schedule_at_once(board, view):
 
 def test_a_budget_too_small_is_said_and_nothing_is_lost(board, view):
     before = figure(board, "makespan")
-    field = board.get_by_label("memory that may be used of each device")
+    field = board.get_by_label("memory budget per device")
     field.fill("2 KiB")
     field.press("Enter")
     expect(board.locator(".refusal")).to_contain_text("alone takes")
-    expect(board.locator(".refusal")).to_contain_text("give a larger budget of memory")
+    expect(board.locator(".refusal")).to_contain_text("raise the memory budget")
     expect(field).to_have_value("2 KiB")
     assert figure(board, "makespan") == before
     assert findings(board) == []
@@ -150,10 +150,10 @@ def test_a_budget_too_small_is_said_and_nothing_is_lost(board, view):
 def test_a_run_grows_beneath_the_prediction_and_a_model_is_stopped(board, view, runner):
     training = started(board, runner, view)
     training.units(30)
-    expect(board.locator(".fleettimeline .key")).to_contain_text("as now expected")
+    expect(board.locator(".fleettimeline .key")).to_contain_text("current forecast")
     titles = charts.column(charts.drawn(board.locator(".fleettimeline")), "title")
     assert any("\nmeasured from" in title for title in titles)
-    assert any("\nas now expected from" in title for title in titles)
+    assert any("\ncurrent forecast from" in title for title in titles)
     expect(board.locator('[data-model="deep"] .word')).to_have_text("running")
     assert board.get_by_label("devices", exact=True).is_disabled()
     board.get_by_role("button", name="Take away 1").click()

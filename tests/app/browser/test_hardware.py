@@ -35,7 +35,7 @@ def test_a_shape_that_does_not_exist_is_refused_under_its_field_and_stays_in_it(
     shape(board).fill("9")
     board.keyboard.press("Enter")
     refusal = board.locator(".picker").get_by_role("alert")
-    expect(refusal).to_contain_text("A node has 1 to 8 H100; 9 is not among these.")
+    expect(refusal).to_contain_text("A node has 1 to 8 H100, not 9.")
     expect(shape(board)).to_have_value("9")
     expect(shape(board)).to_be_focused()
     shape(board).fill("2 nodes of 4")
@@ -98,7 +98,7 @@ def test_a_compilation_shows_its_progress_and_then_stands_beside_the_prediction(
     board.locator("[data-verb=undo]").click()
     expect(figure(board, "memory").locator(".tier")).to_contain_text("compiled")
     board.get_by_role("button", name="Open Compared").click()
-    expect(board.locator(".tables")).to_contain_text("Where they differ, and why")
+    expect(board.locator(".tables")).to_contain_text("Differences and causes")
     expect(board.locator(".tables [title*='twice the bytes']").first).to_have_text("widened")
 
 
@@ -119,7 +119,7 @@ def test_how_the_program_is_traced_is_chosen_under_the_layout_from_a_menu_or_as_
     remat = guarded.locator("[data-focus=traced-remat]")
     expect(remat).to_have_text("as traced ▾")
     remat.click()
-    guarded.get_by_role("menuitem").filter(has_text="keeps inputs of layers").click()
+    guarded.get_by_role("menuitem").filter(has_text="keeps layer inputs").click()
     expect(remat).to_have_text("full ▾")
     expect(figure(guarded, "memory").locator(".delta")).to_contain_text("−")
     expect(guarded.locator("[data-verb=undo]")).to_have_attribute("title", "Undo remat full")

@@ -154,7 +154,7 @@ def test_a_plan_whose_program_is_missing_says_how_to_get_it_and_a_dropped_file_i
     text = dump_plan(stage.make()).replace('"two_layer"', '"my_models.big:build"')
     drop_file(board, "colleague.plan.json", text)
     told = board.locator(".told[role=alert]")
-    expect(told).to_contain_text("was not allowed here: it is not opened, and nothing was imported")
+    expect(told).to_contain_text("not allowed here: it was not opened, and nothing was imported")
     expect(told.locator("li")).to_contain_text(["--allow my_models", "load it", "WORKBENCH_ALLOW=my_models"])
     expect(board.locator(".layout")).to_have_text("batch:data")
     drop_file(board, "mine.plan.json", dump_plan(stage.make().updated(layout="hidden:model")))
@@ -213,8 +213,8 @@ def test_a_link_opens_the_same_plan(board, context):
     ("spoil", "said"),
     [
         (lambda link: link[:-20], "ask for the link again"),
-        (lambda _: "?plan=", "holds no plan"),
-        (lambda _: "?plan=%3Cscript%3Ealert(1)%3C/script%3E", "holds no plan"),
+        (lambda _: "?plan=", "has no plan"),
+        (lambda _: "?plan=%3Cscript%3Ealert(1)%3C/script%3E", "has no plan"),
         (lambda _: f"?plan=p1.{'A' * 20_000}", "a plan has at most 16,000"),
     ],
     ids=["cut off", "empty", "a script", "too long"],

@@ -214,7 +214,7 @@ def test_tabs_show_communication_values_and_notes(board):
 
 
 def test_a_note_is_mended_by_its_button(board):
-    board.get_by_role("tab", name="Notes").click()
+    board.get_by_role("tab", name="Warnings").click()
     board.locator(".tables .btn").first.click()
     settled(board)
     expect(board.locator(".layout")).not_to_have_text("batch:data")
@@ -280,7 +280,7 @@ def test_a_run_that_fails_says_why(board, stage):
 def test_disagreements_are_listed(board, stage):
     stage.runner = ScriptedRunner(wrong=1)
     board.get_by_role("button", name="Run", exact=True).click()
-    expect(board.locator(".results")).to_contain_text("Shards that are not as planned")
+    expect(board.locator(".results")).to_contain_text("Shards that differ from the plan")
     expect(board.locator(".run .facts .bad")).to_have_text("2 of 3")
 
 

@@ -246,7 +246,7 @@ def test_measured_tasks_are_drawn_under_the_predicted_ones(pipeline, stage):
     pipeline.get_by_role("button", name="Run", exact=True).click()
     expect(pipeline.locator(".tables .note", has_text="Measured")).to_contain_text("1.23× of it")  # a quarter longer, without an update
     assert len(titles(pipeline, "\nmeasured from")) == 2 * 2 * 4
-    assert len(titles(pipeline, "measured is 1.25× of what was predicted")) == 2 * 2 * 2 * 4
+    assert len(titles(pipeline, "measured is 1.25× of the prediction")) == 2 * 2 * 2 * 4
     box = pipeline.get_by_label("measured to its own scale")
     expect(box).not_to_be_checked()
     whole = charts.seen(gantt(pipeline))

@@ -57,7 +57,7 @@ def test_unsaved_work_is_not_replaced_by_what_another_saved_but_asked_about(guar
     page = opened(guarded, folder)
     drag(page, "hidden", "model")
     Plan(program, "data:4 model:2", "io:model").save(plan_file)
-    expect(page.locator("#notices .notice")).to_contain_text("mine.plan.json was changed by somebody else", timeout=10_000)
+    expect(page.locator("#notices .notice")).to_contain_text("mine.plan.json was changed by another person", timeout=10_000)
     expect(grip(page, "hidden", "model")).to_be_visible()
     page.get_by_role("button", name=re.compile("Show theirs")).click()
     expect(grip(page, "io", "model")).to_be_visible()
@@ -69,9 +69,9 @@ def test_unsaved_work_is_not_replaced_by_what_another_saved_but_asked_about(guar
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("../secret.plan.json", "outside of the folder"),
-        ("/etc/hosts", "outside of the folder"),
-        ("mine.txt", "no plan file"),
+        ("../secret.plan.json", "outside the served folder"),
+        ("/etc/hosts", "outside the served folder"),
+        ("mine.txt", "not a plan file"),
         ("absent.plan.json", "cannot be read"),
         ("broken.plan.json", "is not JSON"),
         ("foreign.plan.json", "not a plan document"),

@@ -46,8 +46,8 @@ def test_the_menu_of_a_value_annotates_it_and_its_tags_take_that_back(spreading)
     row.locator(".own").click()
     expect(layout(spreading)).not_to_contain_text("barrier")
     chip(spreading, "first/relu/max", 0).locator("b").click()
-    menu.get_by_role("menuitem", name="Tie to another").click()
-    spreading.get_by_label("Lies as").fill("grad/first/select_n")
+    menu.get_by_role("menuitem", name="Group with another").click()
+    spreading.get_by_label("Same sharding as").fill("grad/first/select_n")
     spreading.keyboard.press("Enter")
     expect(row.locator(".own")).to_contain_text("tied")
 
@@ -57,7 +57,7 @@ def test_a_tensor_is_opened_and_made_late_by_keyboard(spreading):
     for key in ("ArrowRight", "ArrowRight", "m"):
         spreading.keyboard.press(key)
     spreading.get_by_role("menu").wait_for()
-    offer = spreading.get_by_role("menuitem", name="Let hidden be split further: data?")
+    offer = spreading.get_by_role("menuitem", name="Allow further axes on hidden: data?")
     for _ in range(30):
         if offer.evaluate("e => e === e.getRootNode().activeElement"):
             break
@@ -81,7 +81,7 @@ def test_a_click_on_the_mark_of_an_axis_explains_it_and_applies_an_edit_that_tur
     why = spreading.locator(".whypanel")
     expect(why.locator("h2")).to_have_text("Why is hidden of first/dot_general on data?")
     expect(why).to_contain_text("w=[-, data] on w")
-    expect(why).to_contain_text("priority 0 goes before 1")
+    expect(why).to_contain_text("priority 0 precedes 1")
     why.get_by_role("button", name="@/first/dot_general → [data, ?]").click()
     expect(layout(spreading)).to_contain_text("@/first/dot_general=[data, ?]")
 
@@ -107,7 +107,7 @@ def test_the_replay_is_walked_by_keys_and_shows_only_what_has_an_axis_so_far(spr
 
 def test_play_goes_on_by_itself_and_not_where_motion_is_reduced(spreading):
     tables = open_tab(spreading, "propagation")
-    tables.get_by_role("button", name="To the end").click()
+    tables.get_by_role("button", name="Play to the end").click()
     expect(tables.locator(".count")).to_have_text("step 11 of 11")
     settled(spreading)
     spreading.emulate_media(reduced_motion="no-preference")
@@ -122,17 +122,17 @@ def test_play_goes_on_by_itself_and_not_where_motion_is_reduced(spreading):
 def test_an_edit_of_a_conflict_decides_it_the_other_way(spreading):
     tables = open_tab(spreading, "propagation")
     first = tables.locator("tbody tr", has_text="batch:data p1 on x, priority 1").first
-    expect(first).to_contain_text("priority 0 goes before 1")
+    expect(first).to_contain_text("priority 0 precedes 1")
     first.get_by_role("button", name="w → by the rules").click()
     expect(layout(spreading)).to_have_text("batch:data p1; hidden:model")
-    expect(tables.locator(".block", has_text="Conflicts").last).not_to_contain_text("priority 0 goes before 1")
+    expect(tables.locator(".block", has_text="Conflicts").last).not_to_contain_text("priority 0 precedes 1")
 
 
 def test_the_fewest_statements_are_found_and_become_the_layout(spreading, stage, server, even):
     stage.make = lambda: Plan(even, "data:4 model:2", "batch:data; w=[-, model]; v=[model, -]")
     spreading.goto(server[0])
     tables = open_tab(spreading, "propagation")
-    tables.get_by_role("button", name="Find the fewest statements").click()
+    tables.get_by_role("button", name="Find a minimal layout").click()
     tables.get_by_role("button", name="Make these 2 the layout").click()
     expect(layout(spreading)).to_have_text("batch:data; hidden:model")
     spreading.locator("[data-verb=undo]").click()
@@ -204,7 +204,7 @@ def test_the_graph_fits_and_each_step_of_the_replay_is_in_sight(spreading, stage
     assert image.evaluate("e => e.scrollHeight > e.clientHeight")  # so that following it is something
     seen = 0
     for _ in range(8):
-        tables.get_by_role("button", name="Step on").click()
+        tables.get_by_role("button", name="Step forward").click()
         settled(spreading)
         spreading.wait_for_timeout(60)
         inside = image.evaluate(ARRIVED_IN_SIGHT)
@@ -225,7 +225,7 @@ def test_a_plan_without_statements_says_how_to_begin(spreading, stage, server, e
     stage.make = lambda: Plan(even, "data:4 model:2", "")
     spreading.goto(server[0])
     tables = open_tab(spreading, "propagation")
-    expect(tables).to_contain_text("No statement places anything yet")
+    expect(tables).to_contain_text("The layout is empty")
     tables.locator('.image [data-subject="x"]').click()
     spreading.get_by_role("group", name="batch 16").get_by_role("menuitemradio", name="data", exact=True).click()
     expect(layout(spreading)).to_have_text("x=[data, -]")

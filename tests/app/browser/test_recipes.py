@@ -44,13 +44,13 @@ def two_lines(guarded, server, stage):
 
 def test_a_recipe_is_read_applied_by_one_click_and_taken_back(gpt):
     megatron = recipe(gpt, "megatron")
-    expect(megatron).to_contain_text("two all-reduces a layer")
+    expect(megatron).to_contain_text("two all-reduces per layer")
     expect(megatron.locator(".edits")).to_contain_text("d_ff → model")
     expect(megatron.get_by_role("combobox")).to_have_value("model")
     expect(recipe(gpt, "data_parallel")).to_contain_text("in place")
     before = figure(gpt, "memory").locator(".value").inner_text()
     megatron.get_by_role("button", name="Apply").click()
-    expect(megatron).to_contain_text("✓ in place")
+    expect(megatron).to_contain_text("✓ applied")
     expect(gpt.locator(".head .layout")).to_contain_text("d_ff:model")
     expect(figure(gpt, "memory").locator(".delta")).to_contain_text("−")
     expect(gpt.locator("[data-verb=undo]")).to_have_attribute("title", "Undo megatron (3 edits)")
@@ -63,7 +63,7 @@ def test_one_that_does_not_apply_says_why_and_another_axis_can_be_chosen(gpt):
     experts = recipe(gpt, "expert_parallel")
     expect(experts).to_have_class(re.compile("barred"))
     expect(experts).to_contain_text("no weight of gpt")
-    expect(experts).to_contain_text("Ways out: choose another recipe")
+    expect(experts).to_contain_text("Try: choose another recipe")
     assert gpt.locator(".recipe .ways").evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)"), "clipped"
     apply = experts.get_by_role("button")
     expect(apply).to_have_attribute("aria-disabled", "true")
@@ -75,7 +75,7 @@ def test_one_that_does_not_apply_says_why_and_another_axis_can_be_chosen(gpt):
     expect(recipe(gpt, "zero_1").locator(".edits").first).to_contain_text("batch → data+model")
     expect(axis).to_be_focused()
     recipe(gpt, "megatron").get_by_role("combobox").select_option("data")
-    expect(recipe(gpt, "megatron")).to_contain_text("batch is on it already")
+    expect(recipe(gpt, "megatron")).to_contain_text("which already shards batch")
 
 
 def test_keys_alone_open_apply_and_close_the_recipes(gpt):
@@ -90,7 +90,7 @@ def test_keys_alone_open_apply_and_close_the_recipes(gpt):
     expect(recipe(gpt, "zero_3")).to_contain_text("in place")
     expect(recipe(gpt, "zero_3").get_by_role("button", name="in place")).to_be_focused()
     expect(gpt.locator("[aria-live=assertive]")).to_contain_text("zero_3")
-    expect(gpt.get_by_role("button", name="All of the layout")).to_be_visible()
+    expect(gpt.get_by_role("button", name="Show full layout")).to_be_visible()
     gpt.keyboard.press("Escape")
     expect(button(gpt)).to_be_focused()
 

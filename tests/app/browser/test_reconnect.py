@@ -113,7 +113,7 @@ def test_leaving_with_unsaved_work_asks(page_over):
     assert asked == ["beforeunload"]
     with page.expect_download():
         page.keyboard.press("Control+s")
-    expect(page.locator(".told[role=status]")).to_contain_text("goes to your downloads")
+    expect(page.locator(".told[role=status]")).to_contain_text("is in your downloads")
     with page.expect_event("close"):
         page.close(run_before_unload=True)
     assert asked == ["beforeunload"]
@@ -148,7 +148,7 @@ def test_after_a_restart_of_the_server_the_board_comes_back_and_is_offered_to_ne
 
     other = context.new_page()
     other.goto(f"http://127.0.0.1:{wire.port}/")
-    expect(other.locator("#notices .notice")).to_contain_text("Take up a board where you left it?")
+    expect(other.locator("#notices .notice")).to_contain_text("Resume a board?")
     other.get_by_role("button", name="2 plans").click()
     other.locator("[data-verb=redo]").click()
     expect(grip(other, "hidden", "model")).to_be_visible()

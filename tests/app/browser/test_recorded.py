@@ -62,7 +62,7 @@ def test_tabs_and_questions_that_were_recorded_are_answered(recorded):
 
 def test_what_was_not_recorded_says_so_and_where_it_is(recorded):
     recorded.locator('[role=tab][data-tab="memory"]').click()
-    expect(recorded.get_by_role("alert")).to_contain_text("This board is a recording, and that is not in it.")
+    expect(recorded.get_by_role("alert")).to_contain_text("This recording does not include that action.")
     expect(recorded.get_by_role("alert")).to_contain_text("open the live one")
     drop(recorded, "I")
     expect(recorded.get_by_role("alert")).to_have_count(0)

@@ -76,7 +76,7 @@ def test_a_plan_that_stands_is_compiled_and_memory_is_the_compilers(board, monke
     monkeypatch.setattr("workbench.widgets.run.background_compile.is_busy", lambda *_: False)  # other tests keep this machine busy
     board.get_by_label("kind of device").select_option("TPU v5e")
     compiled = figure(board, "memory").locator(".value .origin[data-tier=compiled]")
-    switch = board.get_by_label("also automatically, once a plan rests")
+    switch = board.get_by_label("Compile automatically")
     switch.check()
     expect(compiled).to_be_visible()
     expect(board.locator(".standing")).to_contain_text("XLA of a script")

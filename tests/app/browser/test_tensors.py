@@ -54,7 +54,7 @@ def test_only_this_tensor_makes_an_override_that_is_marked_and_taken_back(board)
     settled(board)
     expect(layout(board)).to_have_text("batch:data; w=[data, -]")
     expect(chip(board, "v", 1)).not_to_contain_text("data")
-    expect(board.locator('tr[data-subject="w"] .own')).to_have_attribute("title", re.compile(r"override w\b.*By the rules again"))
+    expect(board.locator('tr[data-subject="w"] .own')).to_have_attribute("title", re.compile(r"override w\b.*Remove the override"))
     board.locator('tr[data-subject="w"] .own').click()
     expect(layout(board)).to_have_text("batch:data")
     expect(board.locator(".own")).to_have_count(0)
@@ -124,10 +124,10 @@ def test_the_menu_of_a_chip_offers_the_rule_and_this_tensor_alone(board):
     menu.get_by_role("menuitem", name="Put hidden on model").click()
     expect(layout(board)).to_have_text("batch:data; w=[-, model]")
     chip(board, "w", 1).click()
-    board.get_by_role("menuitem", name="Replicate it").click()
+    board.get_by_role("menuitem", name="Replicate on every device").click()
     expect(layout(board)).to_have_text("batch:data; w=[-, -]")
     chip(board, "w", 1).click()
-    board.get_by_role("menuitem", name="By the rules again").click()
+    board.get_by_role("menuitem", name="Remove the override").click()
     expect(layout(board)).to_have_text("batch:data")
 
 
@@ -257,7 +257,7 @@ def test_a_tensor_and_a_collective_tell_why(board):
     board.keyboard.press("Escape")
     board.locator('[data-tab="communication"]').click()
     board.locator(".tables[data-tab=communication] tr[data-subject] .ask").first.click()
-    expect(panel).to_contain_text("a summed dimension is split there")
+    expect(panel).to_contain_text("a summed dimension is sharded there")
 
 
 def test_a_drop_says_how_many_collectives_it_added_and_took_away(board):
@@ -311,5 +311,5 @@ def test_a_name_of_500_characters_is_refused_in_words(board):
     board.get_by_role("textbox", name="New name").evaluate("(field) => { field.maxLength = 600; }")
     board.get_by_role("textbox", name="New name").fill("n" * 500)
     board.keyboard.press("Enter")
-    expect(zone(board, "data").get_by_role("alert")).to_contain_text("cannot name a mesh axis")
+    expect(zone(board, "data").get_by_role("alert")).to_contain_text("is not a valid name of a mesh axis")
     expect(board.locator(".mesh")).to_have_text("data:4 × model:2")

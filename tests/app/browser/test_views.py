@@ -91,7 +91,7 @@ def test_the_graph_is_walked_and_opened_by_keyboard(views, closed):
 def test_a_moment_of_the_step_shows_what_is_alive_there(views):
     tables = open_tab(views, "memory")
     chart = charts.drawn(tables)
-    for says in ("alive at this moment", "alive at the peak"):
+    for says in ("live at this moment", "live at the peak"):
         charts.click_for(chart, 3, tables.locator("th", has_text=says))
         expect(tables.locator("th", has_text=says)).to_be_visible()
 

@@ -32,42 +32,41 @@ def test_what_is_forbidden_is_not_allowed():
 @pytest.mark.parametrize(
     ("nodes", "edges", "text"),
     [
-        ((ChoiceNode(np.zeros(0), np.zeros(0)),), (), "Node 0 has no strategy.\n  Ways out: give it at least one · leave the node out."),
+        ((ChoiceNode(np.zeros(0), np.zeros(0)),), (), "Node 0 has no strategy.\n  Try: give it at least one · leave the node out."),
         (
             (ONE, ChoiceNode(np.zeros(2), np.zeros(1))),
             (),
-            "Node 1 has 2 costs and 1 usages.\n  Ways out: give one of each per strategy.",
+            "Node 1 has 2 costs and 1 usages.\n  Try: give one of each per strategy.",
         ),
         (
             (ChoiceNode(np.array([-1.0]), np.zeros(1)),),
             (),
-            "Node 0 has a cost or a usage that is below 0 or not a number.\n  Ways out: add a constant to all its costs.",
+            "Node 0 has a cost or a usage that is below 0 or not a number.\n  Try: add a constant to all its costs.",
         ),
         (
             (ChoiceNode(np.zeros(1), np.array([0.5])),),
             (),
-            "Node 0 has a usage that is not a whole number.\n"
-            "  Ways out: give whole numbers of bytes · forbid a strategy by an infinite cost.",
+            "Node 0 has a usage that is not a whole number.\n  Try: give whole numbers of bytes · forbid a strategy by an infinite cost.",
         ),
         (
             (ONE,),
             (ChoiceEdge(0, 1, np.zeros((1, 1))),),
-            "Edge 0 joins nodes 0 and 1, and there are 1 nodes.\n  Ways out: number them from 0.",
+            "Edge 0 joins nodes 0 and 1, and there are 1 nodes.\n  Try: number them from 0.",
         ),
         (
             (ONE,),
             (ChoiceEdge(0, 0, np.zeros((1, 1))),),
-            "Edge 0 joins nodes 0 and 0, which are one.\n  Ways out: add the diagonal of its costs to the node's costs.",
+            "Edge 0 joins nodes 0 and 0, which are one.\n  Try: add the diagonal of its costs to the node's costs.",
         ),
         (
             (ONE, TWO),
             (ChoiceEdge(0, 1, np.zeros((2, 1))),),
-            "Edge 0 joins nodes 0 and 1 of 1 and 2 strategies, and has costs of shape (2, 1).\n  Ways out: give 1 rows of 2.",
+            "Edge 0 joins nodes 0 and 1 of 1 and 2 strategies, and has costs of shape (2, 1).\n  Try: give 1 rows of 2.",
         ),
         (
             (ONE, TWO),
             (ChoiceEdge(0, 1, np.array([[0.0, np.nan]])),),
-            "Edge 0 joins nodes 0 and 1 with a cost that is below 0 or not a number.\n  Ways out: add a constant to all its costs.",
+            "Edge 0 joins nodes 0 and 1 with a cost that is below 0 or not a number.\n  Try: add a constant to all its costs.",
         ),
     ],
 )
@@ -80,4 +79,4 @@ def test_a_problem_that_is_none_is_refused(nodes, edges, text):
 def test_a_choice_has_a_strategy_for_each_node():
     with pytest.raises(SearchError) as error:
         assess(ChoiceProblem((ONE, TWO)), [0])
-    assert str(error.value) == "The choice has 1 strategies for 2 nodes.\n  Ways out: give one for each node."
+    assert str(error.value) == "The choice has 1 strategies for 2 nodes.\n  Try: give one for each node."

@@ -172,5 +172,5 @@ def test_without_hardware_nothing_says_what_an_operation_costs():
     assert PER_OPERATION not in make_space(plan, layouts="all").layout_by_name
     with pytest.raises(SearchError) as raised:
         choose_layout(plan, "model")
-    assert raised.value.message == "What an operation costs is not known: the plan names no hardware."
+    assert raised.value.message == "The cost of an operation is unknown: the plan has no hardware."
     assert raised.value.ways_out == ('set one, "8 H100"',)

@@ -53,28 +53,28 @@ def test_the_contests_forbidden_is_infinite():
             ("problem", "nodes"),
             {"intervals": []},
             "An entry of the contest's form is missing or not an object: 'costs'.\n"
-            "  Ways out: give `problem` with `nodes` (`intervals`, `costs`, `usages`) and `edges` (`nodes`, `costs`).",
+            "  Try: give `problem` with `nodes` (`intervals`, `costs`, `usages`) and `edges` (`nodes`, `costs`).",
         ),
         (
             ("problem", "nodes", "costs"),
             [[1]],
-            "The contest's nodes have 5 intervals, 1 costs, 5 usages.\n  Ways out: give as many of each.",
+            "The contest's nodes have 5 intervals, 1 costs, 5 usages.\n  Try: give as many of each.",
         ),
-        (("problem", "edges", "costs"), [[1]], "The contest's edges have 5 nodes, 1 costs.\n  Ways out: give as many of each."),
+        (("problem", "edges", "costs"), [[1]], "The contest's edges have 5 nodes, 1 costs.\n  Try: give as many of each."),
         (
             ("problem", "nodes", "intervals", 1),
             [3],
-            "The interval of node 1 is [3].\n  Ways out: give two times, [start, end).",
+            "The interval of node 1 is [3].\n  Try: give two times, [start, end).",
         ),
         (
             ("problem", "edges", "nodes", 1),
             [0, 9],
-            "Edge 1 joins [0, 9], and there are 5 nodes.\n  Ways out: give the numbers of two nodes, from 0.",
+            "Edge 1 joins [0, 9], and there are 5 nodes.\n  Try: give the numbers of two nodes, from 0.",
         ),
         (
             ("problem", "edges", "costs", 2),
             [1, 2, 3],
-            "Edge 2 joins nodes 1 and 3 of 2 and 2 strategies, and has 3 costs.\n  Ways out: give 2 x 2 = 4.",
+            "Edge 2 joins nodes 1 and 3 of 2 and 2 strategies, and has 3 costs.\n  Try: give 2 x 2 = 4.",
         ),
     ],
 )
@@ -91,9 +91,9 @@ def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path):
         read_contest_file(path)
     assert str(error.value) == (
         "a.json is not JSON, plain or gzip: Expecting property name enclosed in double quotes: line 1 column 2 (char 1).\n"
-        "  Ways out: give an instance of the IOPDDL contest."
+        "  Try: give an instance of the IOPDDL contest."
     )
     path.write_text(json.dumps(changed(("problem", "nodes", "intervals", 1), [3])))
     with pytest.raises(SearchError) as error:
         read_contest_file(path)
-    assert str(error.value) == "a.json: The interval of node 1 is [3].\n  Ways out: give two times, [start, end)."
+    assert str(error.value) == "a.json: The interval of node 1 is [3].\n  Try: give two times, [start, end)."

@@ -48,5 +48,5 @@ def test_a_node_without_a_strategy_is_named():
     with pytest.raises(SearchError) as error:
         reduced_problem(ChoiceProblem(nodes, (ChoiceEdge(0, 1, np.full((1, 2), np.inf)),)))
     assert str(error.value) == (
-        "Node 0 has no strategy that goes with those of its neighbours at a finite cost.\n  Ways out: allow one of them."
+        "Node 0 has no strategy that goes with those of its neighbours at a finite cost.\n  Try: allow one of them."
     )

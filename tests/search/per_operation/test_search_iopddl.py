@@ -28,5 +28,5 @@ def test_missing_instances_are_said(tmp_path):
         measure(quick=True, folder=tmp_path)
     assert str(error.value) == (
         f"The instance asplos-2025-iopddl-B.json.gz is not in {tmp_path}.\n"
-        "  Ways out: clone https://github.com/google/iopddl and give its benchmarks folder as --instances · leave this benchmark out."
+        "  Try: clone https://github.com/google/iopddl and give its benchmarks folder as --instances · leave this benchmark out."
     )

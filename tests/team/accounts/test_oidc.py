@@ -159,7 +159,7 @@ def test_a_state_is_good_once_and_in_the_browser_that_began(server):
             replay.cookies.set("workbench-flow", stolen)
             again = replay.get(back)
             assert (again.status_code, name_of(server, replay)) == (400, None)
-            assert "was ended already" in again.text
+            assert "is already complete" in again.text
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_provider_that_is_not_there_is_said_so(server, mock):
     with server.client() as browser:
         answer = browser.get("/login/oidc/lab")
         assert answer.status_code == 400
-        assert "Lab account could not be asked" in answer.text
+        assert "Lab account could not be reached" in answer.text
         assert browser.get("/login/oidc/nobody").status_code == 404
         assert browser.get("/login/hub").status_code == 404
 
@@ -290,7 +290,7 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_id_token_signs_nobody_in(name):
-    with pytest.raises(SignInError, match="is not accepted"):
+    with pytest.raises(SignInError, match="was rejected"):
         verify(FORGED[name]())
 
 
@@ -317,7 +317,7 @@ def test_without_a_nonce_nobody_is_signed_in():
     ids=range(9),
 )
 def test_a_provider_that_describes_itself_wrongly_is_not_asked(answer):
-    with pytest.raises(SignInError, match="could not be asked"):
+    with pytest.raises(SignInError, match="could not be reached"):
         asyncio.run(provider(lambda _request: answer).authorization_url(new_flow("x", "/"), "https://me/"))
 
 
@@ -325,9 +325,9 @@ def test_keys_that_cannot_be_read_and_an_issuer_without_https():
     def broken(request):
         return publish(request) if "openid" in request.url.path else httpx.Response(200, json={"keys": "none"})
 
-    with pytest.raises(SignInError, match="keys that it publishes"):
+    with pytest.raises(SignInError, match="its published keys"):
         verify(signed(), handler=broken)
-    with pytest.raises(SignInError, match="no address over HTTPS"):
+    with pytest.raises(SignInError, match="not an address over HTTPS"):
         verify(signed(), issuer="http://id.example")
 
 
@@ -379,7 +379,7 @@ def test_roles_follow_the_groups_where_the_rules_say_so(server):
 def test_whoever_left_the_groups_is_not_let_in_any_more(server):
     with server.services.store.write() as session:
         sign_in_as(session, VouchedPerson("i", "1", "x", groups=("research",)), RULES)
-        with pytest.raises(ForbiddenError, match="in none of the groups any more"):
+        with pytest.raises(ForbiddenError, match="no longer in a group"):
             sign_in_as(session, VouchedPerson("i", "1", "x"), RULES)
         for subject in ("", "x" * 256):
             with pytest.raises(WorkbenchError):

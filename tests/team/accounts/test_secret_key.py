@@ -21,12 +21,12 @@ def test_it_is_made_once_for_the_owners_eyes_alone(tmp_path):
 def test_one_that_others_can_read_or_that_is_none_is_refused(tmp_path):
     load_secret_key(tmp_path)
     (tmp_path / "secret_key").chmod(0o644)
-    with pytest.raises(WorkbenchError, match="Others of this machine can read"):
+    with pytest.raises(WorkbenchError, match="Other users of this machine can read"):
         load_secret_key(tmp_path)
     (tmp_path / "secret_key").chmod(0o600)
     for text in ("", "abc", "zz" * 32, "ab" * 31):
         (tmp_path / "secret_key").write_text(text)
-        with pytest.raises(WorkbenchError, match="holds no secret key of 32 bytes"):
+        with pytest.raises(WorkbenchError, match="does not contain a secret key of 32 bytes"):
             load_secret_key(tmp_path)
 
 

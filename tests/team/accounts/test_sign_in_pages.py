@@ -110,7 +110,7 @@ def test_wrong_names_and_passwords_get_the_same_answer(server):
         with server.client() as visitor:
             answer = visitor.post("/login", data={"name": name, "password": "wrong wrong wrong"})
         assert answer.status_code == 403
-        assert "The name or the password is wrong." in answer.text
+        assert "Wrong name or password." in answer.text
         assert "<script>" not in answer.text
         assert "wrong wrong wrong" not in answer.text
         pages.append(re.sub(r'value="[^"]*"', "", answer.text))
@@ -191,7 +191,7 @@ def test_an_invitation_makes_an_account_in_a_project_once(server, visitor):
     with server.client() as again:
         for replayed in (again.get(f"/invite/{secret}"), accept(again, secret, "mallory")):
             assert replayed.status_code == 400
-            assert "This invitation is not good" in replayed.text
+            assert "Invalid invitation" in replayed.text
         assert again.post("/login", data={"name": "grace", "password": "four words at random"}).status_code == 302
 
 
@@ -199,8 +199,8 @@ def test_an_invitation_survives_a_slip(server, visitor):
     secret = new_invitation(server)
     assert "12 to 512 characters" in accept(visitor, secret, "slip", "short").text
     assert "The two passwords differ" in visitor.post(f"/invite/{secret}", data={"name": "slip", "password": "a" * 20, "again": ""}).text
-    assert "somebody called `ada` already" in accept(visitor, secret, "ada").text
-    assert "cannot be a name" in accept(visitor, secret, "a b").text
+    assert "The name `ada` is taken" in accept(visitor, secret, "ada").text
+    assert "is not a valid name" in accept(visitor, secret, "a b").text
     assert accept(visitor, secret, "slip").status_code == 302
 
 

@@ -21,9 +21,9 @@ def test_each_person_has_a_project_alone(world):
     with world.store.write() as session:
         user = session.get_one(User, world.people["vic"])
         assert make_personal_project(session, user).slug == "vic"
-    with pytest.raises(ConflictError, match="your own project"):
+    with pytest.raises(ConflictError, match="your personal project"):
         world.do("me.leave", "vic", project="vic")
-    with pytest.raises(ConflictError, match="its person is the owner"):
+    with pytest.raises(ConflictError, match="The owner of a personal project"):
         world.do("members.set", "root", {"role": "viewer"}, project="vic", person="vic")
 
 
@@ -52,7 +52,7 @@ def test_a_slug_is_taken_once_and_many_projects_are_too_many(world):
     with pytest.raises(ConflictError, match="The name `other` is taken"):
         world.do("projects.create", "ada", {"slug": "other", "name": "x"})
     world.do("settings.set", "root", {"value": {"per_person": 1}}, setting="projects")
-    with pytest.raises(ConflictError, match="You have 1 of 1: projects that you own"):
+    with pytest.raises(ConflictError, match="You have 1 of 1: projects you own"):
         world.do("projects.create", "ada", {"slug": "third", "name": "x"})
 
 
@@ -70,7 +70,7 @@ def test_a_token_gives_no_more_than_it_has(world):
     assert principal.scopes == {"read", "manage"}
     assert made["secret"] not in str(world.dump())
     world.principal = lambda *_: principal
-    with pytest.raises(ForbiddenError, match="cannot give what it has not: `edit`"):
+    with pytest.raises(ForbiddenError, match="cannot grant permissions that it lacks: `edit`"):
         world.do("tokens.create", "vic", {"name": "more", "scopes": ["edit"]})
     child = world.do("tokens.create", "vic", {"name": "same", "scopes": ["read"]})
     assert child["token"]["expires"] == made["token"]["expires"]

@@ -220,7 +220,7 @@ def test_documents_that_are_none_are_refused_and_nothing_is_imported(text, clien
 def test_a_program_that_is_not_approved_is_not_imported(client, world):
     text = document().replace("two_layer", "mine:build")
     answer = client.post("/api/v1/projects/vision/plans", json={"document": text})
-    assert answer.json()["error"]["message"] == "`mine:build` is fetched and not approved yet; it runs only after it is approved."
+    assert answer.json()["error"]["message"] == "`mine:build` is fetched but not approved yet; it runs only after it is approved."
     assert "mine" not in sys.modules
 
 

@@ -122,7 +122,7 @@ def test_the_compose_file_names_what_is_there():
     assert all((DEPLOY / source).is_file() if source.startswith(".") else source in compose()["volumes"] for source, *_ in mounts)
     assert {secret for service in services.values() for secret in service.get("secrets", ())} == set(compose()["secrets"])
     assert all(services[each].get("healthcheck") for each in server["depends_on"])
-    assert server["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]  # to this machine alone, until there is a proxy with a certificate
+    assert server["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]  # to this machine only, until there is a proxy with a certificate
 
 
 def test_the_server_of_the_compose_file_finds_its_database(tmp_path):

@@ -83,7 +83,7 @@ def test_a_job_that_waits_is_cancelled_at_once_and_never_begun(store, tmp_path):
 FAULTS = {
     "crashes": ("kill -SEGV $$", "crashed: signal 11"),
     "is killed": ("kill -KILL $$", "The job's process was killed (SIGKILL)."),
-    "fails": ("echo broken >&2; exit 3", "ended with exit code 3, without its result. Its last words were: broken"),
+    "fails": ("echo broken >&2; exit 3", "ended with exit code 3, without its result. Last output: broken"),
     "says nothing": ("exit 0", "ended with exit code 0, without its result"),
     "tears a line": ("""printf '{"seq": 1, "ti' >> "$0"; kill -SEGV $$""", "crashed: signal 11"),
 }
@@ -185,7 +185,7 @@ def test_a_disk_that_is_full_meanwhile_loses_no_job(tmp_path, caplog):
         store.full = False
         wait_until(lambda: states_of(store) == {job_id: "done"} and dispatcher.is_ready())
     assert sum(each.kind == "started" for each in dispatcher.read_events(job_id)) == 1
-    assert sum("could not be looked at" in each for each in caplog.messages) == 1
+    assert sum("could not be checked" in each for each in caplog.messages) == 1
     store.close()
 
 
@@ -214,7 +214,7 @@ def test_a_job_that_nobody_knows_any_more_ends_with_a_sentence(store, tmp_path):
     with dispatching(dispatcher_of(store, tmp_path)) as second:
         wait_until(lambda: states_of(store)[job_id] == "failed")
         assert second.read_events(job_id)[-1].kind == "failed"
-    assert "does not know the job any more" in job_of(store, job_id).problem
+    assert "no longer knows the job" in job_of(store, job_id).problem
 
 
 class LateEngine(LocalEngine):
@@ -264,7 +264,7 @@ def test_a_listener_that_fails_ends_nothing(store, tmp_path, caplog):
 
 REFUSED = {
     "engine": (tiny_spec(), "nowhere", "There is no engine `nowhere` on this server; there are `here`."),
-    "devices": (tiny_spec(devices=100), "here", "The job takes 100 devices, and here gives 64 in all."),
+    "devices": (tiny_spec(devices=100), "here", "The job takes 100 devices, and here has 64 in total."),
     "minutes": (tiny_spec(minutes=3000), "here", "The job asks for 3000 minutes, and here gives 1440."),
 }
 

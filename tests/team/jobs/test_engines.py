@@ -97,7 +97,7 @@ def test_a_job_that_slurm_refuses_fails_with_slurms_words(slurm, store, tmp_path
     with dispatching(dispatcher_of(store, tmp_path, slurm)) as dispatcher:
         job_id = dispatcher.put(tiny_spec(), "slurm", **ADA)
         wait_until(lambda: states_of(store)[job_id] == "failed")
-    assert "Slurm does not take the job: sbatch: error: invalid partition specified: gpu" in job_of(store, job_id).problem
+    assert "Slurm rejected the job: sbatch: error: invalid partition specified: gpu" in job_of(store, job_id).problem
 
 
 @pytest.mark.parametrize("make", ALL_ENGINES, ids=lambda make: make.name)

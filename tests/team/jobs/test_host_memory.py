@@ -21,7 +21,7 @@ GIB = 1 << 30
 SMALL = JobMemory(24 * GIB, 20 * GIB)
 NEEDS_TOO_MUCH = (
     "The run needs 8 x 27.0 GiB = 216 GiB of memory on this server, which has 24.0 GiB; jobs may use 20.0 GiB of that.\n"
-    "  Ways out: choose fewer devices · choose a smaller batch or a layout that needs less memory · choose another engine."
+    "  Try: choose fewer devices · choose a smaller batch or a layout that needs less memory · choose another engine."
 )
 SHOW_LIMITS = ["/bin/sh", "-c", "ulimit -d; cat /proc/self/oom_score_adj"]
 

@@ -57,7 +57,7 @@ def week(running, world):
 
 
 def test_a_teacher_hands_out_an_exercise(week):
-    assert "Nothing is handed out yet" in week.text("sam", "/p/other/assignments")
+    assert "No assignments yet" in week.text("sam", "/p/other/assignments")
     fields = {
         "exercise": exercise_document(),
         "name": "",
@@ -77,7 +77,7 @@ def test_a_teacher_hands_out_an_exercise(week):
 def test_what_is_no_exercise_is_said_where_it_was_typed(week):
     week.send("ed", "/p/{project}/assignments/new", {"exercise": '{"format": "x"}', "name": "Week 9"})
     page = week.clients["ed"].get(HERE).text
-    assert "is JSON, but no document of an exercise" in read_page(page).text
+    assert "is JSON, but not a document of an exercise" in read_page(page).text
     assert "Week 9" in page, "what was typed is still there"
 
 
@@ -185,7 +185,7 @@ def test_a_ranking_has_baselines_and_leads_to_how_the_winner_came_there(week):
     part = week.clients["stu"].get(f"{HERE}/{week.id}/ranking/live").json()
     assert "being searched for" in part["html"]
     assert part["over"] is False
-    assert "handed in from elsewhere" in week.text("ed", f"{HERE}/{week.id}/ranking/1")
+    assert "submitted from outside a room" in week.text("ed", f"{HERE}/{week.id}/ranking/1")
     assert week.clients["stu"].get(f"{HERE}/{week.id}/ranking/1").status_code == 403
     assert week.clients["ed"].get(f"{HERE}/{week.id}/ranking/9").status_code == 404
 

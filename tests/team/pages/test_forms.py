@@ -197,7 +197,7 @@ def test_hardware_is_set_and_removed(day):
 
 def test_an_account_changes_its_name_and_ends_logins_and_tokens(day):
     _, said = day.done("vic", "/account/name", {"display": "Victoria"})
-    assert said == "Colleagues see you as Victoria now."
+    assert said == "Your display name is now Victoria."
     sign_in(day.world.store, day.world.people["vic"])
     other = logins(day)[0]["id"]
     day.done("vic", "/account/logins/{login}/end", login=other)
@@ -230,7 +230,7 @@ def test_what_was_refused_is_said_where_the_form_is_with_the_ways_out(day):
     answer = day.send("vic", "/p/{project}/rooms/new", {"plan": day.things["entries"][0]}, project="vision")
     assert answer.headers["Location"] == "/p/vision/rooms?x=1"
     said = day.said("vic", "/p/vision/rooms")
-    assert "That did not work To open a room from a plan takes an editor of the project, and you are a viewer." in said
+    assert "Error To open a room from a plan takes an editor of the project, and you are a viewer." in said
     assert "ask an owner of the project" in said
 
 
@@ -261,9 +261,9 @@ def test_a_password_is_changed_by_who_knows_it_and_other_browsers_are_out(day):
     here, there = (day.running.client(sign_in(day.world.store, person)) for _ in range(2))
     with here, there:
         for old, new, says in (
-            ("wrong", "a new long password", "That did not work"),
-            (PASSWORD, "short", "That did not work"),
-            (PASSWORD, "a new long password", "Your password is changed"),
+            ("wrong", "a new long password", "Error"),
+            (PASSWORD, "short", "Error"),
+            (PASSWORD, "a new long password", "Password changed"),
         ):
             assert there.get("/account").status_code == 200
             here.post("/account/password", data={"old_password": old, "new_password": new})

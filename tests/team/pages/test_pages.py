@@ -110,13 +110,13 @@ def test_ticked_plans_lead_to_one_address_that_can_be_sent_around(clients, world
     )
     alone = clients["vic"].get(f"/p/vision/compare?plans={first}")
     assert alone.status_code == 400
-    assert "1 plans are asked for; 2 to 10 can be compared." in alone.text
+    assert "1 plans selected; compare takes 2 to 10." in alone.text
 
 
 def test_a_comparison_shows_what_differs_and_marks_the_best_in_words(clients, world):
     paths = project_pages(world)
     text = read_page(clients["vic"].get(paths["comparison"]).text).text
-    assert "Time of a step, measured 1.02 ms +34 %" in text
+    assert "Step time, measured 1.02 ms +34 %" in text
     assert "760 µs ✓ best 790 µs +3.9 %" in text
     assert "Measured step 12 % slower than predicted" in text
     assert "Program two_layer" not in text  # all are of it
@@ -134,7 +134,7 @@ def test_jobs_can_be_asked_again(clients, world):
 
 def test_a_job_has_its_figures_with_prices(clients, world):
     text = read_page(clients["vic"].get(project_pages(world)["job that is done"]).text).text
-    assert "Time of a step 760 µs measured 735 µs was predicted" in text
+    assert "Step time 760 µs measured 735 µs was predicted" in text
     assert "Price of 1,000 steps $0.0015 measured" in text
     assert "Shards as planned yes Equals the unsharded step yes" in text
 
@@ -169,7 +169,7 @@ def test_every_page_of_an_administrator_warns_of_programs_with_the_rights_of_the
 
 def test_an_administrator_sees_which_programs_wait_for_approval(clients, world):
     text = clients["root"].get("/admin/status").text
-    assert "Programs that wait for approval" in text
+    assert "Programs awaiting approval" in text
     assert "/p/vision/programs" in text
 
 

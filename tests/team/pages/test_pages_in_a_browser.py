@@ -110,7 +110,7 @@ def test_a_filter_shows_its_plans_without_a_new_page_and_is_in_the_address(visit
     expect(page.locator(".plan")).to_have_count(1)
     expect(page).to_have_url(re.compile(r"/p/vision/\?fits=no$"))
     page.get_by_label("Name or note has").fill("nothing like it")
-    expect(page.get_by_text("No plan is like that.")).to_be_visible()
+    expect(page.get_by_text("No plan matches.")).to_be_visible()
     assert page.evaluate("window.kept")
 
 

@@ -65,7 +65,7 @@ def test_the_names_of_plans_are_escaped_and_the_picture_says_what_it_shows():
     points = [ChartPoint("A", "<b>&", 1.0, 2.0), ChartPoint("B", "b", 2.0, 1.0, fits=False)]
     svg = str(draw_memory_by_time(points))
     assert "<title>A &lt;b&gt;&amp;</title>" in svg
-    assert 'aria-label="peak memory per device against time of a step of 2 plans; on the front: A"' in svg
+    assert 'aria-label="peak memory per device against step time of 2 plans; on the front: A"' in svg
 
 
 def test_predicted_and_measured_are_on_one_scale():

@@ -35,11 +35,11 @@ def rows(**changes):
 
 def test_the_best_is_the_best_of_its_tier_and_only_where_another_is_worse():
     found = rows()
-    assert [(each.text, each.beside, each.is_best) for each in found["Time of a step, predicted"].values] == [
+    assert [(each.text, each.beside, each.is_best) for each in found["Step time, predicted"].values] == [
         ("2.00 s", "2 ×", False),
         ("1.00 s", "", True),
     ]
-    assert [(each.text, each.is_best) for each in found["Time of a step, measured"].values] == [("3.00 s", False), ("", False)]
+    assert [(each.text, each.is_best) for each in found["Step time, measured"].values] == [("3.00 s", False), ("", False)]
     assert not any(each.is_best for each in found["Peak memory per device, predicted"].values)
 
 
@@ -55,8 +55,8 @@ def test_what_is_alike_is_left_out_but_for_figures():
     compared = read_comparison(answer())
     kept = [row.name for group in compared.only_differences() for row in group.rows]
     assert kept == [
-        "Time of a step, measured",
-        "Time of a step, predicted",
+        "Step time, measured",
+        "Step time, predicted",
         "Peak memory per device, predicted",
         "Fits its devices",
         "Measured step",

@@ -87,8 +87,8 @@ def test_a_run_waits_works_and_ends_with_what_it_measured(server):
             [{"kind": "failed", "message": "Out of memory.", "ways_out": ["shard more"]}],
             Failed("Out of memory.", ("shard more",)),
         ),
-        ("failed", [], Failed("The job ended without a result.", ("look at its page for what it printed",))),
-        ("done", [], Failed("The job ended without a result.", ("look at its page for what it printed",))),
+        ("failed", [], Failed("The job ended without a result.", ("see its output on its page",))),
+        ("done", [], Failed("The job ended without a result.", ("see its output on its page",))),
     ],
     ids=["cancelled", "failed", "without a word", "without figures"],
 )
@@ -117,7 +117,7 @@ def test_what_a_job_writes_that_makes_no_sense_ends_it_in_words(server, event):
     server.tell("running", event)
     [end] = server.heard
     assert isinstance(end, Failed)
-    assert end.message.startswith("What the job wrote of its run cannot be read: ")
+    assert end.message.startswith("The result of the job cannot be read: ")
 
 
 def test_what_keeps_a_run_from_being_submitted_is_heard(server):

@@ -165,7 +165,7 @@ def test_the_text_about_a_damaged_entry_stands_whole():
     with pytest.raises(DocumentError) as caught:
         replay(first_plan(), [GOOD, BROKEN["no body"]])
     assert str(caught.value) == (
-        "Entry 2 of the room's log cannot be replayed: It is damaged: KeyError('added').\n  Ways out: restore a backup of the team's store."
+        "Entry 2 of the room's log cannot be replayed: It is damaged: KeyError('added').\n  Try: restore a backup of the team's store."
     )
 
 

@@ -94,8 +94,8 @@ def test_what_cannot_be_taken_back_alone_says_why(room):
     room.do(ADA, "apply", AddAxis("pipe", 2))
     room.shard(BOB, "hidden", "pipe")
     assert refusal(room, ADA, "undo") == (
-        "`+ pipe:2` cannot be taken back alone: what was done later would be illegal without it. There is no mesh axis `pipe`; "
-        "there are `data`, `model`.\n  Ways out: take back what came later first · go to an earlier plan in the history."
+        "`+ pipe:2` cannot be undone alone: later edits depend on it. There is no mesh axis `pipe`; "
+        "there are `data`, `model`.\n  Try: undo later edits first · go to an earlier plan in the history."
     )
     room.do(BOB, "undo")
     room.do(ADA, "undo")
@@ -120,7 +120,7 @@ def test_a_refusal_says_what_the_person_had_not_seen(room):
     saw = room.session.revision
     room.shard(BOB, "hidden", "model")
     text = refusal(room, ADA, "apply", ShardDim("io", ("model",)), saw=saw)
-    assert "Bob made the edit `hidden → model` 0 s ago, which you had not seen yet." in text
+    assert "Bob made the edit `hidden → model` 0 s ago, before you saw it." in text
     assert text.endswith("."), "with the ways out"
     seen = refusal(room, ADA, "apply", ShardDim("io", ("model",)), saw=room.session.revision)
     assert "Bob" not in seen
@@ -157,7 +157,7 @@ def test_who_may_only_look_changes_nothing(room, deed):
     room.shard(ADA, "hidden", "model")
     assert refusal(room, VIC, *deed) == (
         "To edit this plan takes the role editor in this project; yours is viewer.\n"
-        "  Ways out: ask an owner of the project · export the plan, and go on with it in a workbench of your own."
+        "  Try: ask an owner of the project · export the plan and continue in your own workbench."
     )
 
 
@@ -271,7 +271,7 @@ def test_the_figures_of_what_was_not_kept_are_not_those_of_the_next_plan(room):
 
 def test_an_edit_that_cannot_be_recorded_is_refused_and_leaves_nothing(room):
     unknown = replace(parse_hardware("TPU v5e 4x2"), name="one of our own")
-    assert "cannot be recorded, for it could not be read again" in refusal(room, ADA, "apply", SetHardware(unknown))
+    assert "cannot be recorded, because it could not be read back" in refusal(room, ADA, "apply", SetHardware(unknown))
 
 
 @given(STORIES)

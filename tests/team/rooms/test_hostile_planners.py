@@ -19,9 +19,9 @@ ENDINGS = {
     "exits well": ("pass", "ended by itself"),
     "crashes": ("import os; os.kill(os.getpid(), 11)", "was ended by SIGSEGV"),
     "kills itself": ("import os; os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
-    "floods its output": ("while True: print('x' * 65536)", "printed more than 1.00 MiB, and was ended"),
-    "takes all memory": ("x = bytearray(1 << 40)", "ran out of memory: it may have 4.00 GiB"),
-    "takes too long": ("import time; time.sleep(600)", "did not end within 0.5 s, and was ended"),
+    "floods its output": ("while True: print('x' * 65536)", "exceeded its output limit of 1.00 MiB"),
+    "takes all memory": ("x = bytearray(1 << 40)", "ran out of memory; its limit is 4.00 GiB"),
+    "takes too long": ("import time; time.sleep(600)", "exceeded its time limit of 0.5 s"),
 }
 
 

@@ -158,7 +158,7 @@ def test_an_edit_that_cannot_be_stored_nobody_sees_and_all_are_told(tmp_path, pl
         page.until(lambda page: page.notices)
         assert page.notices[-1] == {
             "title": "The room was started again",
-            "text": "What was done last could not be stored, so it was not done. Everything before it is here. "
+            "text": "Edit last could not be stored, so it was not applied. Everything before it is here. "
             "The disk of the server is full, so nothing was changed.",
             "choices": [["dismiss", "All right"]],
         }
@@ -177,7 +177,7 @@ def test_a_plan_that_cannot_be_saved_is_said_and_the_room_goes_on(tmp_path, plan
     room = VisitedRoom(team, hub, team.new_room(document))
     ada = room.enter("ada")
     team.store.full = True
-    for verb, title in (("save", "This plan was not put into the gallery"), ("branch", "No branch was made")):
+    for verb, title in (("save", "This plan was not added to the gallery"), ("branch", "No branch was made")):
         ada.ask(verb)
         ada.until(lambda page, title=title: page.notices and page.notices[-1]["title"] == title)
         assert ada.notices[-1]["text"].startswith("The disk of the server is full, so nothing was changed.")
@@ -199,7 +199,7 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(r
     for page in (ada, bob):
         page.until(lambda page: page.boards == 2 and page.notices)
         assert page.notices[-1]["text"] == (
-            "The process of this room was killed (SIGKILL), so what was done last may not have been done. Everything before it is here."
+            "The process of this room was killed (SIGKILL), so the last edit may be lost. Everything before it is here."
         )
     assert room.pid not in (0, pid)
     history = history_of(room)
@@ -240,7 +240,7 @@ def test_a_room_whose_process_dies_again_and_again_is_left_with_a_word_and_opens
         ada.until(lambda page, death=death: page.boards == death + 1)
         room.kill(signal.SIGABRT)
     ada.until(lambda page: page.failures)
-    assert ada.failures[-1].endswith("; that happened 3 times within 60 s. Reload the page to try once more.")
+    assert ada.failures[-1].endswith("; this happened 3 times within 60 s. Reload the page to try again.")
     assert "SIGABRT" in ada.failures[-1]
     assert ada.board == {}
     again = room.enter("ada", "again")
@@ -254,11 +254,11 @@ def test_what_a_room_is_at_can_be_stopped_by_an_editor_and_not_by_a_viewer(room)
     bob.send("undo")
     vic.ask("stop")
     vic.until(lambda page: page.notices)
-    assert vic.notices[-1]["text"].startswith("To stop what a room is at takes an editor of the project, and you are a viewer.")
+    assert vic.notices[-1]["text"].startswith("To stop the current task of a room takes an editor of the project, and you are a viewer.")
     assert is_there(pid)
     bob.ask("stop")
     bob.until(lambda page: page.boards == 2 and page.notices)
-    assert bob.notices[-1]["text"].startswith("Somebody stopped what it was at, so what was done last may not have been done.")
+    assert bob.notices[-1]["text"].startswith("A person stopped its current task, so the last edit may be lost.")
     within(lambda: not is_there(pid))
 
 
@@ -283,13 +283,13 @@ def test_a_room_that_is_at_one_thing_for_too_long_says_so_and_is_stopped(room, m
     within(lambda: not is_there(pid))
     monkeypatch.undo()
     ada.until(lambda page: page.notices and page.boards >= 2)
-    assert ada.notices[0]["text"].startswith("What it was at took longer than")
+    assert ada.notices[0]["text"].startswith("Its current task took longer than")
 
 
 def test_a_room_that_takes_too_long_to_open_says_so(room, monkeypatch):
     monkeypatch.setattr(room_supervisor, "OPENING", 0.0)
     ada = room.enter("ada")
-    assert ada.failures == ["Opening this room took longer than 0 s and was stopped. Reload the page to try once more."]
+    assert ada.failures == ["Opening this room took longer than 0 s and was stopped. Reload the page to try again."]
     monkeypatch.undo()
     assert room.enter("ada", "again").layout == START
 
@@ -312,7 +312,7 @@ def test_who_may_only_look_edits_nothing_and_is_told_why(room):
 def test_a_viewer_saves_nothing(room):
     vic = room.enter("vic")
     vic.do("save")
-    assert "put a plan into the gallery" in vic.refusal
+    assert "add a plan to the gallery" in vic.refusal
     vic.do("open", tab="memory")
     assert vic.notices == []
 
@@ -335,7 +335,7 @@ def test_a_role_that_is_taken_away_closes_the_page_and_nothing_of_it_is_heard(ro
     ada, bob = room.enter("ada"), room.enter("bob")
     room.team.set_role("bob", None)
     asyncio.run(room.hub.access_changed(room.room_id))
-    assert bob.failures == ["This room is not yours to see any more: your role was taken back, or the room was closed."]
+    assert bob.failures == ["You no longer have access to this room: your role was removed, or the room was closed."]
     assert bob.board == {}
     bob.send("drop", dim="hidden", source="", target="model", add=False)
     bob.ask("stop")
@@ -395,7 +395,7 @@ def test_a_refusal_says_what_was_not_seen(room):
     bob.until(lambda page: page.layout == HIDDEN)
     bob.place("io", "model", saw=saw)
     assert "Ada made the edit `hidden → model`" in bob.refusal
-    assert bob.refusal.endswith("which you had not seen yet.")
+    assert bob.refusal.endswith("before you saw it.")
 
 
 def test_a_branch_is_a_copy_of_the_log_that_goes_its_own_way(room):
@@ -405,7 +405,7 @@ def test_a_branch_is_a_copy_of_the_log_that_goes_its_own_way(room):
     ada.ask("branch")
     ada.until(lambda page: page.notices)
     [notice] = ada.notices
-    assert notice["title"] == "A room of your own"
+    assert notice["title"] == "Your own room"
     place = notice["choices"][0]
     assert place[:2] == ["open", "Go there"]
     branch = VisitedRoom(room.team, room.hub, place[2].rpartition("/")[2])

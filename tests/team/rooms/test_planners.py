@@ -142,7 +142,7 @@ def test_a_server_that_closes_does_not_wait_for_a_document(planners, document):
 
 
 def test_a_program_of_their_own_cannot_run_where_there_is_no_sandbox(planners):
-    with pytest.raises(WorkbenchError, match="The program `mine` cannot run: this server runs models of the zoo alone"):
+    with pytest.raises(WorkbenchError, match="The program `mine` cannot run: this server runs only models of the zoo"):
         planners.connect(SimpleNamespace(name="mine", target="mine:build"))
 
 

@@ -54,10 +54,10 @@ def test_a_plan_goes_into_the_gallery_once_for_each_person(team, actions, source
 
 
 def test_a_viewer_puts_nothing_there(team, actions, source):
-    with pytest.raises(ForbiddenError, match="To put a plan into the gallery takes an editor of the project, and you are a viewer"):
+    with pytest.raises(ForbiddenError, match="To add a plan to the gallery takes an editor of the project, and you are a viewer"):
         actions.save(source, guest(team, "vic", ProjectRole.VIEWER), {"save": GOOD, "name": "x"})
-    for name, held in (("vic", "you are a viewer"), ("zoe", "you are not in it")):  # who edits by a link
-        with pytest.raises(ForbiddenError, match=f"To put a plan into the gallery takes an editor of the project, and {held}"):
+    for name, held in (("vic", "you are a viewer"), ("zoe", "you are not a member")):  # who edits by a link
+        with pytest.raises(ForbiddenError, match=f"To add a plan to the gallery takes an editor of the project, and {held}"):
             actions.save(source, guest(team, name), {"save": GOOD, "name": "x"})
     assert rows(team, GalleryEntry) == []
 
@@ -83,7 +83,7 @@ def test_what_a_process_claims_that_its_document_does_not_say_is_refused(team, a
 
 @pytest.mark.parametrize("record", [{}, {**GOOD, "dims": None}, {"document": 1}], ids=["nothing", "no dims", "half"])
 def test_what_describes_no_plan_is_refused(team, actions, source, record):
-    with pytest.raises(WorkbenchError, match="sent what describes none"):
+    with pytest.raises(WorkbenchError, match="sent an invalid answer"):
         actions.save(source, guest(team, "bob"), {"save": record, "name": "x"})
 
 
@@ -92,7 +92,7 @@ def test_a_room_about_one_program_saves_no_plan_of_another(team, actions, source
     own = replace(source, program=SimpleNamespace(target="mine:build", name="mine"))
     with pytest.raises(WorkbenchError, match="This room is about `mine:build`, and the plan is of `two_layer`"):
         actions.save(own, guest(team, "bob"), {"save": GOOD, "name": "x"})
-    with pytest.raises(WorkbenchError, match="is not what its document says"):
+    with pytest.raises(WorkbenchError, match="do not match the document"):
         actions.save(own, guest(team, "bob"), {"save": {**GOOD, "target": "mine:build"}, "name": "x"})
     assert rows(team, GalleryEntry) == []
 

@@ -147,7 +147,7 @@ def test_the_same_answer_again_is_no_further_try(lesson):
     zoe = lesson.room().enter("zoe")
     assert check(zoe)["attempt"] == 1
     zoe.do("answer_question")
-    assert "the same answer, and no further try" in zoe.refusal
+    assert "Same answer as before" in zoe.refusal
     zoe.place("batch", "data")
     assert check(zoe)["attempt"] == 2
     assert len(within(lambda: len(lesson.answers()) == 2 and lesson.answers())) == 2
@@ -188,7 +188,7 @@ def test_a_student_enters_no_room_of_another_and_puts_nothing_into_the_gallery(l
         other.enter_at_once("zoe")
     zoe = lesson.room().enter("zoe")
     zoe.do("save")
-    zoe.until(lambda page: any("go into no gallery" in each["text"] for each in page.notices))
+    zoe.until(lambda page: any("cannot be added to a gallery" in each["text"] for each in page.notices))
     with team.store.read() as session:
         assert session.scalars(select(GalleryEntry)).all() == []
 
@@ -233,12 +233,12 @@ def test_a_plan_is_sent_into_a_room_that_is_not_open(lesson, hub, planners):
     assert push(lesson)["sent"] == 1
     assert lesson.card(room)["layout"] == ""
     zoe = room.enter("zoe")
-    zoe.until(lambda page: any(each["title"] == "Ada sent you the plan to start from" for each in page.notices))
+    zoe.until(lambda page: any(each["title"] == "Ada sent you the start plan" for each in page.notices))
     zoe.place("batch", "data")
     assert [each.kind for each in lesson.team.log_of(room.room_id)] == ["push", "edit"]
     assert [each["text"] for each in steps(lesson, planners, room)] == [
         "it begins",
-        "sent all the plan to start from",
+        "sent all the start plan",
         str(ShardDim("batch", ("data",))),
     ]
 
@@ -251,7 +251,7 @@ def test_a_room_that_was_closed_keeps_a_plan_from_no_other(lesson):
 
 
 def steps(lesson, planners, room):
-    """What was done in a room, as its replay tells it."""
+    """Edit in a room, as its replay tells it."""
     source = read_room(lesson.team.store, room.room_id)
     return asyncio.run(planners.replay_room(source.document, source.log)).steps
 

@@ -72,7 +72,7 @@ def test_a_command_is_code_of_others_unless_it_says_that_it_is_not(refused: Sand
     with pytest.raises(SandboxError):
         refused.start(command)
     assert refused.run(replace(command, our_code=True)).ending.is_good
-    assert "Refused. Programs of the team's own do not run here" in str(refused.ability)
+    assert "Refused. Registered programs do not run here" in str(refused.ability)
 
 
 def test_an_administrator_may_turn_the_sandbox_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -89,7 +89,7 @@ def test_who_approves_is_one_of_three_words(tmp_path: Path):
         owners_approve(TeamConfig(data=tmp_path, programs={"owners_approve": "some"}))
 
 
-@pytest.mark.parametrize(("name", "words"), [("no-such-user", "no user of this machine"), ("root", "has the server's rights")])
+@pytest.mark.parametrize(("name", "words"), [("no-such-user", "not a user of this machine"), ("root", "has the server's rights")])
 def test_the_user_of_programs_exists_and_has_no_rights_of_the_server(name: str, words: str):
     with pytest.raises(SandboxError, match=words):
         named_user(name)

@@ -104,7 +104,7 @@ def test_a_flood_is_kept_with_a_note(walled: Sandbox):
 
 
 def test_what_is_not_there_is_not_shown(walled: Sandbox, tmp_path: Path):
-    with pytest.raises(SandboxError, match="which is not there"):
+    with pytest.raises(SandboxError, match="which does not exist"):
         walled.start(SandboxedCommand.python("-c", "", code=(tmp_path / "nothing",)))
 
 
@@ -170,16 +170,16 @@ def test_a_bubblewrap_that_is_refused_says_why(tmp_path: Path):
 ENDINGS = [
     (EndingSigns(0), "It ended by itself."),
     (EndingSigns(3, last_line="ValueError: no"), "It ended with status 3: ValueError: no."),
-    (EndingSigns(1, last_line="MemoryError"), "It ran out of memory: it may have 1.00 GiB."),
-    (EndingSigns(1, last_line="BlockingIOError: [Errno 11]"), "It started more than the 9 processes and threads that it may have."),
+    (EndingSigns(1, last_line="MemoryError"), "It ran out of memory; its limit is 1.00 GiB."),
+    (EndingSigns(1, last_line="BlockingIOError: [Errno 11]"), "It exceeded its limit of 9 processes and threads."),
     (EndingSigns(1, last_line="bwrap: No permissions"), "It did not start: its sandbox could not be made: bwrap: No permissions."),
-    (EndingSigns(-9, EndKind.DEADLINE), "It did not end within 5 s, and was ended."),
-    (EndingSigns(-9, EndKind.MEMORY), "It ran out of memory: it may have 1.00 GiB."),
-    (EndingSigns(-9, processor_seconds=7.6), "It used up its processor time of 7 s."),
+    (EndingSigns(-9, EndKind.DEADLINE), "It exceeded its time limit of 5 s."),
+    (EndingSigns(-9, EndKind.MEMORY), "It ran out of memory; its limit is 1.00 GiB."),
+    (EndingSigns(-9, processor_seconds=7.6), "It exceeded its CPU time of 7 s."),
     (EndingSigns(-9), "It was ended by SIGKILL."),
-    (EndingSigns(-24), "It used up its processor time of 7 s."),
-    (EndingSigns(-25), "It wrote a file of more than 64.0 MiB, and was ended."),
-    (EndingSigns(-31), "It made a system call that programs may not make here, such as to trace or to mount, and was ended."),
+    (EndingSigns(-24), "It exceeded its CPU time of 7 s."),
+    (EndingSigns(-25), "It exceeded its file size limit of 64.0 MiB."),
+    (EndingSigns(-31), "It made a forbidden system call, such as tracing or mounting."),
     (EndingSigns(-11, last_line="Segmentation fault"), "It was ended by SIGSEGV: Segmentation fault."),
 ]
 

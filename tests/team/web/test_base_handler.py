@@ -60,7 +60,7 @@ def test_a_stranger_is_sent_to_sign_in_on_a_page_and_is_answered_401_by_the_api(
     with server.client() as stranger:
         page, api = stranger.get("/me?a=b"), stranger.get("/api/v1/me")
     assert (page.status_code, page.headers["Location"]) == (302, "/login?next=%2Fme%3Fa%3Db")
-    assert (api.status_code, api.json()["error"]["message"]) == (401, "Nobody is signed in.")
+    assert (api.status_code, api.json()["error"]["message"]) == (401, "Not signed in.")
 
 
 def test_whoever_is_signed_in_is_known(ada):

@@ -46,7 +46,7 @@ def _first_plan(plan: Plan | None, exercise: Exercise | None, question: str) -> 
     if plan is not None:
         return as_public(plan)
     if exercise is None:
-        raise WorkbenchError("A board shows a plan, and none is given.", ["give it a plan", "give it an exercise"])
+        raise WorkbenchError("A board needs a plan.", ["pass a plan", "pass an exercise"])
     asked = exercise[question] if question else None
     return asked.plan if isinstance(asked, PlanQuestion) else exercise.first_plan
 

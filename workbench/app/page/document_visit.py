@@ -71,7 +71,7 @@ class LabVisit(Visit):
         except WorkbenchError as error:
             problem = failure_text(error)
         if problem:
-            title = f"{FILE} beside this plan" if self._exercise is None else "Earlier answers"
+            title = f"{FILE} next to this plan" if self._exercise is None else "Earlier answers"
             self._notice = {"title": title, "text": problem, "choices": [["dismiss", "All right"]]}
 
     def _new_plan(self) -> Plan:
@@ -133,7 +133,7 @@ class DocumentExercise:
         try:
             self._restore(parse_document(ANSWERS, kept, f"`{KEPT}`") if kept.strip() else {})
         except WorkbenchError as error:
-            self.problem = f"{error.message} What is answered here is not kept until it can be read."
+            self.problem = f"{error.message} Answers are not saved until it can be read."
 
     def first_plan(self, name: str) -> Plan:
         """The plan that a new document begins with: of the question that it is named after, else of the first that asks for a plan."""

@@ -46,14 +46,14 @@ class DeniedRequest:
 
 UNKNOWN_HOST = DeniedRequest(
     _FORBIDDEN,
-    "This server does not answer under this host name. Whoever started it can allow a name: workbench serve --origins NAME:PORT",
+    "This server does not accept this host name. To allow a name: workbench serve --origins NAME:PORT",
 )
 UNKNOWN_ORIGIN = DeniedRequest(
     _FORBIDDEN,
-    "This server does not answer pages of other sites. Whoever started it can allow one: workbench serve --origins NAME:PORT",
+    "This server does not accept pages of other sites. To allow a site: workbench serve --origins NAME:PORT",
 )
-NO_ORIGIN = DeniedRequest(_FORBIDDEN, "A websocket is opened by a page of this server alone, and a page says where it is from.")
-OTHER_SITE = DeniedRequest(_FORBIDDEN, "This server shows nothing within pages of other sites.")
+NO_ORIGIN = DeniedRequest(_FORBIDDEN, "Only pages of this server may open a websocket.")
+OTHER_SITE = DeniedRequest(_FORBIDDEN, "This server cannot be embedded in other sites.")
 NO_METHOD = DeniedRequest(_NO_METHOD, "This server accepts GET requests only.")
 
 
@@ -135,8 +135,8 @@ def parse_origin(text: str) -> Hosts:
 
 def _origin_error(text: str) -> WorkbenchError:
     return WorkbenchError(
-        f"{text[:200]!r} is no origin: an origin is the host and port under which people reach the page.",
-        ["write `plans.example.org:5006`, or `https://plans.example.org`", "name each one: there are no wildcards"],
+        f"{text[:200]!r} is not an origin: an origin is the host and port of the page.",
+        ["write `plans.example.org:5006`, or `https://plans.example.org`", "list each origin: there are no wildcards"],
     )
 
 

@@ -92,8 +92,8 @@ def file_asked_for(served: ServeOptions, query: Mapping[str, str]) -> Path | Non
     if served.file and served.file.name == query["file"]:
         return served.file
     raise DocumentError(
-        f"The address asks for the file `{query['file'][:200]}`, and this server opens no folder of plan files.",
-        ["start it with `--root FOLDER`", "leave `?file=` out of the address"],
+        f"The address asks for the file `{query['file'][:200]}`, but this server has no plan folder.",
+        ["start it with `--root FOLDER`", "remove `?file=` from the address"],
     )
 
 

@@ -147,8 +147,8 @@ def _socket_options(path: str) -> tuple[dict[str, Any], None]:
 def verify_port(port: int) -> None:
     """Raises `WorkbenchError` for an invalid port."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= LAST_PORT:
-        ways_out = [f"give one of 1024 to {LAST_PORT}", "give 0, which takes a free one"]
-        raise WorkbenchError(f"{port!r} is no port: ports are whole numbers from 0 to {LAST_PORT}.", ways_out)
+        ways_out = [f"choose a port from 1024 to {LAST_PORT}", "choose 0 for any free port"]
+        raise WorkbenchError(f"{port!r} is not a port: ports are whole numbers from 0 to {LAST_PORT}.", ways_out)
 
 
 def _port_options(address: str, port: int, origins: tuple[str, ...]) -> tuple[dict[str, Any], Hosts]:
@@ -163,9 +163,9 @@ def verify_address(address: str) -> None:
     try:
         _free_port(address)
     except (OSError, UnicodeError) as error:
-        reason = f"{address!r} is no address that this machine can listen at: {getattr(error, 'strerror', None) or error}."
+        reason = f"{address!r} is not an address that this machine can listen at: {getattr(error, 'strerror', None) or error}."
         ways_out = [
-            f"leave it out, which is {LOOPBACK}: this machine alone",
+            f"leave it out, which is {LOOPBACK}: this machine only",
             "give one of this machine's addresses, or 0.0.0.0 for all of them",
         ]
         raise WorkbenchError(reason, ways_out) from None

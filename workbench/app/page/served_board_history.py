@@ -44,9 +44,7 @@ class BoardHistory:
             except WorkbenchError as error:
                 problem = str(error)
         elif self.source and self.source != self.board_id:
-            problem = (
-                "The board that the address names is not kept here: nothing was changed on it, or it is longer ago than boards are kept."
-            )
+            problem = "The board that the address names is not stored here: it was never edited, or it has expired."
         session = Session(make())
         return RestoredSession(session, Journal.begin(self.folder, self.board_id, session), problem)
 

@@ -164,7 +164,7 @@ class FileVisit(Visit):
         else:
             self.window.tell(
                 notice={
-                    "title": f"{self._file.name} was changed by somebody else",
+                    "title": f"{self._file.name} was changed by another person",
                     "text": "Your plan has changes that are not saved.",
                     "choices": [["theirs", "Show theirs (yours stays in the history)"], ["mine", "Keep mine"]],
                 }
@@ -248,8 +248,8 @@ def offer_boards(boards: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     if not boards:
         return {}
     return {
-        "title": "Take up a board where you left it?" if len(boards) == 1 else "Take up one of your boards where you left it?",
-        "text": "Its plans are kept, undo included." if len(boards) == 1 else "Their plans are kept, undo included.",
+        "title": "Resume a board?" if len(boards) == 1 else "Resume one of your boards?",
+        "text": "Its plans and undo history are kept." if len(boards) == 1 else "Their plans and undo history are kept.",
         "choices": [
             *([f"board-{number}", each["label"], each["link"]] for number, each in enumerate(boards)),
             ["later", "Not now"],

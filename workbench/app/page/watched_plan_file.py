@@ -60,8 +60,8 @@ class PlanFile:
         if self._looked and content not in (None, self._seen):
             self._remember()
             raise DocumentError(
-                f"`{self.name}` was changed by somebody else since you opened or saved it, so your plan was not written over theirs.",
-                ["save once more to overwrite it", "reload the page to see theirs", "export your plan first"],
+                f"`{self.name}` was changed by another person since you opened or saved it, so your plan was not saved.",
+                ["save again to overwrite it", "reload the page to see theirs", "export your plan first"],
             )
 
     def changed_by_others(self) -> bool:
@@ -89,9 +89,9 @@ def file_under(root: Path, name: str) -> Path:
     """The plan file `name` under `root`. Raises `DocumentError` for a path that is no plan file or is outside, links followed."""
     path = (root / name.replace("\0", "")).resolve()
     if not path.is_relative_to(root.resolve()):
-        raise DocumentError(f"`{name[:200]}` is outside of the folder that is served here.", ["give a path below that folder"])
+        raise DocumentError(f"`{name[:200]}` is outside the served folder.", ["choose a path below that folder"])
     if not path.name.endswith(ENDING):
-        raise DocumentError(f"`{name[:200]}` is no plan file: its name does not end in `{ENDING}`.", [f"choose a *{ENDING}"])
+        raise DocumentError(f"`{name[:200]}` is not a plan file: its name does not end in `{ENDING}`.", [f"choose a *{ENDING}"])
     return path
 
 

@@ -131,5 +131,5 @@ def _served_program(served: ServeOptions) -> tuple[str, ...]:
 
 def died_notice(reason: str) -> dict[str, Any]:
     """The notice to a visitor whose board had to be started again."""
-    text = f"{reason}, so what you did last was not done. Everything before it is here, undo included."
+    text = f"{reason}, so your last edit was not applied. Everything before it is kept, undo included."
     return {"title": "The board was started again", "text": text, "choices": [["dismiss", "All right"]]}

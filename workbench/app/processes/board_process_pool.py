@@ -32,7 +32,7 @@ class Boards:
     """
 
     def __init__(self, served: ServeOptions, queue: JobQueue) -> None:
-        job_payload = sendable(served, "What is served", "give `serve` a `runner`: the boards are in this process then")
+        job_payload = sendable(served, "What is served", "pass a `runner` to `serve` to keep the boards in this process")
         self._prepare = {"prepare": {"served": base64.b64encode(job_payload).decode(), "jax_config": jax_settings()}}
         self._forking, self._queue, self._worker = ForkServer(), queue, shared_worker()
         self._lock = threading.RLock()

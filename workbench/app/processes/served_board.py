@@ -74,7 +74,7 @@ WORK_NAMES = {
 """What a board is doing, by the verb of the gesture that asked for it."""
 
 _STOPPED = "You stopped what it was at"
-_TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
+_TOO_SLOW = f"Its current task took longer than {LIMIT:.0f} s and was stopped"
 
 
 def describe_work(gesture: Any) -> str:
@@ -208,7 +208,7 @@ class ServedBoard:
             if self.is_closed or self.screen is None:
                 self.is_closed = True
             elif len(self._deaths) >= MOST_DEATHS:
-                self._fail(f"{reason}, and so it did {MOST_DEATHS} times within {WITHIN:.0f} s. Reload the page to try once more.")
+                self._fail(f"{reason}, and so it did {MOST_DEATHS} times within {WITHIN:.0f} s. Reload the page to try again.")
             else:
                 self._begin({"died": reason})
 

@@ -128,4 +128,4 @@ def _outcome(done: Future[Partitioned]) -> tuple[Any, ...]:
     except PartitionError as error:
         return "refused", *error.parts
     except CancelledError:
-        return "refused", "The question to XLA's partitioner was cancelled.", ()
+        return "refused", "The request to XLA's partitioner was cancelled.", ()

@@ -27,7 +27,7 @@ def count_in_flight(_: int, shape: PipelineShape) -> int:
 
 SCHEDULE = Schedule(
     "breadth_first",
-    "All micro-batches through one chunk, then the next: weights gathered once a chunk.",
+    "All micro-batches through one chunk, then the next: weights gathered once per chunk.",
     order,
     fill_and_drain,
     count_in_flight,

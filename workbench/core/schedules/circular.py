@@ -28,7 +28,7 @@ def count_in_flight(_: int, shape: PipelineShape) -> int:
 
 SCHEDULE = Schedule(
     "circular",
-    "Fill and drain, each micro-batch several times round the devices.",
+    "Fill and drain; each micro-batch passes the devices several times.",
     order,
     fill_and_drain,
     count_in_flight,

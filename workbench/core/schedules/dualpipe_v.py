@@ -50,7 +50,7 @@ def count_in_flight(device: int, shape: PipelineShape) -> int:
 
 SCHEDULE = Schedule(
     "dualpipe_v",
-    "Two chunks in a V, a forward on one beside a backward on the other (DualPipeV).",
+    "Two chunks in a V, overlapping a forward with a backward task (DualPipeV).",
     order,
     idle,
     count_in_flight,

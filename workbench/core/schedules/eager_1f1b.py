@@ -30,5 +30,5 @@ def count_in_flight(device: int, shape: PipelineShape) -> int:
 
 
 SCHEDULE = Schedule(
-    "eager_1f1b", "1F1B with twice the warm-up: sending is hidden, for up to twice the memory.", order, fill_and_drain, count_in_flight
+    "eager_1f1b", "1F1B with twice the warm-up: hidden transfers, up to twice the memory.", order, fill_and_drain, count_in_flight
 )

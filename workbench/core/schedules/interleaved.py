@@ -43,7 +43,7 @@ def _iterate_rounds(device: int, shape: PipelineShape, kind: Kind) -> Iterator[T
 
 SCHEDULE = Schedule(
     "interleaved",
-    "One forward, one backward over several chunks a device: a shorter bubble.",
+    "1F1B over several chunks per device: a shorter bubble.",
     order,
     fill_and_drain,
     count_in_flight,

@@ -31,5 +31,5 @@ def count_in_flight(device: int, shape: PipelineShape) -> int:
 
 
 SCHEDULE = Schedule(
-    "1f1b", "One forward, one backward: as long as GPipe, keeping p micro-batches at most.", order, fill_and_drain, count_in_flight
+    "1f1b", "One forward, one backward: the time of GPipe, with at most p micro-batches in memory.", order, fill_and_drain, count_in_flight
 )

@@ -126,18 +126,18 @@ class Schedule:
         """Raises `PipelineError` where the schedule does not allow this shape."""
         if shape.chunks != self.chunks and not self.loops:
             chunks = "one chunk" if self.chunks == 1 else f"{self.chunks} chunks"
-            other = "that goes round, schedule:interleaved" if shape.chunks > 1 else "with one chunk, schedule:zero_bubble"
+            other = "with several chunks, schedule:interleaved" if shape.chunks > 1 else "with one chunk, schedule:zero_bubble"
             raise PipelineError(
                 f"Schedule `{self.name}` has {chunks} of layers a device; the pipeline has chunks:{shape.chunks}.",
-                [f"set chunks:{self.chunks}", f"take a schedule {other} say"],
+                [f"set chunks:{self.chunks}", f"use a schedule {other}"],
             )
         if self.whole_rounds and shape.chunks > 1 and shape.micro_batches % shape.devices:
             over = shape.micro_batches % shape.devices
             near = {shape.micro_batches - over, shape.micro_batches - over + shape.devices} - {0}
             raise PipelineError(
-                f"Schedule `{self.name}` sends micro-batches round in groups of one for each of the {shape.devices} stages; "
+                f"Schedule `{self.name}` requires a multiple of the {shape.devices} stages as the number of micro-batches; "
                 f"{shape.micro_batches} % {shape.devices} = {over}.",
-                [f"make micro_batches {' or '.join(str(each) for each in sorted(near))}", "take schedule:breadth_first"],
+                [f"make micro_batches {' or '.join(str(each) for each in sorted(near))}", "use schedule:breadth_first"],
             )
 
 

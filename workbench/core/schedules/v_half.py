@@ -28,4 +28,4 @@ def idle_tasks(p: int) -> int:
     return max(3 * (p - 1) - p % 2, 0)
 
 
-SCHEDULE = v_schedule("v_half", "Two chunks in a V: half of the memory of 1F1B, and half of its bubble (V-Half).", order, idle_tasks)
+SCHEDULE = v_schedule("v_half", "Two chunks in a V: half the memory of 1F1B and half its bubble (V-Half).", order, idle_tasks)

@@ -44,7 +44,7 @@ def count_in_flight(device: int, shape: PipelineShape) -> int:
 
 SCHEDULE = Schedule(
     "zb_v",
-    "Two chunks in a V, weight gradients apart: almost no bubble in the memory of 1F1B (ZB-V).",
+    "Two chunks in a V, separate weight gradients: almost no bubble at the memory of 1F1B (ZB-V).",
     order,
     idle,
     count_in_flight,

@@ -45,7 +45,7 @@ def count_in_flight(_: int, shape: PipelineShape) -> int:
 
 SCHEDULE = Schedule(
     "zero_bubble",
-    "One forward, one backward; weight gradients fill the bubble (ZB-H1).",
+    "1F1B with separate weight gradients that fill the bubble (ZB-H1).",
     order,
     idle,
     count_in_flight,

@@ -47,8 +47,8 @@ def chrome_trace(report: Report, measurement: Measurement | None = None) -> str:
     events = [*_predicted(report.prediction), *_compiled(report), *(_measured(measurement) if measurement else ())]
     if not events:
         raise WorkbenchError(
-            f"{report.plan.name} has no step over time: times are predicted for hardware, and the plan names none.",
-            ['name some, `hardware="TPU v5e 2x4"`', "run it, and give the measurement"],
+            f"{report.plan.name} has no predicted timeline: the plan has no hardware.",
+            ['set hardware, `hardware="TPU v5e 2x4"`', "run the plan and pass the measurement"],
         )
     about = {"plan": str(report.plan), "hardware": str(report.hardware or ""), "written by": "sharding workbench"}
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}, ensure_ascii=False, allow_nan=False)

@@ -70,7 +70,7 @@ def _left_out_lines(plan: Plan) -> list[str]:
         return []
     return [
         "",
-        "# Rules by name cannot say what this plan decides besides:",
+        "# This plan also has decisions that rules by name cannot express:",
         *map(comment_text, besides),
     ]
 
@@ -109,9 +109,9 @@ def export_partition_specs(plan: Plan) -> str:
         "import jax",
         "from jax.sharding import NamedSharding, PartitionSpec as P",
         "",
-        "# By path, `*` for the number of a layer; what is not named is replicated.",
+        "# By path, `*` for the number of a layer; unlisted arguments are replicated.",
         *(["SPECS = {", *lines, "}"] if lines else ["SPECS = {}"]),
-        *(["", "# The plan also says this, which no argument's PartitionSpec does:", *constraints] if constraints else []),
+        *(["", "# This plan also has decisions that no PartitionSpec of an argument expresses:", *constraints] if constraints else []),
         "",
     ]
     return "\n".join(sections) + "\n" + _LOOKUP
@@ -128,14 +128,14 @@ class Export(NamedTuple):
 
 
 ALL_EXPORTS = (
-    Export("script", "JAX script", "A complete script: builds the program, lays it out and trains a few steps.", ".py", export_script),
+    Export("script", "JAX script", "A complete script: builds the program, shards it and trains a few steps.", ".py", export_script),
     Export(
         "specs",
         "PartitionSpecs",
-        "A module that knows JAX alone; partition_specs(tree, root) gives a pytree for your parameters.",
+        "A module that needs only JAX; partition_specs(tree, root) returns a pytree for your parameters.",
         "_specs.py",
         export_partition_specs,
     ),
-    Export("rules", "Logical axis rules", "For flax.linen.logical_axis_rules and its like.", "_rules.py", export_axis_rules),
+    Export("rules", "Logical axis rules", "For flax.linen.logical_axis_rules and similar APIs.", "_rules.py", export_axis_rules),
     Export("maxtext", "MaxText rules", "The same as YAML, for MaxText's configuration.", "_rules.yml", export_maxtext_rules),
 )

@@ -120,7 +120,7 @@ def _shardings(plan: Plan) -> str:
     table = ["SPECS = {", *lines, "}"] if lines else ["SPECS = {}"]
     return "\n".join(
         [
-            "# The sharding of each argument; `*` stands for the layer number, and what is not named is replicated.",
+            "# The sharding of each argument; `*` stands for the layer number; unlisted arguments are replicated.",
             *table,
             "specs = [SPECS.get(tensor.path, SPECS.get(template(tensor.path), P())) for tensor in program.arguments]",
             "arguments = tuple(NamedSharding(mesh, spec) for spec in specs)",

@@ -21,7 +21,7 @@ LOCAL = "local"
 HERE = "auto"
 """The address of the cluster that this machine belongs to."""
 PATIENCE = 10.0  # seconds for the address to take a connection
-WAYS_TO_JOIN = ("check the address, ray://HOST:10001 as a rule", "start one on this machine, cluster=local", "do it without a cluster")
+WAYS_TO_JOIN = ("check the address, ray://HOST:10001 as a rule", "start one on this machine, cluster=local", "run without a cluster")
 
 
 def join_cluster(address: str, cpus: int | None = None, ways_out: Sequence[str] = WAYS_TO_JOIN) -> Any:
@@ -54,7 +54,7 @@ def verify_shared_cluster(address: str) -> None:
     it, and where Ray is not installed."""
     if address == LOCAL:
         ways = ("start one here with `ray start --head`, and give `auto`", *WAYS_TO_JOIN[::2])
-        raise EngineError("A cluster `local` is of one process, and this one is for several.", ways)
+        raise EngineError("Cluster `local` supports one process, but several are needed.", ways)
     verify_cluster(address)
     if importlib.util.find_spec("ray") is None:
         raise _no_ray_error()
@@ -85,7 +85,7 @@ def _read_address(address: str, ways_out: Sequence[str]) -> tuple[str, int]:
     """Host and port. Ray's other forms are refused: where they lead to no cluster, it ends the process."""
     found = re.fullmatch(r"ray://(?P<host>\[[^\]]+\]|[^:/\[\]]+):(?P<port>\d{1,5})", address)
     if found is None:
-        raise EngineError(f"`{address}` is no address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`.", ways_out)
+        raise EngineError(f"`{address}` is not an address of a cluster; it should be `ray://HOST:PORT`, `auto` or `local`.", ways_out)
     return found["host"].strip("[]"), int(found["port"])
 
 

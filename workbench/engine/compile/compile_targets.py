@@ -105,7 +105,7 @@ def open_target(plan: Plan, hardware: Hardware | None) -> Target:
     if len(devices) != hardware.size:
         raise EngineError(
             f"{hardware} is {hardware.size:,} devices, and the compiler's own description of it has {len(devices):,}.",
-            ["write the slice as its maker does", "compare with `jax.experimental.topologies.get_topology_desc`"],
+            ["write the slice in the vendor's notation", "compare with `jax.experimental.topologies.get_topology_desc`"],
         )
     mesh = device_mesh_over(devices, plan, hardware)
     return Target(str(hardware), mesh, compiler_of(hardware), CLOCKS.get(hardware.chip.target))

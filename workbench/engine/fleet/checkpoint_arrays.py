@@ -69,7 +69,7 @@ def _finding_damage(name: str) -> Iterator[None]:
     except OSError as error:
         raise Damage(f"`{name}` cannot be read: {error.strerror or error}") from error
     except Exception as error:  # a damaged header makes NumPy raise anything
-        raise Damage(f"`{name}` holds no array where one should begin") from error
+        raise Damage(f"`{name}` has no array at the expected position") from error
 
 
 def _verify_length(stream: IO[bytes], location: ArrayLocation) -> str:
@@ -86,7 +86,7 @@ def _verify_length(stream: IO[bytes], location: ArrayLocation) -> str:
 
 def _verify_checksum(dtype: str, plain: np.ndarray[Any, Any], location: ArrayLocation) -> None:
     if location.checksum and _checksum(dtype, plain) != location.checksum:
-        raise Damage(f"an array in `{location.file}` is not the one that was written: its checksum differs")
+        raise Damage(f"an array in `{location.file}` is corrupt: its checksum differs")
 
 
 def _checksum(dtype: str, plain: np.ndarray[Any, Any]) -> str:

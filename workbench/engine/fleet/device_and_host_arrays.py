@@ -70,7 +70,7 @@ class FleetDevice:
             raise FleetError(
                 f"{what} needs {format_bytes(count)} on device {self.number}, where {format_bytes(self.used_bytes)} of "
                 f"{format_bytes(self.budget)} are in use.",
-                ["give a larger budget of memory", "leave a larger buffer, so that the shards are smaller"],
+                ["raise the memory budget", "use a larger buffer to get smaller shards"],
             )
         self.used_bytes += count
         self.peak = max(self.peak, self.used_bytes)

@@ -50,7 +50,7 @@ class Recovery:
         if (failed := [each.failure for each in model_runs if each.failure]) and len(failed) == len(model_runs):
             raise failed[0]
         if any(each.done < each.last for each in model_runs):
-            raise FleetError("No device is left, and models are not done.", ["resume from the checkpoint"])
+            raise FleetError("No device is left, but models are unfinished.", ["resume from the checkpoint"])
 
     def _not_back(self, device: FleetDevice) -> None:
         """Units that ran there and whose results did not come back are lost."""

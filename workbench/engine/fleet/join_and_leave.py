@@ -32,7 +32,7 @@ class Membership:
     def verify_goes_on(self, newcomer: str) -> None:
         """Raises `FleetError` for a model that arrives once all others are done."""
         if self._scheduler.ended:
-            raise FleetError(f"Model `{newcomer}` comes too late: the run has ended.", ["train it in a run of its own"])
+            raise FleetError(f"Model `{newcomer}` was added too late: the run has ended.", ["train it in a separate run"])
 
     def stop(self, name: str) -> None:
         """End the model after its current mini-batch, which frees devices for the others."""

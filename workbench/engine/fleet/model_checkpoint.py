@@ -72,7 +72,7 @@ def read_record(path: Path) -> CheckpointRecord | None:
     try:
         return _record(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Damage(f"`{path.name}` is not what was written") from error
+        raise Damage(f"`{path.name}` is corrupt") from error
 
 
 def _record(found: dict[str, Any]) -> CheckpointRecord:
@@ -129,7 +129,7 @@ class Checkpoint:
         except Damage as damage:
             raise FleetError(
                 f"The checkpoint in {self.folder} was damaged while it was used: {damage}.",
-                ["run it again: it continues from the newest undamaged checkpoint", "look after that disk"],
+                ["run it again: it continues from the newest undamaged checkpoint", "check that disk"],
             ) from damage
 
     def commit(self, changed: Mapping[Key, Any], retained: Collection[Key], position: Mapping[str, Any]) -> None:
@@ -259,9 +259,9 @@ class Checkpoint:
             return ""
         what = "; ".join(dict.fromkeys(damages))
         then = (
-            "It had no earlier checkpoint, and starts from the beginning"
+            "It had no earlier checkpoint and starts from the beginning"
             if anew
-            else "It continues from the one before, which is undamaged"
+            else "It continues from the previous checkpoint, which is undamaged"
         )
         return f"The newest checkpoint in {self.folder} is damaged: {what}. {then}."
 
@@ -273,8 +273,8 @@ class Checkpoint:
 
 def _all_damaged_error(folder: Path, damages: Collection[str]) -> FleetError:
     return FleetError(
-        f"The checkpoint in {folder} is damaged, and none before it is whole: {'; '.join(dict.fromkeys(damages))}.",
-        ["start from the beginning in another folder", "put a copy of that folder in its place, if there is one"],
+        f"The checkpoint in {folder} is damaged, and every earlier checkpoint is damaged: {'; '.join(dict.fromkeys(damages))}.",
+        ["start from the beginning in another folder", "restore a copy of that folder, if you have one"],
     )
 
 
@@ -309,6 +309,6 @@ def hold_folder(folder: Path) -> Iterator[None]:
 def _folder_in_use_error(folder: Path, process: str) -> FleetError:
     who = f" (process {process})" if process else ""
     return FleetError(
-        f"Another training{who} is at work in {folder}: two of them would write each other's checkpoints over.",
-        ["wait until it has ended", "stop it: the next one goes on from its checkpoint", "give another folder"],
+        f"Another training{who} is using {folder}: both would overwrite each other's checkpoints.",
+        ["wait until it has ended", "stop it: the next run continues from its checkpoint", "give another folder"],
     )

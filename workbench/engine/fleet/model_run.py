@@ -85,7 +85,7 @@ class ModelRun:
 
 def data_ran_out_error(model: FleetModel, step: int) -> FleetError:
     batches = model.mini_batches * model.epochs
-    ways_out = ["give it fewer mini-batches or epochs", "let the data begin again"]
+    ways_out = ["use fewer mini-batches or epochs", "repeat the data"]
     return FleetError(f"The data of model `{model.name}` run out at mini-batch {step + 1} of {batches}.", ways_out)
 
 

@@ -262,8 +262,8 @@ def _verify_same(position: Mapping[str, Any], model: FleetModel, starts: tuple[i
     """Raises `FleetError` for the checkpoint of another program, or of one whose shards begin elsewhere."""
     if position["fingerprint"] != model.program.fingerprint or starts not in (None, tuple(position["cuts"])):
         raise FleetError(
-            f"The checkpoint of `{model.name}` is of another program, or of one that was cut elsewhere.",
-            ["train it as it was", "give another folder"],
+            f"The checkpoint of `{model.name}` is of another program or another partition.",
+            ["train the original program", "give another folder"],
         )
 
 
@@ -283,7 +283,7 @@ def _find_attached_devices(fleet: Fleet) -> list[jax.Device]:
     devices = jax.local_devices()
     wanted, attached = count_devices(fleet, len(devices)), len(devices)
     if wanted > attached:
-        raise FleetError(f"The fleet wants {wanted} devices; {attached} are attached.", [f"give it {attached}", "attach more"])
+        raise FleetError(f"The fleet needs {wanted} devices; {attached} are attached.", [f"use {attached}", "attach more"])
     return devices[:wanted]
 
 
@@ -292,7 +292,7 @@ def _verify_hardware(fleet: Fleet, attached: str) -> None:
     if fleet.hardware is not None and not is_device_kind(fleet.hardware, attached):
         raise FleetError(
             f"The fleet is planned for {fleet.hardware}; the devices here are `{attached}`.",
-            ["leave the hardware out to run on these", "run it where that hardware is", "`workbench fleet simulate` plans it without"],
+            ["omit the hardware to run on these", "run it on that hardware", "`workbench fleet simulate` plans it without"],
         )
 
 

@@ -93,7 +93,7 @@ def order_instructions(queues: Sequence[Sequence[Sequence[Instruction]]], ready:
                     written.update(each.writes)
                 heads[device] += 1
         if len(found) == before:
-            raise ValueError("the tasks of the schedule wait for each other")
+            raise ValueError("the schedule deadlocks")
     return found
 
 

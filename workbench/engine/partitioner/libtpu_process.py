@@ -92,7 +92,7 @@ def _ask(plan: Plan, hardware: Hardware) -> tuple[Any, ...] | None:
     if status == 0:
         return "refused", f"XLA:TPU wrote no program of {plan.name}.", _STANDS
     how = process_end_text(status)
-    return "refused", f"XLA:TPU ended {how} while it compiled {plan.name}.", ("change the layout back", *_STANDS)
+    return "refused", f"XLA:TPU ended {how} while it compiled {plan.name}.", ("revert the layout", *_STANDS)
 
 
 def _run_in_child(work: Callable[[], None]) -> int:
@@ -131,7 +131,7 @@ def _compile(plan: Plan, hardware: Hardware, folder: Path) -> None:
         refusal = {"message": error.message, "ways_out": list(error.ways_out)}
     except Exception as error:  # noqa: BLE001 - libtpu may raise anything
         first = opening_text(str(error), 500) or type(error).__name__
-        refusal = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["change the layout back", *_STANDS], "detail": str(error)}
+        refusal = {"message": f"XLA:TPU refuses this plan: {first}", "ways_out": ["revert the layout", *_STANDS], "detail": str(error)}
         if _NO_ROOM in first:
             refusal["no_room"] = first
     else:

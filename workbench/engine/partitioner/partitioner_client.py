@@ -22,7 +22,7 @@ from workbench.spmd.ask_partitioner import without_functions
 TIME_LIMIT = 120.0  # seconds for one answer
 IDLE_LIMIT = 600.0  # seconds without a question after which the process is ended
 _KNOWN_FAILURES = {  # checks inside XLA that are known to fail, by their message (jaxlib 0.10.2)
-    "get_first_valid_element_offset_on_dilated_shard": "leave the cut dimension of the convolution's image whole, or choose a stride and "
+    "get_first_valid_element_offset_on_dilated_shard": "keep the sharded image dimension of the convolution whole, or choose a stride and "
     "padding whose gradient needs no negative padding",
 }
 
@@ -198,7 +198,7 @@ class WarmWorker:
             self._close_process()
             raise PartitionError(
                 f"XLA's partitioner took more than {TIME_LIMIT:.0f} s for this plan, and was stopped.",
-                ["scan the layers: one is partitioned then", "keep the planned figures"],
+                ["scan the layers, so that only one is partitioned", "keep the planned figures"],
             ) from None
         if self._abandoned is question:
             raise CancelledError
@@ -245,7 +245,7 @@ def shared_worker() -> WarmWorker:
 
 
 def _cancelled_error() -> PartitionError:
-    return PartitionError("The question to XLA's partitioner was cancelled.")
+    return PartitionError("The request to XLA's partitioner was cancelled.")
 
 
 def _finish(answer: Future[Partitioned], outcome: Partitioned | PartitionError) -> None:
@@ -264,13 +264,13 @@ def _process_end_error(name: str, ended: WarmProcessEnded) -> PartitionError:
     check_line = next((line for line in ended.last_words.splitlines() if "Check failed" in line or line.startswith("F0")), "") or next(
         iter(ended.last_words.splitlines()[-1:]), ""
     )
-    words = f" Its last words: {check_line[:300]}" if check_line else ""
+    words = f" Last output: {check_line[:300]}" if check_line else ""
     return PartitionError(
         f"XLA's partitioner ended {how} while it partitioned {name}.{words}",
         [
             *(way for check, way in _KNOWN_FAILURES.items() if check in check_line),
-            "change the layout back",
-            "keep the planned figures: they do not need it",
+            "revert the layout",
+            "keep the planned figures",
             *(["XLA's own: report it to openxla/xla"] if "Check failed" in check_line else []),
         ],
         ended.last_words,

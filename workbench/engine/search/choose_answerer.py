@@ -26,8 +26,8 @@ def open_answerer(evaluator: Evaluator, workers: int | None = None, cluster: str
     be sent.
     """
     if workers is not None and workers < (0 if cluster is None else 1):
-        ways = ["give 0, to plan in this process, or more"] if cluster is None else ["give 1 or more", "search without a cluster"]
-        raise EngineError(f"{workers} workers{'' if cluster is None else ' on a cluster'} cannot plan anything.", ways)
+        ways = ["use 0 to plan in this process, or more"] if cluster is None else ["give 1 or more", "search without a cluster"]
+        raise EngineError(f"{workers} workers{'' if cluster is None else ' on a cluster'} cannot plan.", ways)
     if cluster is not None:
         return open_ray_pool(evaluator, cluster, workers)
     count = min(count_processors() if workers is None else workers, IN_FLIGHT)

@@ -294,9 +294,9 @@ def _describe_end(error: WarmProcessEnded | TimeoutError) -> str:
         return f"because it took more than {TIME_LIMIT:.0f} s"
     how = process_end_text(error.status)
     if error.status == -signal.SIGKILL:
-        return f"{how}: Linux does so when memory runs out, and a person can by hand"
+        return f"{how}: Linux does this when memory runs out, or a person did it by hand"
     words = strip_folders(last_line(error.last_words)).rstrip(".")
-    return f"{how}. Its last words: {words}" if words else how
+    return f"{how}. Last output: {words}" if words else how
 
 
 # A search space for another process: programs by value, without the arrays they were given, and JAX's settings.

@@ -106,10 +106,10 @@ def _verify_packed(plan: Plan) -> None:
     if plan.layout.is_annotated:
         packed = next(each for each in plan.program.arguments if each.dtype in _PACKED)
         raise EngineError(
-            f"`{packed}` has elements of less than a byte; on CPUs JAX runs a step of such arguments only if the layout is of rules and of "
-            f"overrides, and this one says more: `{plan.layout}`.",
+            f"`{packed}` has elements smaller than a byte; on CPUs JAX runs such a step only if the layout has only rules and "
+            f"overrides, but this layout is: `{plan.layout}`.",
             [
-                "leave constraints, priorities, groups and barriers out for a run here",
+                "remove constraints, priorities, groups and barriers to run here",
                 "store it as int8 and cast in the step",
                 "run on a TPU or GPU",
             ],
@@ -165,11 +165,11 @@ def _verify_whole(plan: Plan) -> None:
     for tensor, sharding in places:
         if sharding.unreduced:
             raise EngineError(
-                f"`{tensor.path}` is to be a partial sum over `{'+'.join(sharding.unreduced)}` between steps; "
-                "a run hands whole values from step to step.",
+                f"`{tensor.path}` would be a partial sum over `{'+'.join(sharding.unreduced)}` between steps; "
+                "a run passes complete values between steps.",
                 [
-                    "ask for the partial sum of an intermediate value, `@path=[...] unreduced:...`",
-                    f"leave `unreduced` out of `{tensor.path}`",
+                    "set the partial sum on an intermediate value, `@path=[...] unreduced:...`",
+                    f"remove `unreduced` from `{tensor.path}`",
                 ],
             )
 

@@ -74,12 +74,12 @@ def too_few_devices(mesh: Mesh, attached: int, platform: str) -> EngineError:
         if size > 1 and 1 <= (fits := _largest_fit(mesh.size // size, size, attached)) < size
     ]
     imitate = (
-        f"imitate them with XLA_FLAGS=--xla_force_host_platform_device_count={mesh.size}"
+        f"simulate them with XLA_FLAGS=--xla_force_host_platform_device_count={mesh.size}"
         if platform == "cpu"
-        else f"imitate them on the CPU with JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES={mesh.size}"
+        else f"simulate them on the CPU with JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES={mesh.size}"
     )
     return EngineError(
-        f"The mesh {mesh} cannot be run here: {sum_text}, and {attached_text} attached. Planning needs none of them.",
+        f"The mesh {mesh} cannot be run here: {sum_text}, and {attached_text} attached. Planning needs no devices.",
         [*smaller[:2], imitate, f"run on a machine or a cluster with {format_count(mesh.size)} devices"],
     )
 
@@ -149,7 +149,7 @@ def start_distributed() -> int:
             [
                 "start them with a launcher JAX recognises: `srun`, `mpirun`, a TPU pod or Kubernetes",
                 "call it before anything else touches a device",
-                "leave it out to run in one process",
+                "omit it to run in one process",
             ],
         ) from error
     return jax.process_index()

@@ -60,7 +60,7 @@ def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | Non
         holder = tempfile.TemporaryDirectory(prefix="workbench-profile-")
     except OSError as error:
         step.advance(arguments, None)
-        return None, f"there is no folder for what the profiler writes: {error.strerror or error}"
+        return None, f"no folder for the profiler's output: {error.strerror or error}"
     with holder as folder:
         why_not = _start(folder)
         try:
@@ -72,8 +72,8 @@ def profile(step: CompiledStep, arguments: list[jax.Array]) -> tuple[Trace | Non
         try:
             trace = read_trace(folder, step)
         except (RuntimeError, OSError, ValueError, KeyError) as error:  # the profiler's file format may change
-            return None, f"what the profiler wrote cannot be read: {type(error).__name__}: {error}"
-    return (trace, "") if trace.operations else (None, "the profiler saw no instruction of the step")
+            return None, f"the profiler's output cannot be read: {type(error).__name__}: {error}"
+    return (trace, "") if trace.operations else (None, "the profile has no instruction of the step")
 
 
 def _start(folder: str) -> str:

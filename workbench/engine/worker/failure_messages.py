@@ -15,21 +15,21 @@ from workbench.units import format_bytes, format_seconds
 
 _OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory", "bad_alloc", "Cannot allocate memory", "MemoryError")
 _SMALLER = (
-    "split a large dimension over one more mesh axis",
+    "shard a large dimension over another mesh axis",
     "recompute layers in the backward pass (`jax.checkpoint`)",
     "make the batch smaller",
     "choose more devices, or devices with more memory",
 )
 _QUICKER = {
     "run": ("run fewer steps", "run a smaller model"),
-    "compile": ("scan the layers: one is compiled then", "compile a smaller model"),
-    "fleet": ("give it a folder: it goes on from the checkpoint there", "train fewer models, or for fewer epochs"),
+    "compile": ("scan the layers, so that only one is compiled", "compile a smaller model"),
+    "fleet": ("set a checkpoint folder to continue from its checkpoint", "train fewer models, or for fewer epochs"),
     "timing": ("time fewer models",),
     "search": ("search a smaller space",),
 }
-_LESS_MEMORY = ("split a large dimension over one more mesh axis", "make the batch smaller", "run on devices with more memory")
+_LESS_MEMORY = ("shard a large dimension over another mesh axis", "make the batch smaller", "run on devices with more memory")
 _LESS_MEMORY_TOGETHER = (
-    "give a smaller budget of memory: the shards are smaller then",
+    "lower the memory budget to get smaller shards",
     'spill to disk (`spill="disk"` and a folder)',
     "train fewer models at once",
     "make the mini-batches smaller",
@@ -54,10 +54,10 @@ def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> Wo
         return out_of_memory(subject, stage, text)
     if _INTERPRETED in text:
         return EngineError(
-            f"{subject.name} has a kernel of Pallas, which CPUs do not compile; they interpret it.",
+            f"{subject.name} has a Pallas kernel, which CPUs can only interpret.",
             [
                 "write `pl.pallas_call(..., interpret=True)` for a run here",
-                "compile the plan for the hardware that the kernel is written for, `plan.compile()`",
+                "compile the plan for the hardware of the kernel, `plan.compile()`",
                 "run it there",
             ],
         )
@@ -65,7 +65,7 @@ def in_user_terms(error: BaseException, subject: Plan | Fleet, stage: str) -> Wo
     said = f"{type(error).__name__}: {opening_text(text)}" if text else type(error).__name__
     noun = "run" if isinstance(subject, Plan) else "training"
     return EngineError(
-        f"The {noun} of {subject.name} stopped while {stage}{where}: {said}", ["mend the function and run again"] if where else (), text
+        f"The {noun} of {subject.name} stopped while {stage}{where}: {said}", ["fix the function and run again"] if where else (), text
     )
 
 
@@ -80,7 +80,7 @@ def compilation_failed(error: BaseException, plan: Plan, target: str, stage: str
     said = f"{type(error).__name__}: {opening_text(text)}" if text else type(error).__name__
     return EngineError(
         f"The compilation of {plan.name} for {target} stopped while {stage}{where}: {said}",
-        ["mend the function and compile again"] if where else ["try a simpler layout", "compile for another target"],
+        ["fix the function and compile again"] if where else ["try a simpler layout", "compile for another target"],
         text,
     )
 
@@ -100,7 +100,7 @@ def out_of_memory(subject: Plan | Fleet, stage: str, said: str = "") -> EngineEr
         return EngineError(f"Out of memory while {stage}{detail}. {_arguments_text(subject)}", _LESS_MEMORY)
     state = sum(_state_bytes(each.program) for each in subject.models)
     return EngineError(
-        f"Out of memory while {stage}{detail}. The state of {subject.name} is {format_bytes(state)} in all, in the memory of the host.",
+        f"Out of memory while {stage}{detail}. The state of {subject.name} is {format_bytes(state)} in total, in host memory.",
         _LESS_MEMORY_TOGETHER,
     )
 
@@ -124,12 +124,13 @@ def death(job: WorkerJob, stage: str, return_code: int, last_words: str) -> Engi
         return out_of_memory(job.subject, stage)
     if return_code == -signal.SIGKILL:
         return EngineError(
-            f"Something killed the {job.noun} of {name} while {stage} (SIGKILL): Linux does so when memory runs out, and a person can by "
+            f"Something killed the {job.noun} of {name} while {stage} (SIGKILL): Linux does this when memory runs "
+            "out, or a person did it by "
             f"hand{_sharing(job)}",
             (_again(job), *_more_room(job)),
         )
     how = process_end_text(return_code)
-    said = f" Its last words: {words}" if (words := last_line(last_words)) else ""
+    said = f" Last output: {words}" if (words := last_line(last_words)) else ""
     return EngineError(
         f"The worker process of {name} died while {stage}, {how}.{said}",
         _another_try(job),
@@ -147,7 +148,7 @@ def _more_room(job: WorkerJob) -> tuple[str, ...]:
         return _LESS_MEMORY_TOGETHER
     if job.kind == "search":
         return ("search a smaller space", "search on a machine with more memory")
-    return _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers: one is compiled then")
+    return _LESS_MEMORY if job.kind == "run" else ("compile on a machine with more memory", "scan the layers, so that only one is compiled")
 
 
 def _again(job: WorkerJob) -> str:
@@ -155,22 +156,22 @@ def _again(job: WorkerJob) -> str:
         return f"{job.kind} again"
     if job.kind == "timing":
         return "time them again"
-    return "run it again: it goes on from its checkpoint" if job.subject.folder else "give it a folder, and it can go on where it was"
+    return "run it again to continue from its checkpoint" if job.subject.folder else "set a checkpoint folder to resume"
 
 
 def _another_try(job: WorkerJob) -> tuple[str, ...]:
     if isinstance(job.subject, Fleet):
-        return _again(job), f"run `{job.here}` here to see it die"
+        return _again(job), f"run `{job.here}` here to reproduce the crash"
     if job.kind == "search":
-        return _again(job), f"run `{job.here}` here to see it die"
-    there = f"run `{job.here}` here to see it die" if job.kind == "run" else "compile for another target"
-    return _again(job), "try a simpler layout: the compiler may have crashed on this one", there
+        return _again(job), f"run `{job.here}` here to reproduce the crash"
+    there = f"run `{job.here}` here to reproduce the crash" if job.kind == "run" else "compile for another target"
+    return _again(job), "try a simpler layout: the compiler may have crashed", there
 
 
 def too_slow(job: WorkerJob, stage: str, time_limit: float) -> EngineError:
     return EngineError(
         f"The {job.noun} of {job.subject.name} passed its time limit of {format_seconds(time_limit)} while {stage}.",
-        ["give it a longer time limit", *_QUICKER[job.kind]],
+        ["raise the time limit", *_QUICKER[job.kind]],
     )
 
 

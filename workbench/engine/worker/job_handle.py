@@ -72,9 +72,7 @@ class Handle(Generic[Result]):
             raise
         if self._result is not None:
             return self._result
-        raise self._error or EngineError(
-            f"The {self._job.noun} was abandoned: the function that listens to its events raised an exception."
-        )
+        raise self._error or EngineError(f"The {self._job.noun} was abandoned: its event listener raised an exception.")
 
     def _stop(self, reason: WorkbenchError) -> None:
         if self._reason is None:

@@ -93,7 +93,7 @@ def sendable(content: Any, name: str, other_way: str) -> bytes:
     except Exception as error:  # pickling raises whatever an object's methods raise
         raise EngineError(
             f"{name} cannot be sent to a worker process: {type(error).__name__}: {error}",
-            ["let its functions refer to arrays and plain values only, not to open files, locks or devices", other_way],
+            ["use only arrays and plain values in its functions, not open files, locks or devices", other_way],
         ) from error
 
 

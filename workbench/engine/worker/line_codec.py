@@ -86,7 +86,7 @@ def _object(line: str | bytes, noun: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise EngineError(f"A line that should be one {noun} is no JSON: {error}.") from error
+        raise EngineError(f"A line that should be one {noun} is not JSON: {error}.") from error
     if not isinstance(record, dict):
         raise EngineError(wrong_type(noun, record, "a JSON object"))
     return record

@@ -105,8 +105,8 @@ def _load_functions(body: bytes, modules: Sequence[str]) -> Any:
         raise WorkbenchError(
             f"The worker process could not load its functions: {type(error).__name__}: {error}",
             [
-                "import in a module of yours what its package needs first, and keep the functions there",
-                "keep them in a module it can import",
+                "move the functions to a module that imports the required packages",
+                "move them to an importable module",
                 "define them in the notebook or script itself",
             ],
         ) from error

@@ -60,7 +60,7 @@ class StepWithin(Goal):
     def miss(self, report: Report, start: Plan) -> str:
         del start
         if report.seconds is None:
-            raise WorkbenchError("How long a step takes is not known: the plan names no hardware.", ["give the plan hardware"])
+            raise WorkbenchError("The step time is unknown: the plan has no hardware.", ["set hardware in the plan"])
         if report.seconds <= self.at_most:
             return ""
         return f"A step takes {format_quantity(report.seconds, SECONDS)}; {format_quantity(self.at_most, SECONDS)} are allowed."
@@ -94,7 +94,7 @@ class Bubble(Goal):
     def miss(self, report: Report, start: Plan) -> str:
         del start
         if report.plan.pipeline is None:
-            return "There is no pipeline, and so no bubble to make small."
+            return "There is no pipeline, so there is no bubble."
         return _miss("bubble", report, at_most=self.at_most)
 
 
@@ -111,7 +111,7 @@ class Devices(Goal):
     def miss(self, report: Report, start: Plan) -> str:
         del start
         found = report.plan.mesh.size
-        return "" if found <= self.at_most else f"It takes {found:,} devices, where {self.at_most:,.0f} are allowed."
+        return "" if found <= self.at_most else f"It uses {found:,} devices; the limit is {self.at_most:,.0f}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _miss(figure: str, report: Report, *, at_most: float | None = None, at_least
     if at_most is not None and found > at_most:
         return f"{text} {format_quantity(at_most, asked.unit)} is allowed."
     if at_least is not None and found < at_least:
-        return f"{text} {format_quantity(at_least, asked.unit)} is asked for."
+        return f"{text} {format_quantity(at_least, asked.unit)} is required."
     return ""
 
 
@@ -189,7 +189,7 @@ class Holds(Goal):
         found = held(self.role, report)
         if found <= self.at_most:
             return ""
-        return f"Each device holds {format_bytes(found)} of {self.role}, where {format_bytes(self.at_most)} are asked for."
+        return f"Each device holds {format_bytes(found)} of {self.role}; the limit is {format_bytes(self.at_most)}."
 
 
 # How much a step sends.
@@ -212,9 +212,9 @@ class Sends(Goal):
         report = report.most(lambda each: each.sent)
         if report.sent > self.at_most:
             allowed = f"not more than {format_bytes(self.at_most)}" if self.at_most else "nothing"
-            return f"{format_bytes(report.sent)} leave each device a step: {_largest_text(report)}. Let it send {allowed}."
+            return f"{format_bytes(report.sent)} are sent per device and step: {_largest_text(report)}. Let it send {allowed}."
         others = sorted({each.kind for each in report.collectives} - {self.kind}) if self.kind else []
-        return f"It sends by {' and '.join(others)} where {self.kind} would do." if others else ""
+        return f"It sends by {' and '.join(others)} where {self.kind} would suffice." if others else ""
 
 
 def _largest_text(report: Report) -> str:
@@ -232,7 +232,7 @@ class Fits(Goal):
     name: ClassVar[str] = "fits"
 
     def describe(self) -> str:
-        return "Every device has room for its part."
+        return "The plan fits into the memory of every device."
 
     def miss(self, report: Report, start: Plan) -> str:
         del start
@@ -244,14 +244,14 @@ class Fits(Goal):
 
 # What a step spends most of its time on.
 
-_SPENT = ("arithmetic", "reading and writing memory", "waiting for what is sent", "waiting for other stages", "the host")
+_SPENT = ("arithmetic", "reading and writing memory", "waiting for communication", "waiting for other stages", "the host")
 _WORDS = dict(zip(BOUNDS, _SPENT, strict=True))
 _UNSPENT = (
-    "nothing takes longer on arithmetic than on memory",
-    "nothing takes longer on memory than on arithmetic",
-    "nothing that is sent is waited for",
-    "no stage waits for others",
-    "the host is not waited for",
+    "no kernel is compute-bound",
+    "no kernel is memory-bound",
+    "no communication is exposed",
+    "no stage is idle",
+    "no time is spent waiting for the host",
 )
 _NOTHING = dict(zip(BOUNDS, _UNSPENT, strict=True))
 """What is so where no time is spent; of arithmetic and memory a kernel counts whole as what takes it longer."""
@@ -271,7 +271,7 @@ class BoundBy(Goal):
         del start
         found = seconds_by_bound(report)
         if not found:
-            raise WorkbenchError("What a step is bound by is not known: the plan names no hardware.", ["give the plan hardware"])
+            raise WorkbenchError("The bottleneck of a step is unknown: the plan has no hardware.", ["set hardware in the plan"])
         most = max(found, key=lambda each: found[each])
         if most == self.what:
             return ""

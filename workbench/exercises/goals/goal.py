@@ -82,5 +82,5 @@ def make_goal(kind: type[Goal], given: Mapping[str, Any]) -> Goal:
             raise DocumentError(*unknown_name("field", name, known, f" of the goal `{kind.name}`"))
     for name, each in known.items():
         if each.default is MISSING and name not in given:
-            raise DocumentError(f"The goal `{kind.name}` does not say `{name}`.", [f"give it `{name}`"])
+            raise DocumentError(f"The goal `{kind.name}` lacks `{name}`.", [f"add `{name}`"])
     return kind(**given)

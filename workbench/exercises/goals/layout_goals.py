@@ -22,7 +22,7 @@ class ComputesOnce(Goal):
     name: ClassVar[str] = "computes_once"
 
     def describe(self) -> str:
-        return "No product is computed by several devices."
+        return "No product is duplicated on several devices."
 
     def miss(self, report: Report, start: Plan) -> str:
         del start
@@ -120,7 +120,7 @@ class SameResult(Goal):
         found, asked = report.plan.program.precision, start.program.precision
         if found == asked:
             return ""
-        return f"It computes {_precision_text(found)}, where the exercise computes {_precision_text(asked)}: results are rounded otherwise."
+        return f"It computes {_precision_text(found)}, but the exercise computes {_precision_text(asked)}: results round differently."
 
 
 def _precision_text(precision: Precision) -> str:
@@ -143,7 +143,7 @@ class FewStatements(Goal):
     def miss(self, report: Report, start: Plan) -> str:
         del start
         found = len(report.plan.layout.statements)
-        return "" if found <= self.at_most else f"{found} statements, where {self.at_most} {'is' if self.at_most == 1 else 'are'} enough."
+        return "" if found <= self.at_most else f"{found} statements; {self.at_most} {'is' if self.at_most == 1 else 'are'} enough."
 
 
 # Which collectives a step makes.

@@ -51,7 +51,7 @@ class ExactOrder:
     starts: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     name = "exact"
-    about = "the shortest there is, by a solver, transfers not counted; small fleets only"
+    about = "the optimal schedule by a solver, without transfers; small fleets only"
 
     def choose(self, candidates: Sequence[Candidate], decision: int) -> Candidate:  # noqa: ARG002
         return min(candidates, key=lambda each: (self.starts.get((each.model, each.unit), float("inf")), -each.remaining))
@@ -77,7 +77,7 @@ class RandomOrder:
 
     seed: int = 0
     name = "random"
-    about = "any idle model, each as likely"
+    about = "a random idle model"
 
     def choose(self, candidates: Sequence[Candidate], decision: int) -> Candidate:
         return random.Random(f"{self.seed} {decision}").choice(candidates)  # noqa: S311 - not for cryptography

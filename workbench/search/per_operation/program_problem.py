@@ -61,10 +61,10 @@ def make_program_problem(found: Estimate, axis: str) -> ProgramProblem:
     Raises `SearchError` where the hardware is not known, or the program divides its work by hand (`shard_map`).
     """
     if found.hardware is None or found.times is None:
-        raise SearchError("What an operation costs is not known: the plan names no hardware.", ['set one, "8 H100"'])
+        raise SearchError("The cost of an operation is unknown: the plan has no hardware.", ['set one, "8 H100"'])
     if splits_by_hand(found.plan.program):
-        ways_out = ["lay it out by named dimensions"]
-        raise SearchError(f"`{found.plan.program.name}` has a `shard_map`: how its operations are split is written there.", ways_out)
+        ways_out = ["use a layout by named dimensions"]
+        raise SearchError(f"`{found.plan.program.name}` has a `shard_map`, which fixes the sharding of its operations.", ways_out)
     return _ProblemMaker(found, axis, found.hardware).make()
 
 

@@ -82,7 +82,7 @@ def choose_stages(make_plans: Sequence[Callable[[], Plan]], most_memory: float, 
 def _plan_all(make_plans: Sequence[Callable[[], Plan]], is_cancelled: Callable[[], bool]) -> list[tuple[Plan, Figures]]:
     """Each legal plan with its figures. Raises the last error where there is none."""
     found = []
-    refused: WorkbenchError = SearchError("There is no layout for the stages to choose from.", ["take another layout"])
+    refused: WorkbenchError = SearchError("The stages have no layouts to choose from.", ["use another layout"])
     for make in make_plans:
         _raise_if(is_cancelled)
         try:

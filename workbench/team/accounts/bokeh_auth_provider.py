@@ -164,7 +164,7 @@ def _page_key(services: TeamServices) -> str:
 def _verify_no_session_given(handler: RequestHandler) -> None:
     given = [name for name in ("bokeh-token", "bokeh-session-id") if name in handler.request.arguments]
     if given or "Bokeh-Session-Id" in handler.request.headers:
-        raise HTTPError(403, "A page begins a session of its own: none is accepted with the address.")
+        raise HTTPError(403, "A page starts its own session; sessions in the address are rejected.")
 
 
 def _close_with_login(services: TeamServices, handler: WebSocketHandler, person: Principal) -> None:

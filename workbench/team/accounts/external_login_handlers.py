@@ -36,7 +36,7 @@ class ExternalHandler(AccountHandler):
         flow = self.ways.flows.end(self.flow_cookie, cookie, provider, self.get_query_argument("state", ""))
         self.set_cookie(self.flow_cookie, "", max_age=0, **self.server.cookie_options)
         if (problem := self.get_query_argument("error", "")) != "":
-            raise SignInError(f"The provider signed nobody in: {problem[:100]}.", ["sign in again"])
+            raise SignInError(f"The provider refused the sign-in: {problem[:100]}.", ["sign in again"])
         code = self.get_query_argument("code", "")
         if not 0 < len(code) <= _LONGEST_CODE:
             raise SignInError("The provider sent no code.", ["sign in again"])
@@ -76,7 +76,7 @@ class OidcCallbackHandler(ExternalHandler):
         """A provider may say who it is (RFC 9207), so that none passes for another."""
         issuer = self.get_query_argument("iss", None)
         if issuer is not None and issuer != provider.settings.issuer:
-            raise SignInError("Another provider than the one that was asked sent this.", ["sign in again"])
+            raise SignInError("The response came from a different provider.", ["sign in again"])
 
 
 class HubHandler(ExternalHandler):

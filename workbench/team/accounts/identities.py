@@ -94,7 +94,7 @@ def sign_in_as(session: Session, person: VouchedPerson, rules: GroupRules, invit
     """The account of somebody; a new one for whom the rules admit, or who has an invitation. Raises `ForbiddenError` for others, and for
     one who is disabled."""
     if not 0 < len(person.subject) <= LONGEST_SUBJECT or not person.subject.isprintable():
-        raise SignInError("The provider gave no name for this person that it never changes (`sub`).", ["tell whoever runs the provider"])
+        raise SignInError("The provider sent no permanent ID of this person (`sub`).", ["contact the operator of the provider"])
     found = session.get(Identity, (person.issuer, person.subject))
     user = session.get_one(User, found.user_id) if found else _new_user(session, person, rules, invitation)
     if not user.active:
@@ -102,7 +102,7 @@ def sign_in_as(session: Session, person: VouchedPerson, rules: GroupRules, invit
     if invitation:
         accept_as(session, invitation, user)
     if not (rules.admits(person.email, person.groups) or was_invited(session, user)):
-        raise ForbiddenError("Your account is in none of the groups any more that may sign in here.", ["ask an administrator"])
+        raise ForbiddenError("Your account is no longer in a group that may sign in here.", ["ask an administrator"])
     apply_groups(session, user, person.groups, rules)
     return user
 

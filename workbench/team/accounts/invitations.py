@@ -22,7 +22,7 @@ class InvitationError(WorkbenchError):
     """An invitation that is not good (any more): never made, used, or too old; it is not said which."""
 
     def __init__(self) -> None:
-        super().__init__("This invitation is not good: it was used, or it is too old, or the address is not whole.", ["ask for another"])
+        super().__init__("Invalid invitation: already used, expired, or the address is incomplete.", ["ask for another"])
 
 
 @dataclass(frozen=True, slots=True)

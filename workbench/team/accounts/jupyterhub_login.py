@@ -43,7 +43,7 @@ class HubSettings:
         """Of this process. Raises `WorkbenchError` where it was not started by a hub."""
         missing = [each for each in _NEEDED if not os.environ.get(each)]
         if missing:
-            ways_out = ["add the workbench to `c.JupyterHub.services` with a `command`", "set these variables as the hub does"]
+            ways_out = ["add the workbench to `c.JupyterHub.services` with a `command`", "set these variables as JupyterHub does"]
             raise WorkbenchError(f"No JupyterHub started this server: there is no {', '.join(missing)}.", ways_out)
         found = {name: value for name, value in os.environ.items() if name.startswith("JUPYTERHUB_")}
         return cls(found, rules or GroupRules(anyone=True))

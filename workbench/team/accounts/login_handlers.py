@@ -60,7 +60,7 @@ class AccountHandler(TeamHandler):
         """A field of the form. Raises `WorkbenchError` for one that is too long."""
         text = self.get_body_argument(name, "", strip=strip)
         if len(text) > _LONGEST_FIELD:
-            raise WorkbenchError(f"`{name}` has {len(text):,} characters; at most {_LONGEST_FIELD:,} are read.", ["shorten it"])
+            raise WorkbenchError(f"`{name}` has {len(text):,} characters; the limit is {_LONGEST_FIELD:,}.", ["shorten it"])
         return text
 
     def issue(self, session: Session, user_id: str, way: str) -> IssuedLogin:

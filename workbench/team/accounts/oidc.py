@@ -86,7 +86,7 @@ class OidcProvider:
             try:
                 decoded = _decode(token, await self._key_set(_OLD_KEYS))
             except (JoseError, ValueError) as error:
-                raise self._refused(f"its signature does not hold ({type(error).__name__})") from None
+                raise self._refused(f"its signature is invalid ({type(error).__name__})") from None
         return self._checked(decoded, nonce, access_token)
 
     def _checked(self, decoded: jwt.Token, nonce: str, access_token: str) -> dict[str, Any]:
@@ -96,9 +96,9 @@ class OidcProvider:
             claims = CodeIDToken(dict(decoded.claims), decoded.header, options, parameters)
             claims.validate(leeway=_LEEWAY)
         except (JoseError, ValueError, TypeError, AttributeError) as error:
-            raise self._refused(f"a claim is not as it has to be ({error})"[:200]) from None
+            raise self._refused(f"a claim is invalid ({error})"[:200]) from None
         if not nonce or claims.get("nonce") != nonce or not isinstance(claims["sub"], str):
-            raise self._refused("it is of another sign-in")
+            raise self._refused("it belongs to another sign-in")
         return dict(claims)
 
     async def _redeem(self, flow: SignInFlow, code: str, redirect_uri: str) -> Mapping[str, Any]:
@@ -134,7 +134,7 @@ class OidcProvider:
         if self._metadata is None or self._metadata[0] < time.monotonic() - _KEPT:
             found = dict(await self._ask("GET", self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration"))
             if found.get("issuer") != self.settings.issuer:
-                raise self._failed(f"it calls itself {str(found.get('issuer'))[:100]!r}, and not {self.settings.issuer!r}")
+                raise self._failed(f"its issuer is {str(found.get('issuer'))[:100]!r}, and not {self.settings.issuer!r}")
             for each in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
                 _verify_address(found.get(each), self._failed)
             self._metadata = (time.monotonic(), found)
@@ -146,7 +146,7 @@ class OidcProvider:
             try:
                 self._keys = (time.monotonic(), KeySet.import_key_set(found))  # type: ignore[arg-type]
             except (JoseError, ValueError, KeyError, TypeError):
-                raise self._failed("the keys that it publishes cannot be read") from None
+                raise self._failed("its published keys cannot be read") from None
         return self._keys[1]
 
     async def _ask(self, method: str, address: str, **options: Any) -> Mapping[str, Any]:
@@ -164,10 +164,10 @@ class OidcProvider:
         return found
 
     def _failed(self, reason: str) -> SignInError:
-        return SignInError(f"{self.settings.label} could not be asked: {reason}.", ["try again", "tell an administrator"])
+        return SignInError(f"{self.settings.label} could not be reached: {reason}.", ["try again", "tell an administrator"])
 
     def _refused(self, reason: str) -> SignInError:
-        return SignInError(f"What {self.settings.label} sent is not accepted: {reason}.", ["sign in again", "tell an administrator"])
+        return SignInError(f"The response of {self.settings.label} was rejected: {reason}.", ["sign in again", "tell an administrator"])
 
 
 @cache
@@ -183,7 +183,7 @@ def _decode(token: str, keys: KeySet) -> jwt.Token:
 def _verify_address(address: object, error: Any) -> None:
     parts = urlsplit(address if isinstance(address, str) else "")
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
-        raise error(f"{str(address)[:100]!r} is no address over HTTPS")
+        raise error(f"{str(address)[:100]!r} is not an address over HTTPS")
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:

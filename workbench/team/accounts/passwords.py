@@ -18,14 +18,14 @@ from workbench.team.store.store import Store, new_secret, now
 from workbench.team.store.tables import Password, User
 
 SHORTEST, LONGEST = 12, 512
-_ADVICE = "take four words at random"
+_ADVICE = "use four random words"
 
 
 class WrongPasswordError(WorkbenchError):
     """No such account, or not its password, or it is disabled: it is never said which."""
 
     def __init__(self) -> None:
-        super().__init__("The name or the password is wrong.", ["try again", "ask an administrator for a new invitation"])
+        super().__init__("Wrong name or password.", ["try again", "ask an administrator for a new invitation"])
 
 
 def verify_rules(name: str, password: str) -> None:
@@ -33,9 +33,9 @@ def verify_rules(name: str, password: str) -> None:
     if not SHORTEST <= len(password) <= LONGEST:
         raise WorkbenchError(f"A password has {SHORTEST} to {LONGEST:,} characters; this has {len(password):,}.", [_ADVICE])
     if name.lower() in password.lower() and len(password) < len(name) + SHORTEST:
-        raise WorkbenchError("This password is little more than the name.", [_ADVICE])
+        raise WorkbenchError("This password is too similar to the name.", [_ADVICE])
     if len(set(password)) < 5:
-        raise WorkbenchError("This password repeats fewer than five characters.", [_ADVICE])
+        raise WorkbenchError("This password has fewer than five different characters.", [_ADVICE])
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,7 @@ class TooManyAttemptsError(WorkbenchError):
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
-        super().__init__(
-            f"There were too many attempts that failed. Try again in {seconds} s.", ["wait", "ask an administrator for an invitation"]
-        )
+        super().__init__(f"Too many failed attempts. Try again in {seconds} s.", ["wait", "ask an administrator for an invitation"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Revocations:
                     tidied = time.monotonic()
                     await asyncio.to_thread(self._tidy)
             except Exception:  # noqa: BLE001 - it goes on asking, whatever failed
-                _log.exception("The store did not say which logins have ended; it is asked again in %s s.", POLLED_EVERY)
+                _log.exception("The store did not list the ended logins; next attempt in %s s.", POLLED_EVERY)
 
     def _forget(self, digest: str, close: Close) -> None:
         listeners = self._open.get(digest, [])
@@ -104,7 +104,7 @@ def _call(close: Close) -> None:
     try:
         close()
     except Exception:  # noqa: BLE001 - the others are closed in any case
-        _log.exception("Something that was open for a login that has ended did not close.")
+        _log.exception("A connection of an ended login did not close.")
 
 
 # Tokens: keys to the REST API that a person makes for a script. The store has their SHA-256 only; the secret is shown once.

@@ -77,7 +77,7 @@ class FlowCookies:
 
 
 def _unknown() -> SignInError:
-    message = "This sign-in was not begun in this browser, or took longer than ten minutes, or was ended already."
+    message = "This sign-in was started in another browser, took longer than ten minutes, or is already complete."
     return SignInError(message, ["sign in again"])
 
 
@@ -94,16 +94,16 @@ def load_secret_key(data: Path) -> bytes:
     try:
         _make(path)
     except OSError as error:
-        raise WorkbenchError(f"The secret key {path} cannot be written: {error.strerror}.", ["give a data folder of your own"]) from None
+        raise WorkbenchError(f"The secret key {path} cannot be written: {error.strerror}.", ["choose your own data folder"]) from None
     if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise WorkbenchError(f"Others of this machine can read the secret key {path}.", [f"run `chmod 600 {path}`"])
+        raise WorkbenchError(f"Other users of this machine can read the secret key {path}.", [f"run `chmod 600 {path}`"])
     try:
         key = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except (OSError, ValueError):
         key = b""
     if len(key) < _BYTES:
-        ways_out = [f"delete {path}: the server makes another, and pages that are open reload"]
-        raise WorkbenchError(f"{path} holds no secret key of {_BYTES} bytes.", ways_out)
+        ways_out = [f"delete {path}: the server creates a new key, and open pages reload"]
+        raise WorkbenchError(f"{path} does not contain a secret key of {_BYTES} bytes.", ways_out)
     return key
 
 

@@ -61,7 +61,7 @@ def verify_name(name: str) -> str:
     clean = name.strip().lower()
     if not _NAME.fullmatch(clean):
         allowed = f"1 to {LONGEST_NAME} letters a to z, digits, `.`, `_`, `-` and `@`, and begins with a letter or a digit"
-        raise WorkbenchError(f"`{name[:80]}` cannot be a name: it has {allowed}.", ["give the first part of the e-mail address"])
+        raise WorkbenchError(f"`{name[:80]}` is not a valid name: a name has {allowed}.", ["give the first part of the e-mail address"])
     return clean
 
 
@@ -69,7 +69,7 @@ def add_user(session: Session, name: str, display: str = "", email: str | None =
     """A new person, with a project of their own. Raises `WorkbenchError` for a name that is taken or cannot be."""
     clean = verify_name(name)
     if find_user(session, clean):
-        raise WorkbenchError(f"There is somebody called `{clean}` already.", ["choose another name", "sign in"])
+        raise WorkbenchError(f"The name `{clean}` is taken.", ["choose another name", "sign in"])
     shown, shown_email = printable(display)[:LONGEST_DISPLAY] or clean, printable(email or "")[:LONGEST_EMAIL] or None
     user = User(id=new_id(), name=clean, display=shown, email=shown_email, admin=admin, active=True, created=now())
     session.add(user)
@@ -91,7 +91,7 @@ def free_name(session: Session, wanted: str) -> str:
         candidate = clean if number == 1 else f"{clean}-{number}"
         if not find_user(session, candidate):
             return candidate
-    raise WorkbenchError(f"There are too many people called `{clean}`.", ["ask an administrator for an invitation"])
+    raise WorkbenchError(f"Too many people have the name `{clean}`.", ["ask an administrator for an invitation"])
 
 
 def count_users(session: Session) -> int:
@@ -157,4 +157,4 @@ def printable(text: str) -> str:
 def _verify_other_admin(session: Session, user: User) -> None:
     others = select(func.count()).select_from(User).where(User.admin, User.active, User.id != user.id)
     if not session.scalar(others):
-        raise WorkbenchError(f"`{user.name}` is the only administrator who can sign in.", ["make somebody else an administrator first"])
+        raise WorkbenchError(f"`{user.name}` is the only administrator who can sign in.", ["first make another person an administrator"])

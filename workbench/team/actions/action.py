@@ -48,7 +48,7 @@ class Gate:
         if self.role is not None:
             who = f"{'an' if str(self.role)[0] in 'aeiou' else 'a'} {self.role} of the project"
             return f"{who}, but no {' or '.join(map(str, self.excluded))}" if self.excluded else who
-        return {"anyone": "anybody", "person": "anybody who is signed in", "admin": "an administrator of the server"}[self.who]
+        return {"anyone": "anybody", "person": "any signed-in person", "admin": "an administrator of the server"}[self.who]
 
 
 ANYONE, PERSON, ADMIN = Gate("anyone"), Gate("person"), Gate("admin")

@@ -21,7 +21,7 @@ def check_inputs(action: Action, inputs: Inputs) -> Inputs:
     query = {key: _query_value(action, key, value) for key, value in inputs.query.items()}
     _check("query", action.inputs if not action.changes else NOTHING, query)
     if action.body is None and inputs.body not in (None, {}):
-        raise InputError("This takes no body.", ["send none"])
+        raise InputError("This request takes no body.", ["send none"])
     if action.body is not None:
         body = {} if inputs.body is None else inputs.body
         _check("body", action.body, body)
@@ -48,7 +48,7 @@ def load_validators() -> None:
 def _check(name: str, schema: Schema, value: Any) -> None:
     if flaw := schema_flaw(schema, value):
         place = flaw[0].removeprefix("$").removeprefix(".")
-        raise InputError(f"The {name} is not as it has to be{f' at `{place}`' if place else ''}: {flaw[1]}.", ["see /api/v1/openapi.json"])
+        raise InputError(f"Invalid {name}{f' at `{place}`' if place else ''}: {flaw[1]}.", ["see /api/v1/openapi.json"])
 
 
 def _query_value(action: Action, key: str, value: Any) -> Any:
@@ -62,7 +62,7 @@ def _query_value(action: Action, key: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if len(value) > _QUERY:
-        raise InputError(f"`{key}` has {len(value):,} characters; at most {_QUERY:,} are read.", ["shorten it"])
+        raise InputError(f"`{key}` has {len(value):,} characters; the limit is {_QUERY:,}.", ["shorten it"])
     return _typed(action.query[key].get("type"), value)
 
 

@@ -69,5 +69,5 @@ def _remove(call: Call) -> None:
     if comment.removed is not None:
         raise MissingError("comment", comment.id)
     if comment.author_id != call.person.user_id and not call.may(ProjectRole.OWNER):
-        raise ForbiddenError("This was written by somebody else.", ["ask who wrote it", "ask an owner of the project"])
+        raise ForbiddenError("This comment was written by another person.", ["ask its author", "ask an owner of the project"])
     comment.removed = now()

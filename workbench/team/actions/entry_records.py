@@ -77,7 +77,8 @@ _TIER = {
     "properties": {**_SHARED, "version": {"type": "string"}},
     "required": ["version"],
     "additionalProperties": {},
-    "description": "what a tier says: bytes per device, seconds of a step, US dollars of 1,000 steps, and the workbench's version",
+    "description": "figures of a tier: bytes per device, step time in seconds, US dollars per 1,000 steps, and the "
+    "version of the workbench",
 }
 _TIERS = Meta(extra_json_schema={"properties": dict.fromkeys(TIERS, _TIER), "additionalProperties": False})
 

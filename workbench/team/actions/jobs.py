@@ -98,7 +98,7 @@ class NewJob(Record, frozen=True):
     check: Annotated[bool, described("also check the result against the unsharded step")] | UnsetType = UNSET
     hosts: Annotated[int, Meta(ge=1, le=4096)] | UnsetType = UNSET
     processes: Annotated[int, Meta(ge=1, le=64, description="processes of each host")] | UnsetType = UNSET
-    minutes: Annotated[int, Meta(ge=1, le=43_200, description="minutes after which it is ended")] | None = None
+    minutes: Annotated[int, Meta(ge=1, le=43_200, description="time limit in minutes")] | None = None
     memory: Annotated[int, Meta(ge=1 << 20, le=1 << 50, description="bytes of each process")] | UnsetType = UNSET
     environment: Annotated[dict[str, Annotated[str, Meta(max_length=1000)]], Meta(max_length=50)] | UnsetType = UNSET
     options: Options | UnsetType = UNSET
@@ -181,7 +181,7 @@ def _events(call: Call, after: After = 0) -> EventsRecord:
 async def _ask_to_cancel(call: Call) -> None:
     job: StoredJob = call.found.resource
     if job.author_id != call.person.user_id and not call.may(ProjectRole.OWNER):
-        raise ForbiddenError("This job is somebody else's.", ["ask who submitted it", "ask an owner of the project"])
+        raise ForbiddenError("This job belongs to another person.", ["ask the person who submitted it", "ask an owner of the project"])
     if job.state not in ENDED:
         await jobs_of(call).cancel(job.id)
 

@@ -57,7 +57,7 @@ async def perform(action: Action, context: Context, inputs: Inputs) -> Any:
     try:
         return await _perform(action, context, inputs)
     except IntegrityError:  # two at once did what only one may: the names of a project's programs, say, are unique
-        raise ConflictError("Somebody did the same at the same moment, or the name is taken.", ["look again, and try again"]) from None
+        raise ConflictError("A concurrent request did the same, or the name is taken.", ["reload and try again"]) from None
 
 
 async def _perform(action: Action, context: Context, inputs: Inputs) -> Any:
@@ -109,7 +109,7 @@ def _verify_scope(action: Action, principal: Principal | None) -> None:
     if principal is None:
         raise NotSignedInError
     if not principal.has_scope(action.scope):
-        raise ForbiddenError(f"This token may not `{action.scope}`.", [f"make a token with the scope `{action.scope}`"])
+        raise ForbiddenError(f"This token may not `{action.scope}`.", [f"create a token with the scope `{action.scope}`"])
 
 
 def _authorise(session: DatabaseSession, action: Action, principal: Principal | None, inputs: Inputs) -> Found:

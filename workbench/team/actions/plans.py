@@ -60,10 +60,10 @@ class GalleryQuery(PageQuery, frozen=True):
     hardware: Annotated[Part, described("a part of the hardware's name")] | None = None
     dimension: Annotated[Part, described("a dimension of the program")] | None = None
     author: Annotated[Word, described("the name of a person")] | None = None
-    tier: Annotated[str, one_of(*TIERS), described("has figures of this tier")] | None = None
-    fits: Annotated[bool, described("whether the surest tier that says so says that it fits")] | None = None
+    tier: Annotated[str, one_of(*TIERS), described("plans with figures of this tier")] | None = None
+    fits: Annotated[bool, described("whether the plan fits, by the most accurate tier available")] | None = None
     digest: Sha256 | None = None
-    withdrawn: Annotated[bool, described("also those that were withdrawn")] = False
+    withdrawn: Annotated[bool, described("include withdrawn plans")] = False
 
 
 def search(call: Call, query: GalleryQuery, projects: set[str], readable: set[str]) -> ListPage[EntryRecord]:
@@ -292,7 +292,7 @@ def _withdraw(call: Call) -> EntryRecord:
 def _own_entry(call: Call) -> GalleryEntry:
     entry: GalleryEntry = call.found.resource
     if entry.author_id != call.person.user_id and not call.may(ProjectRole.OWNER):
-        raise ForbiddenError("This plan was put here by somebody else.", ["ask its author", "ask an owner of the project"])
+        raise ForbiddenError("This plan was added by another person.", ["ask its author", "ask an owner of the project"])
     return entry
 
 
@@ -304,7 +304,7 @@ def _fork(call: Call, project: Slug, name: Named | None = None, note: Note = "")
     role = role_in_project(call.session, user, target.id) if target else None
     if target is None or role is None:
         raise MissingError("project", project)
-    require(role, ProjectRole.EDITOR, "put a plan into it")
+    require(role, ProjectRole.EDITOR, "add a plan to it")
     if target.archived is not None:
         raise ConflictError(f"The project `{target.slug}` is archived: nothing in it changes.", ["ask an owner to open it again"])
     entry = _add_entry(call, origin.digest, name or origin.name, note, project_id=target.id, forked_from=origin.id)

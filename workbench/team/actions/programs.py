@@ -94,7 +94,7 @@ def _owners_approve(session: DatabaseSession, project: Project, policy: str) -> 
 
 async def _ask_to_add(call: Call, new: NewProgram) -> str:
     if (new.kind == "wheel") != (new.wheel is not None):
-        raise InputError("A wheel is sent as `wheel`, in base64; a git repository has none.", ["see /api/v1/openapi.json"])
+        raise InputError("Send a wheel as `wheel`, in base64; a git repository takes no `wheel`.", ["see /api/v1/openapi.json"])
     given = await asyncio.to_thread(_decoded, new.wheel) if new.wheel is not None else None
     to_add = (call.project.id, call.person.user_id, new.name, new.target, new.kind, new.locator, given)
     return await programs_of(call).add(*to_add)
@@ -118,7 +118,7 @@ def _verify_may_approve(call: Call) -> None:
     with call.services.store.read() as session:
         if call.person.admin or _owners_approve(session, call.project, policy):
             return
-    reason = "it is the project of one person" if policy == "shared" else "administrators approve all programs of this server"
+    reason = "it is a personal project" if policy == "shared" else "administrators approve all programs of this server"
     raise ForbiddenError(
         f"An administrator has to approve the program `{call.found.resource.name}`: {reason}.",
         ["ask an administrator", *(["register it in a project with other members"] if policy == "shared" else [])],
@@ -143,7 +143,7 @@ def _added(call: Call) -> ProgramRecord:
     "POST /programs/{program}/approval",
     _OWNER,
     "manage",
-    "Approve the files of a program, so that it runs",
+    "Approve the files of a program so that it can run",
     prepare=_ask_to_approve,
 )
 @action(
@@ -151,7 +151,7 @@ def _added(call: Call) -> ProgramRecord:
     "DELETE /programs/{program}",
     _OWNER,
     "manage",
-    "Withdraw a program, so that it runs no more",
+    "Withdraw a program so that it can no longer run",
     prepare=_ask_to_withdraw,
 )
 def _get(call: Call) -> ProgramRecord:

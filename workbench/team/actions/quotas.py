@@ -130,22 +130,22 @@ def _bytes(session: DatabaseSession, user_id: str) -> int:
 
 
 ALL_QUOTAS = (
-    Quota("projects", "projects that you own", "projects", "per_person", "archive one", ("projects.create",), _projects),
-    Quota("programs", "programs that you registered", "accounts", "programs", "withdraw one", ("programs.add",), _programs),
-    Quota("plans", "plans in galleries", "accounts", "plans", "take one out of its gallery", ("plans.push", "plans.fork"), _plans),
+    Quota("projects", "projects you own", "projects", "per_person", "archive one", ("projects.create",), _projects),
+    Quota("programs", "programs you registered", "accounts", "programs", "withdraw one", ("programs.add",), _programs),
+    Quota("plans", "plans in galleries", "accounts", "plans", "remove a plan from its gallery", ("plans.push", "plans.fork"), _plans),
     Quota("rooms", "open rooms", "accounts", "rooms", "close one", ("rooms.open",), _rooms),
     Quota(
         "jobs",
-        "jobs that wait or run",
+        "active jobs",
         "jobs",
         "per_person",
-        "wait for one, or cancel one",
+        "wait for a job, or cancel a job",
         ("jobs.submit", "assignments.search", "assignments.compile"),
         _jobs,
     ),
     Quota(
         "storage",
-        "programs, plans, comments and what you did in rooms",
+        "programs, plans, comments and room edits",
         "accounts",
         "mebibytes",
         "withdraw a program",

@@ -130,7 +130,7 @@ def _open(call: Call, plan: PlanName, name: Named | None = None) -> RoomRecord:
     most = read_setting(call.session, "rooms")["per_project"]
     is_open = (StoredRoom.project_id == call.project.id, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id)))
     if (call.session.scalar(select(func.count()).select_from(StoredRoom).where(*is_open)) or 0) >= most:
-        raise ConflictError(f"{most:,} rooms of this project are open, as many as may be.", ["close one", "ask an administrator"])
+        raise ConflictError(f"{most:,} rooms of this project are open, which is the limit.", ["close one", "ask an administrator"])
     program = approved_program(call.session, call.project.id, stored.target) if ":" in stored.target else None
     called = (name or (entry.name if entry else stored.target))[:NAME].strip() or stored.target[:NAME]
     return room_records(call, [add_room(call, called, stored.digest, program.id if program else None)])[0]
@@ -172,7 +172,7 @@ def _update(call: Call, *, name: Named | None = None, closed: bool | None = None
     room.name = (name or room.name).strip()
     if closed is not None and closed != (room.closed is not None):
         if room.by != call.person.user_id and not call.may(ProjectRole.OWNER):
-            raise ForbiddenError("This room was opened by somebody else.", ["ask who opened it", "ask an owner of the project"])
+            raise ForbiddenError("This room was opened by another person.", ["ask the person who opened it", "ask an owner of the project"])
         room.closed = now() if closed else None
     call.note(changed=sorted(call.body))
     call.session.flush()

@@ -95,7 +95,7 @@ class PageQuery(Record, frozen=True):
     """What every long list may be asked for with."""
 
     limit: Annotated[int, Meta(ge=1, le=100, description="items of one answer")] = 50
-    cursor: Annotated[str, Meta(min_length=1, max_length=200, description="`next` of the answer before")] | None = None
+    cursor: Annotated[str, Meta(min_length=1, max_length=200, description="`next` of the previous answer")] | None = None
 
 
 class ErrorText(Record, frozen=True):
@@ -316,4 +316,4 @@ def parse_cursor(text: str) -> tuple[float, Any]:
 
 
 def _no_cursor() -> InputError:
-    return InputError("The cursor is none of this server's.", ["take `next` of the answer before", "leave it out to begin anew"])
+    return InputError("Invalid cursor.", ["use `next` of the previous answer", "omit it to start from the beginning"])

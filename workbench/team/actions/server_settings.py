@@ -118,7 +118,7 @@ def _set(call: Call, setting: str, value: Values) -> SettingRecord:
     if setting not in _KINDS:
         raise MissingError("setting", setting)
     if flaw := schema_flaw(_KINDS[setting].schema, value):
-        raise InputError(f"`{setting}` cannot be that, at `{flaw[0]}`: {flaw[1]}.", [f"it says {_KINDS[setting].about}"])
+        raise InputError(f"`{setting}` is invalid at `{flaw[0]}`: {flaw[1]}.", [f"it says {_KINDS[setting].about}"])
     call.session.merge(Setting(key=setting, value=value))
     call.session.flush()
     call.note(value=value)

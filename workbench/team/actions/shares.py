@@ -95,7 +95,7 @@ def _share_room(call: Call, role: Annotated[str, one_of("viewer", "editor")] = "
 def _share_entry(call: Call, days: Days | None = None) -> NewShareRecord:
     """Make a link by which anybody may read a plan; it is shown this once."""
     if call.found.resource.withdrawn is not None:
-        raise ConflictError("This plan was withdrawn from the gallery.", ["put it there again"])
+        raise ConflictError("This plan was withdrawn from the gallery.", ["add it again"])
     return _make(call, "viewer", days, entry_id=call.found.resource.id)
 
 
@@ -159,6 +159,6 @@ def _revoke(call: Call) -> RevokedShare:
     """End a link, also for those who opened it."""
     share: Share = call.found.resource
     if share.by != call.person.user_id and not call.may(ProjectRole.OWNER):
-        raise ForbiddenError("This link was made by somebody else.", ["ask who made it", "ask an owner of the project"])
+        raise ForbiddenError("This link was created by another person.", ["ask the person who created it", "ask an owner of the project"])
     share.revoked = share.revoked or now()
     return RevokedShare(id=share.id, room=share.room_id)

@@ -99,7 +99,7 @@ def program_of_document(session: DatabaseSession, project_id: str, text: str) ->
 
 _NOT_YET = {
     "added": "has not been fetched yet",
-    "fetched": "is fetched and not approved yet",
+    "fetched": "is fetched but not approved yet",
     "failed": "could not be fetched",
     "withdrawn": "was withdrawn",
 }
@@ -116,7 +116,7 @@ def approved_program(session: DatabaseSession, project_id: str, target: str) -> 
     if found:
         why = _NOT_YET[found[0].state]
         raise InputError(f"`{shown}` {why}; it runs only after it is approved.", ["ask an owner of the project"])
-    raise InputError(f"`{shown}` is no program of this project.", ["have an owner add it to the programs", "use a model of the zoo"])
+    raise InputError(f"`{shown}` is not a program of this project.", ["have an owner add it to the programs", "use a model of the zoo"])
 
 
 def _target_of(text: str) -> str | None:

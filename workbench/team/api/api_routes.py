@@ -135,23 +135,23 @@ class ActionHandler(TeamHandler):
 ROOT = "/api/v1"
 
 _REFUSALS = {
-    "400": "something that was sent is not as it has to be",
-    "401": "nobody is signed in, or the token is not good",
-    "403": "the person, or the token, may not do this",
-    "404": "there is no such thing, or it is not the person's to know of",
-    "409": "it cannot be as things are: a name is taken, a project is archived",
+    "400": "invalid input",
+    "401": "not signed in, or invalid token",
+    "403": "the person or the token lacks the permission",
+    "404": "not found, or not visible to the person",
+    "409": "conflict: a name is taken, a project is archived",
     "413": "the body is larger than the action takes",
     "429": "too many attempts, or too many large requests at a time",
     "503": "a part of the server that this needs is not there, or its database does not do what it should",
     "507": "the server's disk is full; what is there can be read",
 }
-_ABOUT = """Everything that a person can do on this server apart from gestures in a room.
+_ABOUT = """Every action on this server except gestures in a room.
 
-Sign in with a token, `Authorization: Bearer wbt_...`, made with `workbench login`, on the page of one's account, or with
+Sign in with a token, `Authorization: Bearer wbt_...`, created with `workbench login`, on the account page, or with
 `workbench team token`. A token has scopes: `read`, `edit` (plans and rooms), `run` (devices) and `manage` (what owners and administrators
-do); besides, each action says which role in its project it takes. What is not yours to know of is answered like what does not exist.
+do); each action also lists the project role it needs. Resources that you may not see are reported as not found.
 
-Long lists come in parts: send `next` of an answer as `cursor` for the part that follows."""
+Long lists are paginated: send `next` of an answer as `cursor` for the next page."""
 
 
 def openapi_document(actions: Iterable[Action], address: str) -> dict[str, Any]:

@@ -196,7 +196,7 @@ class Dispatcher:
             devices = session.scalar(select(StoredPlan.devices).where(StoredPlan.digest == request.digest))
             program = session.get(RegisteredProgram, request.program_id) if request.program_id else None
         if devices is None:
-            raise JobError("There is no such plan.", ["push it first"])
+            raise JobError("The plan does not exist.", ["push it first"])
         if program is not None and (program.state != "approved" or program.digest is None):
             raise JobError(f"The program `{program.name}` is not approved.", ["ask an owner of the project"])
         spec = JobSpec(
@@ -216,7 +216,7 @@ class Dispatcher:
 
     def _verify_program(self, spec: JobSpec) -> None:
         if spec.program and (self._confine is None or self._program_folder is None):
-            raise JobError("This server runs no programs of the team's own.", ["use a model of the zoo", "ask an administrator"])
+            raise JobError("This server runs no registered programs.", ["use a model of the zoo", "ask an administrator"])
 
     def _write_folder(self, job_id: str, spec: JobSpec, engine: JobEngine) -> Path:
         """The folder of a job that was claimed. Raises `JobError`, `OSError`."""
@@ -224,7 +224,7 @@ class Dispatcher:
         with self._store.read() as session:
             document = session.scalar(select(StoredPlan.document).where(StoredPlan.digest == spec.plan))
         if document is None:
-            raise JobError("The plan of the job is not there any more.", ["push it again"])
+            raise JobError("The plan of the job no longer exists.", ["push it again"])
         memory, _ = self._verify_memory(spec, engine)
         folder = self._folder / job_id
         command = self._command(spec, folder, engine.python)

@@ -107,7 +107,7 @@ class EngineLane:
                 self.is_well, self._well_at = True, time.monotonic()
             except BaseException:  # noqa: BLE001 - a store that is locked, a disk that is full: the next turn may do
                 if self.is_well:  # said once, for the log may be on the disk that is full
-                    _LOG.exception("The jobs of %s could not be looked at.", self.engine.name)
+                    _LOG.exception("The jobs of %s could not be checked.", self.engine.name)
                 self.is_well, is_new = False, True  # what could not be noted is found again in the folders
                 self.failures += 1
             self._woken.wait(TICK if self.is_well and (self._followed or self._unanswered) else IDLE)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.errors import ways_out_text
 from workbench.team.jobs.job_events import JobEvent
 from workbench.team.jobs.queue import JobResult
 
@@ -21,7 +22,7 @@ _KEPT_OF_RUN = (
     "wrong_text",
 )
 _KEPT_OF_COMPILATION = ("target", "devices", "compiler", "compile_seconds", "flops", "compute_seconds")
-LOST = "The engine does not know the job any more, and it left no word of its end."
+LOST = "The engine no longer knows the job, and the job left no final status."
 
 
 @dataclass
@@ -64,7 +65,7 @@ class ReportedProgress:
         kind = self.ending.kind if self.ending else "cancelled" if was_asked_to_end else "failed"
         problem = ""
         if kind == "failed":
-            problem = _problem(self.ending.fields) if self.ending else f"{LOST} It may be submitted again."
+            problem = _problem(self.ending.fields) if self.ending else f"{LOST} You can submit it again."
         version = str(self.started.fields["version"])[:40] if self.started else ""
         figures = {tier: figures_of(tier, event.fields["figures"]) for tier, event in self.figures.items()} if kind == "done" else {}
         return JobResult(kind, self.summary(), problem, figures, version)
@@ -87,5 +88,4 @@ def figures_of(tier: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _problem(fields: Mapping[str, Any]) -> str:
     """The words of an error, with its ways out, as a page shows them."""
-    ways_out = " · ".join(fields["ways_out"])
-    return f"{fields['message']}{f' Ways out: {ways_out}.' if ways_out else ''}"[:4000]
+    return f"{fields['message']} {ways_out_text(fields['ways_out'])}".rstrip()[:4000]

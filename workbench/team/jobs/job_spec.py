@@ -70,9 +70,9 @@ class JobSpec:
         _verify_environment(self.environment)
         _verify_options(self.options)
         if re.fullmatch(r"[0-9a-f]{64}", self.plan) is None or (self.program and re.fullmatch(r"[0-9a-f]{64}", self.program) is None):
-            raise JobError("A job names its plan and its program by their digests, of 64 digits.", ["push the plan first"])
+            raise JobError("A job needs the digests of its plan and its program, 64 digits each.", ["push the plan first"])
         if re.fullmatch(r"(\w+(\.\w+)*)?", self.module) is None:
-            raise JobError(f"`{self.module[:80]}` is no name of a module.", ["give the module of the registered program"])
+            raise JobError(f"`{self.module[:80]}` is not a name of a module.", ["give the module of the registered program"])
 
     @property
     def process_count(self) -> int:
@@ -91,7 +91,7 @@ def parse_spec(record: Mapping[str, Any]) -> JobSpec:
         if name not in known:
             raise JobError(*unknown_name("field of a job", str(name), known))
     if "plan" not in record:
-        raise JobError("A job needs a plan.", ["name it by its digest"])
+        raise JobError("A job needs a plan.", ["pass its digest"])
     return JobSpec(**record)
 
 
@@ -142,7 +142,7 @@ def _verify_counts(spec: JobSpec) -> None:
 
 def _verify_processes(spec: JobSpec) -> None:
     if spec.kind not in ("run", "compile", "search"):
-        raise JobError(f"`{str(spec.kind)[:80]}` is no kind of job.", ["give `run`, `compile` or `search`"])
+        raise JobError(f"`{str(spec.kind)[:80]}` is not a kind of job.", ["give `run`, `compile` or `search`"])
     count = spec.process_count
     if spec.kind != "run" and count > 1:
         raise JobError(
@@ -153,7 +153,7 @@ def _verify_processes(spec: JobSpec) -> None:
         raise JobError(
             f"{spec.devices} devices cannot be shared evenly by {spec.hosts} hosts x {spec.processes} processes: "
             f"{spec.devices} % {count} = {spec.devices % count}.",
-            ["give hosts and processes whose product divides the devices of the mesh"],
+            ["choose hosts and processes whose product divides the number of devices"],
         )
 
 
@@ -163,7 +163,7 @@ def _verify_environment(environment: Mapping[str, str]) -> None:
         if name not in ENVIRONMENT:
             raise JobError(*unknown_name("variable that a job may set", name, ENVIRONMENT))
         if "/" in value or "\0" in value or "\n" in value:
-            raise JobError(f"`{name}` names a file, `{value[:80]}`; a job's variables may not.", ["leave the file out"])
+            raise JobError(f"`{name}` names a file, `{value[:80]}`; variables of a job must not.", ["leave the file out"])
 
 
 def _verify_options(options: Mapping[str, str]) -> None:
@@ -171,7 +171,7 @@ def _verify_options(options: Mapping[str, str]) -> None:
     _verify_texts("options", options)
     for name, value in options.items():
         if re.fullmatch(r"[\w.-]{1,80}", name) is None or re.fullmatch(r"[\w.,:;+@=/&|*()\[\] -]{0,200}", value, re.ASCII) is None:
-            raise JobError(f"The option `{name[:80]}={value[:80]!r}` has characters that none has.", ["use letters, digits and .,:+@=/-"])
+            raise JobError(f"The option `{name[:80]}={value[:80]!r}` has invalid characters.", ["use letters, digits and .,:+@=/-"])
 
 
 def _verify_texts(name: str, values: Mapping[str, str]) -> None:

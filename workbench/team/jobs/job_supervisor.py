@@ -152,7 +152,7 @@ def main(arguments: Sequence[str]) -> int:
     environment = {**kept_environment(os.environ), **launch["environment"]}
     supervisor = _Supervisor(folder, spec, launch["command"], environment, first, count, launch.get("data_limit"))
     if not _claim(folder / (STARTED + supervisor.suffix)):
-        print("Another process has begun this job.", file=sys.stderr)  # noqa: T201 - for the log of the engine
+        print("Another process has started this job.", file=sys.stderr)  # noqa: T201 - for the log of the engine
         return 0
     if first == 0:
         (folder / EVENTS).touch()  # a sandbox binds a file that exists
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         supervisor.end()
         if first == 0:
-            add_ending(folder, "failed", f"The job's command did not start: {error.strerror}.", ["ask who runs the server"])
+            add_ending(folder, "failed", f"The job's command did not start: {error.strerror}.", ["ask the operator of the server"])
     supervisor.write_end()
     return supervisor.code if 0 <= supervisor.code < 128 else 1
 
@@ -203,15 +203,15 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def why_ended(code: int, reason: str, spec: JobSpec, who: str, stderr: str, *, memory_ran_out: bool = False) -> tuple[str, list[str]]:
     """A sentence about a process that could not say it itself, and what to try."""
     if reason == "time":
-        return f"The job was ended after {spec.minutes:g} minutes, its limit.", ["give it more minutes", "run fewer steps"]
+        return f"The job was ended after {spec.minutes:g} minutes, its limit.", ["raise its time limit", "run fewer steps"]
     if code == -signal.SIGKILL:
-        more = ["give it more memory", "take more devices"] if memory_ran_out else []
-        return f"{who} {process_fate(code, memory_ran_out=memory_ran_out)}.", [*more, "look at its output"]
+        more = ["raise its memory limit", "take more devices"] if memory_ran_out else []
+        return f"{who} {process_fate(code, memory_ran_out=memory_ran_out)}.", [*more, "see its output"]
     if code < 0:
-        return f"{who} crashed: signal {-code} ({signal.strsignal(-code)}).", ["look at its output"]
+        return f"{who} crashed: signal {-code} ({signal.strsignal(-code)}).", ["see its output"]
     last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "")
-    words = f" Its last words were: {last.strip()[:300]}" if last else ""
-    return f"{who} ended with exit code {code}, without its result.{words}", ["look at its output"]
+    words = f" Last output: {last.strip()[:300]}" if last else ""
+    return f"{who} ended with exit code {code}, without its result.{words}", ["see its output"]
 
 
 def _claim(path: Path) -> bool:

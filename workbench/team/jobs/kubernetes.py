@@ -24,7 +24,7 @@ OPTIONS = {
     "service_account": "the service account of the pods",
     "accelerator": "the devices of a pod, such as nvidia.com/gpu=8 or google.com/tpu=4",
     "node_selector": "labels that a node must have, such as cloud.google.com/gke-tpu-topology=4x4",
-    "cpus": "processors of each pod",
+    "cpus": "CPUs per pod",
 }
 NAMESPACE = "default"
 TIME_LIMIT = 30.0  # seconds for `kubectl`
@@ -85,7 +85,7 @@ class Kubernetes:
             ways_out = ["install kubectl where the server runs", "submit the rendered manifest.yaml yourself"]
             raise JobError(f"`kubectl` does not answer: {type(error).__name__}.", ways_out) from None
         if done.returncode:
-            raise JobError(f"`kubectl` says: {done.stderr.strip()[:300]}", ["look at the cluster", "look at the job's options"])
+            raise JobError(f"`kubectl` says: {done.stderr.strip()[:300]}", ["check the cluster", "check the options of the job"])
         return done.stdout
 
 

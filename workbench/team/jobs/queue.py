@@ -53,7 +53,7 @@ def enqueue(
     limits = limits or JobLimits()
     if spec.devices > limits.devices:
         raise JobError(
-            f"The job takes {spec.devices:,} devices, and {engine} gives {limits.devices:,} in all.",
+            f"The job takes {spec.devices:,} devices, and {engine} has {limits.devices:,} in total.",
             ["make the mesh smaller", "take another engine", "ask an administrator"],
         )
     if spec.minutes > limits.minutes:
@@ -152,7 +152,7 @@ def ask_to_cancel(store: Store, job_id: str) -> str:
     with store.write() as session:
         row = session.get(StoredJob, job_id, with_for_update=True)
         if row is None:
-            raise JobError(f"There is no job `{job_id[:80]}`.", ["look at the list of jobs"])
+            raise JobError(f"There is no job `{job_id[:80]}`.", ["see the list of jobs"])
         if row.state not in ENDED and row.cancel_asked is None:
             row.cancel_asked = now()
         if row.state == "queued":

@@ -14,8 +14,8 @@ from workbench.team.jobs.job_spec import JobError, JobSpec, own_port
 from workbench.team.jobs.local_engine import EngineUnavailableError, NativeState, free_port, supervisor_command
 
 OPTIONS = {
-    "cpus": "how many processors Ray keeps for the job",
-    "gpus": "how many GPUs Ray keeps for the job",
+    "cpus": "number of CPUs that Ray reserves for the job",
+    "gpus": "number of GPUs that Ray reserves for the job",
     "resource": "a resource of the cluster that the node must have, such as TPU-v5e-8-head",
 }
 ADDRESS = "http://127.0.0.1:8265"
@@ -54,7 +54,7 @@ class Ray:
             if "already exists" in str(error) or "same submission_id" in str(error):
                 return native
             kind = EngineUnavailableError if "try again later" in str(error) or isinstance(error, OSError) else JobError
-            raise kind(f"Ray does not take the job: {_first_line(error)}", ["look at the cluster", "look at the job's options"]) from error
+            raise kind(f"Ray rejected the job: {_first_line(error)}", ["check the cluster", "check the options of the job"]) from error
         return native
 
     def recover(self, spec: JobSpec, folder: Path) -> str | None:  # noqa: ARG002 - of the family
@@ -72,7 +72,7 @@ class Ray:
             try:
                 self._open().stop_job(native)
             except Exception as error:  # as above
-                raise JobError(f"Ray does not end the job: {_first_line(error)}", ["try again", "look at the cluster"]) from error
+                raise JobError(f"Ray did not end the job: {_first_line(error)}", ["try again", "check the cluster"]) from error
 
     def _status(self, native: str) -> str | None:
         try:
@@ -83,7 +83,7 @@ class Ray:
             if "does not exist" in str(error) or "404" in str(error):
                 return None
             self._client = None
-            raise EngineUnavailableError(f"Ray does not answer: {_first_line(error)}", ["look at the cluster"]) from error
+            raise EngineUnavailableError(f"Ray does not answer: {_first_line(error)}", ["check the cluster"]) from error
 
     def _open(self) -> Any:
         if self._client is None:

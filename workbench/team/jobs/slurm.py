@@ -21,12 +21,12 @@ from workbench.team.jobs.local_engine import EngineUnavailableError, NativeState
 
 OPTIONS = {
     "partition": "the partition to queue in",
-    "account": "the account that pays",
+    "account": "the account to charge",
     "qos": "the quality of service",
     "constraint": "features that a node must have",
-    "gpus_per_node": "how many GPUs of each node",
-    "cpus_per_task": "how many processors for each process",
-    "nodelist": "the nodes to take",
+    "gpus_per_node": "GPUs per node",
+    "cpus_per_task": "CPUs per process",
+    "nodelist": "the nodes to use",
 }
 COMMANDS = ("sbatch", "srun", "scancel", "squeue")
 TIME_LIMIT = 30.0  # seconds for one of Slurm's commands
@@ -57,7 +57,7 @@ class Slurm:
             job = executor._submit_command(shlex.join(supervisor_command(folder)))  # noqa: SLF001 - the one way without a pickle
         except Exception as error:  # submitit's own errors, and whatever sbatch says
             kind = EngineUnavailableError if any(each in str(error) for each in _BUSY) else JobError
-            raise kind(f"Slurm does not take the job: {_last_line(error)}", ["look at the job's options", "ask `sinfo`"]) from error
+            raise kind(f"Slurm rejected the job: {_last_line(error)}", ["check the options of the job", "ask `sinfo`"]) from error
         native = f"{job.job_id}:{start_mark(int(job.job_id))}" if self._executor == "local" else str(job.job_id)
         write_whole(folder / _NATIVE, native.encode())
         return native
@@ -90,7 +90,7 @@ class Slurm:
         try:
             executor.update_parameters(**_parameters(spec, folder, self._executor))
         except (ValueError, TypeError, NameError) as error:
-            raise JobError(f"Slurm's options are refused: {_last_line(error)}", [f"use {', '.join(OPTIONS)}"]) from None
+            raise JobError(f"Slurm rejected the options: {_last_line(error)}", [f"use {', '.join(OPTIONS)}"]) from None
         return executor._executor  # noqa: SLF001 - the executor of the cluster
 
 
@@ -146,9 +146,9 @@ def _run(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=False)  # noqa: S603 - Slurm's own
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JobError(f"`{command[0]}` does not answer: {type(error).__name__}.", ["look at the cluster"]) from None
+        raise JobError(f"`{command[0]}` does not answer: {type(error).__name__}.", ["check the cluster"]) from None
     if done.returncode and "Invalid job id" not in done.stderr:
-        raise JobError(f"`{command[0]}` says: {done.stderr.strip()[:300]}", ["look at the cluster"])
+        raise JobError(f"`{command[0]}` says: {done.stderr.strip()[:300]}", ["check the cluster"])
     return done.stdout
 
 

@@ -70,7 +70,7 @@ class PasswordForm(PageHandler):
         except WorkbenchError as error:
             self.say(SaidMessage("bad", error.message, error.ways_out))
         else:
-            self.say(SaidMessage("good", "Your password is changed, and other browsers are signed out."))
+            self.say(SaidMessage("good", "Password changed; other browsers are signed out."))
         self.redirect_to("/account")
 
     async def _change(self, old: str, new: str) -> None:

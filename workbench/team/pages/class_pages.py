@@ -80,7 +80,7 @@ class ReplayPage(AssignmentHandler):
     async def get(self, project: str, assignment: str, place: str) -> None:
         found = await self.assignment_of(project, assignment)
         replay = await self.ask("assignments.replay", assignment=assignment, place=place)
-        title = f"How {'the winner' if place == '1' else f'place {place}'} came there"
+        title = f"Replay of {'the winner' if place == '1' else f'place {place}'}"
         await self.show_in_project("replay.html", project, "class", title=title, assignment=found, replay=replay)
 
 

@@ -118,7 +118,7 @@ class ComparePage(ProjectPageHandler):
             self.redirect_to(f"{self._address(project, ids)}{'&all=1' if everything else ''}")
             return
         if not LEAST <= len(ids) <= MOST:
-            raise WorkbenchError(f"{len(ids)} plans are asked for; {LEAST} to {MOST} can be compared.", ["tick that many in the gallery"])
+            raise WorkbenchError(f"{len(ids)} plans selected; compare takes {LEAST} to {MOST}.", ["tick that many in the gallery"])
         compared = read_comparison(await self.ask("plans.compare", {"plans": ",".join(ids)}, project=project))
         address = self._address(project, ids)
         await self.show_in_project(

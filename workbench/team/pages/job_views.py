@@ -52,7 +52,7 @@ def progress_text(event: Record | None, state: str) -> str:
     'waits for its turn'
     """
     if event is None:
-        return {"queued": "waits for its turn", "starting": "starts"}.get(state, "")
+        return {"queued": "queued", "starting": "starts"}.get(state, "")
     parts = [f"step {event['step']} of {event['of']}" if event.get("step") and event.get("of") else str(event.get("stage") or "works")]
     if (seconds := _number(event.get("seconds"))) is not None:
         parts.append(write_seconds(seconds))
@@ -103,7 +103,7 @@ def job_curves(events: Sequence[Record]) -> list[tuple[str, Any, str, str]]:
     """Losses and times over the steps: title, picture, first and last value."""
     steps = [each for each in events if each["kind"] == "progress" and each.get("step")]
     found = []
-    for title, key, write in (("Loss", "loss", lambda value: f"{value:.4g}"), ("Time of a step", "seconds", write_seconds)):
+    for title, key, write in (("Loss", "loss", lambda value: f"{value:.4g}"), ("Step time", "seconds", write_seconds)):
         values = [value for each in steps if (value := _number(each.get(key))) is not None]
         if len(values) > 1:
             about = f"{title} over {len(values)} steps, from {write(values[0])} to {write(values[-1])}"

@@ -9,7 +9,7 @@ _ASSIGNMENT = f"{_P}/assignments/{{assignment}}"
 _ONCE = "once.html"
 
 ALL_FORMS: tuple[PageForm, ...] = (
-    PageForm("/projects/new", "projects.create", "/p/{slug}/", "The project {name} is made."),
+    PageForm("/projects/new", "projects.create", "/p/{slug}/", "Project {name} created."),
     PageForm(f"{_P}/change", "projects.update", f"{_P}/people", "Saved."),
     PageForm(f"{_P}/archive", "projects.update", f"{_P}/people", "Saved."),
     PageForm(f"{_P}/leave", "me.leave", "/", "You left the project."),
@@ -22,7 +22,7 @@ ALL_FORMS: tuple[PageForm, ...] = (
         given={"document": zoo_document("{program}", "{devices}")},
     ),
     PageForm(f"{_PLAN}/change", "plans.update", _PLAN, "Saved."),
-    PageForm(f"{_PLAN}/withdraw", "plans.withdraw", f"{_P}/", "{name} is taken out of the gallery."),
+    PageForm(f"{_PLAN}/withdraw", "plans.withdraw", f"{_P}/", "{name} is removed of the gallery."),
     PageForm(
         f"{_PLAN}/fork", "plans.fork", f"{_P}/plans/{{id}}", "This is your fork of {name}: name it, and open it in a room to change it."
     ),
@@ -33,21 +33,21 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(f"{_P}/assignments/new", "assignments.create", f"{_P}/assignments/{{id}}", "{name} is handed out."),
     PageForm(f"{_ASSIGNMENT}/change", "assignments.update", _ASSIGNMENT, "Saved."),
     PageForm(f"{_ASSIGNMENT}/release", "assignments.update", _ASSIGNMENT, "Students see their points and remarks."),
-    PageForm(f"{_ASSIGNMENT}/hide", "assignments.update", _ASSIGNMENT, "Students see points and remarks no more."),
-    PageForm(f"{_ASSIGNMENT}/withdraw", "assignments.withdraw", f"{_P}/assignments", "It is taken back."),
+    PageForm(f"{_ASSIGNMENT}/hide", "assignments.update", _ASSIGNMENT, "Students no longer see points and remarks."),
+    PageForm(f"{_ASSIGNMENT}/withdraw", "assignments.withdraw", f"{_P}/assignments", "Withdrawn."),
     PageForm(f"{_ASSIGNMENT}/start", "work.start", "/room/{room}", ""),
     PageForm(f"{_ASSIGNMENT}/search", "assignments.search", _ASSIGNMENT, "The search is in the queue."),
     PageForm(f"{_ASSIGNMENT}/push", "work.push", f"{_ASSIGNMENT}/wall", "Sent, {plan}; boards that have it now: {sent}."),
     PageForm(f"{_ASSIGNMENT}/compile", "assignments.compile", _ASSIGNMENT, "In the queue to be compiled: {submitted}."),
     PageForm(f"{_P}/jobs/new", "jobs.submit", f"{_P}/jobs/{{id}}", "The job is in the queue."),
-    PageForm(f"{_P}/jobs/{{job}}/cancel", "jobs.cancel", f"{_P}/jobs/{{job}}", "It is being cancelled."),
+    PageForm(f"{_P}/jobs/{{job}}/cancel", "jobs.cancel", f"{_P}/jobs/{{job}}", "Cancelling."),
     PageForm(f"{_P}/programs/git", "programs.add", f"{_P}/programs", "{name} is registered and waits for approval.", given={"kind": "git"}),
     PageForm(f"{_P}/programs/{{program}}/approve", "programs.approve", f"{_P}/programs", "{name} may run."),
-    PageForm(f"{_P}/programs/{{program}}/withdraw", "programs.withdraw", f"{_P}/programs", "{name} runs no more."),
+    PageForm(f"{_P}/programs/{{program}}/withdraw", "programs.withdraw", f"{_P}/programs", "{name} can no longer run."),
     PageForm(
-        f"{_P}/people/add", "members.set", f"{_P}/people", "In, as {role}: {display}.", parts={"person": "{person}"}, several="person"
+        f"{_P}/people/add", "members.set", f"{_P}/people", "Added as {role}: {display}.", parts={"person": "{person}"}, several="person"
     ),
-    PageForm(f"{_P}/people/invite", "members.invite", f"{_P}/people", "Send this link to whom you invite", once=_ONCE),
+    PageForm(f"{_P}/people/invite", "members.invite", f"{_P}/people", "Send this link to the invited person", once=_ONCE),
     PageForm(f"{_P}/people/{{person}}/role", "members.set", f"{_P}/people", "{display} is {role} now."),
     PageForm(f"{_P}/people/{{person}}/remove", "members.remove", f"{_P}/people", "{person} is out."),
     PageForm(f"{_P}/links/room", "shares.of_room", f"{_P}/people", "A link to the room", once=_ONCE),
@@ -55,11 +55,11 @@ ALL_FORMS: tuple[PageForm, ...] = (
     PageForm(f"{_P}/links/{{share}}/end", "shares.revoke", f"{_P}/people", "The link is ended."),
     PageForm(f"{_P}/hardware/set", "hardware.set", f"{_P}/hardware", "{name} is saved.", parts={"hardware": "{name}"}),
     PageForm(f"{_P}/hardware/{{hardware}}/remove", "hardware.remove", f"{_P}/hardware", "{hardware} is removed."),
-    PageForm("/account/name", "me.update", "/account", "Colleagues see you as {display} now."),
+    PageForm("/account/name", "me.update", "/account", "Your display name is now {display}."),
     PageForm("/account/logins/{login}/end", "me.sign_out", "/account", "That browser is signed out."),
     PageForm("/account/tokens/new", "tokens.create", "/account", "Your new token", once=_ONCE),
     PageForm("/account/tokens/{token}/end", "tokens.revoke", "/account", "The token is ended."),
-    PageForm("/admin/invite", "people.invite", "/admin", "Send this link to whom you invite", once=_ONCE),
+    PageForm("/admin/invite", "people.invite", "/admin", "Send this link to the invited person", once=_ONCE),
     PageForm("/admin/people/{person}/change", "people.update", "/admin", "Saved: {display}."),
     PageForm("/admin/limits/{setting}", "settings.set", "/admin/limits", "The limit is set."),
 )

@@ -15,9 +15,9 @@ TIERS = ("planned", "partitioned", "compiled", "measured")
 
 TIER_NAMES = {"planned": "predicted", "partitioned": "partitioned", "compiled": "compiled", "measured": "measured"}
 TIER_MEANINGS = {
-    "planned": "worked out from the plan alone",
-    "partitioned": "from the program as XLA's partitioner divides it",
-    "compiled": "from the compiler's own program",
+    "planned": "estimated from the plan alone",
+    "partitioned": "from the program partitioned by XLA",
+    "compiled": "from the compiled program",
     "measured": "seen on devices",
 }
 ENGINE_NAMES = {"here": "this server", "slurm": "Slurm", "ray": "Ray", "kubernetes": "Kubernetes"}
@@ -88,7 +88,7 @@ def name_browser(agent: str) -> str:
     systems = {"Windows": "Windows", "Android": "Android", "iPhone": "iPhone", "iPad": "iPad", "Mac OS": "macOS", "Linux": "Linux"}
     name = next((name for sign, name in names.items() if sign in agent), agent.partition("/")[0].strip()[:40])
     system = next((name for sign, name in systems.items() if sign in agent), "")
-    return f"{name} on {system}" if name and system else name or "a browser that does not say which"
+    return f"{name} on {system}" if name and system else name or "unknown browser"
 
 
 def initials(name: str) -> str:

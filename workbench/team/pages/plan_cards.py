@@ -17,7 +17,7 @@ class FigureKind:
     write: Callable[[float | None], str]
 
 
-STEP_TIME = FigureKind("step_seconds", "Time of a step", write_seconds)
+STEP_TIME = FigureKind("step_seconds", "Step time", write_seconds)
 PEAK_MEMORY = FigureKind("peak_bytes", "Peak memory per device", write_bytes)
 SENT = FigureKind("sent_bytes", "Sent per device and step", write_bytes)
 PRICE = FigureKind("dollars", "Price of 1,000 steps", write_dollars)

@@ -113,7 +113,7 @@ class ChartAxis:
     units: tuple[float, ...]
 
 
-STEP = ChartAxis("time of a step", format_seconds, SECONDS)
+STEP = ChartAxis("step time", format_seconds, SECONDS)
 PEAK = ChartAxis("peak memory per device", format_bytes, BYTES)
 PREDICTED = ChartAxis("predicted step", format_seconds, SECONDS)
 MEASURED = ChartAxis("measured step", format_seconds, SECONDS)
@@ -141,7 +141,7 @@ def draw_memory_by_time(points: Sequence[ChartPoint]) -> Markup:
     front = front_of(points)
     steps = [(across(each.across), up(each.up)) for each in front]
     line = Markup('<path class="front-line" d="{}"/>').format(_staircase(steps)) if len(steps) > 1 else Markup()
-    letters = ", ".join(each.letter for each in front) or "none, for none fits"
+    letters = ", ".join(each.letter for each in front) or "none, because none fits"
     about = f"{PEAK.name} against {STEP.name} of {len(points)} plans; on the front: {letters}"
     return _picture(about, (STEP, across), (PEAK, up), line, points, front)
 

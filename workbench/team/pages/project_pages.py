@@ -43,7 +43,7 @@ class PeoplePage(ProjectPageHandler):
 
 
 def _shown_share(share: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    leads_to = names.get(share["room"] or share["entry"], "what is not here any more")
+    leads_to = names.get(share["room"] or share["entry"], "deleted item")
     return {**share, "by": share["by"]["display"], "leads_to": leads_to}
 
 

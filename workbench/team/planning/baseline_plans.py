@@ -53,7 +53,7 @@ def _data_parallel(start: Plan) -> Plan | str:
     """Nothing but the examples split, over all axes; why not, where that cannot be."""
     batch = batch_dim(start.program)
     if batch is None:
-        return f"No input of `{start.program.name}` has a dimension of examples."
+        return f"No input of `{start.program.name}` has a batch dimension."
     try:
         return start.updated(layout=Layout().with_rule(batch, tuple(axis for axis, _ in start.mesh.axes)))
     except WorkbenchError as error:
@@ -73,7 +73,7 @@ def _best_recipe(asked: PlanQuestion) -> dict[str, Any]:
         except WorkbenchError:
             continue
     if not found:
-        return _judged("recipe", "", "No recipe applies to the plan to start from.", asked)
+        return _judged("recipe", "", "No recipe applies to the start plan.", asked)
     _, title, plan = min(found, key=lambda each: each[0])
     return _judged("recipe", title, plan, asked)
 

@@ -16,9 +16,9 @@ from workbench.app.processes.warm_partitioner_proxy import RemoteWorker
 PATIENCE = 30.0
 """Seconds that what is pending waits for another process."""
 
-_ENDED = f"The process that asks XLA's partitioner ended, and none took its place within {PATIENCE:.0f} s: figures stay planned until then."
+_ENDED = f"The process that runs XLA's partitioner ended and was not replaced within {PATIENCE:.0f} s: figures stay planned until then."
 
-_ALONE = "Nobody asks XLA's partitioner for this room: figures stay planned."
+_ALONE = "XLA's partitioner is not available for this room: figures stay planned."
 
 
 class BrokerClient:

@@ -58,8 +58,8 @@ class TeamJobs:
         try:
             self._follow(message["job"], job, message["state"], message)
         except (LookupError, TypeError, ValueError) as error:  # a job runs somebody's program, which may write what it likes
-            text = f"What the job wrote of its run cannot be read: {describe_error(error)}"
-            self._end(message["job"], job, Failed(text, ("look at the job's page for what it printed",)))
+            text = f"The result of the job cannot be read: {describe_error(error)}"
+            self._end(message["job"], job, Failed(text, ("see its output on the page of the job",)))
 
     def _follow(self, number: int, job: _RunningJob, state: str, message: Mapping[str, Any]) -> None:
         if state == "queued":
@@ -121,4 +121,4 @@ def _ended(state: str, job: _RunningJob) -> RunEvent:
         return Cancelled()
     if state == "done" and job.measurement is not None:
         return RunDone(job.measurement)
-    return Failed("The job ended without a result.", ("look at its page for what it printed",))
+    return Failed("The job ended without a result.", ("see its output on its page",))

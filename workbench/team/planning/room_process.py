@@ -236,7 +236,7 @@ class RoomProcess(MessageLoop):
 
     def _save(self, visitor: int, plan: Plan) -> str:
         assert self._session is not None
-        self._visits[visitor].person.verify(ProjectRole.EDITOR, "put a plan into the gallery")
+        self._visits[visitor].person.verify(ProjectRole.EDITOR, "add a plan to the gallery")
         self.send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
         return "the gallery"
 

@@ -41,7 +41,7 @@ class RoomPerson:
         if self.role < needed:
             raise WorkbenchError(
                 f"To {to_do} takes the role {needed} in this project; yours is {self.role}.",
-                ["ask an owner of the project", "export the plan, and go on with it in a workbench of your own"],
+                ["ask an owner of the project", "export the plan and continue in your own workbench"],
             )
 
 
@@ -173,8 +173,8 @@ class RoomSession(Session):
         try:
             return self._move_to(RoomLogRecord("undo", self._acting.user_id, {"undone": mine}), added, head)
         except WorkbenchError as error:
-            text = f"`{self._edit_of(mine)}` cannot be taken back alone: what was done later would be illegal without it. {error.message}"
-            raise WorkbenchError(text, ["take back what came later first", "go to an earlier plan in the history"]) from None
+            text = f"`{self._edit_of(mine)}` cannot be undone alone: later edits depend on it. {error.message}"
+            raise WorkbenchError(text, ["undo later edits first", "go to an earlier plan in the history"]) from None
 
     def redo(self) -> Report:
         """Make the edit again that the person undid last."""
@@ -242,7 +242,7 @@ class RoomSession(Session):
                 raise
             last = unseen[-1]
             ago = max(time.monotonic() - last.at, 0.0)
-            text = f"{error.message} {last.person.display} made the edit `{last.edit}` {ago:.0f} s ago, which you had not seen yet."
+            text = f"{error.message} {last.person.display} made the edit `{last.edit}` {ago:.0f} s ago, before you saw it."
             raise WorkbenchError(text, error.ways_out) from None
 
     def _verify_may_edit(self) -> None:

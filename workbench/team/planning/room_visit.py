@@ -74,7 +74,7 @@ class RoleRunner:
 
 
 Message = Mapping[str, Any]
-SHARING = "To let somebody into this room, or read a plan of the gallery, make a link on the project's page People."
+SHARING = "To give access to this room or to a plan, create a link on the People page of the project."
 
 
 class RoomVisit(Visit):

@@ -81,7 +81,7 @@ def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[bytes
     answer: dict[str, Any] = json.loads(printed) if process.returncode == 0 else {}
     if "digest" in answer:
         return FetchedFiles(**answer)
-    ended = "The process that fetches it ended early: it took too much memory or time, or the server stops."
+    ended = "The fetch process ended early: too much memory or time, or server shutdown."
     raise ProgramRegistryError(answer.get("problem", ended), answer.get("ways_out", ["fetch less", "try once more"]))
 
 

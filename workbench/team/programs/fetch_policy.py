@@ -85,12 +85,12 @@ def read_source(address: str, commit: str) -> GitSource:
     found = _ADDRESS.fullmatch(address.strip()) if len(address) < 500 else None
     if found is None or ".." in found["path"].split("/") or (found["protocol"] == "https") != bool(found["host"]):
         raise ProgramRegistryError(
-            f"`{address[:120]}` is no address of a repository that can be fetched here.",
-            ["write `https://host/path/of/repository.git`", "leave out names and passwords: an administrator sets those of a host"],
+            f"`{address[:120]}` is not an address of a repository that can be fetched here.",
+            ["write `https://host/path/of/repository.git`", "omit names and passwords: an administrator sets the credentials of a host"],
         )
     if not _COMMIT.fullmatch(commit.strip()):
         raise ProgramRegistryError(
-            f"`{commit[:80]}` is no commit: a branch or a tag may mean something else tomorrow.",
+            f"`{commit[:80]}` is not a commit; branches and tags can change.",
             ["write all 40 digits of the commit, as `git rev-parse HEAD` prints them"],
         )
     return GitSource(address.strip(), commit.strip())
@@ -101,7 +101,7 @@ def verify_source(source: GitSource, policy: FetchPolicy) -> None:
     if source.folder is not None:
         if not any(source.folder.resolve().is_relative_to(each.resolve()) for each in policy.folders):
             raise ProgramRegistryError(
-                f"`{source.address}` is on the server's own disk, and not in a folder that programs are fetched from.",
+                f"`{source.address}` is on the server's disk, outside the allowed folders.",
                 ["give an `https` address", "ask an administrator to set the folder"],
             )
         return
@@ -109,12 +109,12 @@ def verify_source(source: GitSource, policy: FetchPolicy) -> None:
         if source.host not in policy.hosts:
             known = ", ".join(f"`{each}`" for each in policy.hosts)
             raise ProgramRegistryError(
-                f"Programs are not fetched from `{source.host}` here; they are from {known}.", ["ask an administrator to add the host"]
+                f"Programs cannot be fetched from `{source.host}`; allowed hosts: {known}.", ["ask an administrator to add the host"]
             )
         return
     if any(not each.is_global for each in _addresses(source.host, bool(policy.proxy))):
         raise ProgramRegistryError(
-            f"`{source.host}` is inside the server's network, and only public hosts are asked.", ["ask an administrator to add the host"]
+            f"`{source.host}` is inside the server's network; only public hosts are allowed.", ["ask an administrator to add the host"]
         )
 
 
@@ -126,5 +126,5 @@ def _addresses(host: str, behind_proxy: bool) -> list[ipaddress.IPv4Address | ip
     except (OSError, UnicodeError):
         if behind_proxy:
             return []
-        raise ProgramRegistryError(f"There is no host `{host}`, or it cannot be found from here.", ["look at the address"]) from None
+        raise ProgramRegistryError(f"There is no host `{host}`, or it cannot be resolved from here.", ["check the address"]) from None
     return [ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found]

@@ -27,7 +27,7 @@ from workbench.units import format_bytes
 
 _LINK, _SUBMODULE = "120000", "160000"  # modes in a tree of git
 _EXEC_PATHS = ("/usr/lib/git-core", "/usr/libexec/git-core")
-_FETCH_WAYS_OUT = ("look at the address and the commit", "see whether the repository is public")
+_FETCH_WAYS_OUT = ("check the address and the commit", "check that the repository is public")
 _CONFIGURATION = """
 [core]
   hooksPath = /dev/null
@@ -132,7 +132,7 @@ def _write_entries(repository: _Repository, source: GitSource, writer: TreeWrite
         raise ProgramRegistryError(
             f"The commit has {len(entries)} files with {format_bytes(announced)}; "
             f"a program may have {limits.files} with {format_bytes(limits.total)}.",
-            ["put the program in a repository of its own"],
+            ["put the program into a separate repository"],
         )
     _write(repository, entries, announced, writer)
 
@@ -221,11 +221,11 @@ def verify_wheel_name(name: str) -> str:
     """The name of a wheel of Python alone. Raises `ProgramRegistryError` for any other."""
     found = _FILE_NAME.fullmatch(name)
     if found is None:
-        raise ProgramRegistryError(f"`{name[:120]}` is no name of a wheel, such as `mine-1.0-py3-none-any.whl`.", [_WAY_OUT])
+        raise ProgramRegistryError(f"`{name[:120]}` is not a name of a wheel, such as `mine-1.0-py3-none-any.whl`.", [_WAY_OUT])
     if (found["abi"], found["platform"]) != ("none", "any"):
         raise ProgramRegistryError(
-            f"`{name}` has parts that are compiled for one kind of machine; programs are of Python alone.",
-            ["ask an administrator to install what is compiled in the server's environment"],
+            f"`{name}` contains compiled code; programs must be pure Python.",
+            ["ask an administrator to install the compiled package on the server"],
         )
     return name
 
@@ -240,20 +240,20 @@ def write_wheel(content: bytes, writer: TreeWriter) -> None:
                 _verify_member(each)
                 writer.write(each.filename, _chunks(archive, each))
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError, RuntimeError, OverflowError) as error:
-        raise ProgramRegistryError(f"The file is no wheel that can be unpacked: {error}.", [_WAY_OUT]) from None
+        raise ProgramRegistryError(f"The wheel cannot be unpacked: {error}.", [_WAY_OUT]) from None
 
 
 def _verify_kind(names: list[str]) -> None:
     if not any(re.fullmatch(r"[^/]+\.dist-info/WHEEL", each) for each in names):
-        raise ProgramRegistryError("The file is an archive, but no wheel: it has no `.dist-info/WHEEL`.", [_WAY_OUT])
+        raise ProgramRegistryError("The file is an archive but not a wheel: it has no `.dist-info/WHEEL`.", [_WAY_OUT])
 
 
 def _verify_member(member: zipfile.ZipInfo) -> None:
     mode = member.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        raise ProgramRegistryError(f"`{member.filename[:120]}` is no file: wheels have no links.", [_WAY_OUT])
+        raise ProgramRegistryError(f"`{member.filename[:120]}` is not a file: wheels have no links.", [_WAY_OUT])
     if member.compress_type not in _METHODS or member.flag_bits & 1:
-        raise ProgramRegistryError(f"`{member.filename[:120]}` is packed in a way that wheels are not.", [_WAY_OUT])
+        raise ProgramRegistryError(f"`{member.filename[:120]}` uses a compression that wheels do not allow.", [_WAY_OUT])
 
 
 def _chunks(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:

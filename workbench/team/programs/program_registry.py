@@ -52,7 +52,7 @@ class ProgramRegistry:
         """A wheel that somebody uploaded, not unpacked yet. Raises `ProgramRegistryError` as `add_git`, and for one that is too large."""
         if len(content) > self.policy.upload:
             size, limit = format_bytes(len(content)), format_bytes(self.policy.upload)
-            raise ProgramRegistryError(f"The wheel has {size}; a program may have {limit}.", ["leave data out of it"])
+            raise ProgramRegistryError(f"The wheel has {size}; a program may have {limit}.", ["remove data from it"])
         return self._add(project_id, name, target, "wheel", verify_wheel_name(file_name), by, content)
 
     def fetch(self, program_id: str) -> RegisteredProgram:
@@ -63,7 +63,8 @@ class ProgramRegistry:
         program = self.get(program_id)
         if program.state not in ("added", "failed"):
             raise ProgramRegistryError(
-                f"The program `{program.name}` is {program.state}; it is not fetched again.", ["add the new commit as a program of its own"]
+                f"The program `{program.name}` is {program.state}; it is not fetched again.",
+                ["register the new commit as a separate program"],
             )
         upload = self._uploads / program.id
         try:
@@ -91,11 +92,11 @@ class ProgramRegistry:
         program = self.get(program_id)
         if program.digest is None or program.state not in ("fetched", "approved"):
             raise ProgramRegistryError(
-                f"The program `{program.name}` is {program.state}; only what was fetched can be approved.", ["register it again"]
+                f"The program `{program.name}` is {program.state}; only fetched programs can be approved.", ["register it again"]
             )
         if program.digest != digest:
             raise ProgramRegistryError(
-                f"The program `{program.name}` is {program.digest[:12]} now, and {digest[:12]} was to be approved.", ["look at it again"]
+                f"The program `{program.name}` is {program.digest[:12]} now, but the approval was for {digest[:12]}.", ["review it again"]
             )
         self._trees.verified(digest)
         return self._change(program_id, state="approved", problem="", approved_by=by, approved=now())
@@ -111,7 +112,7 @@ class ProgramRegistry:
         with self._store.read() as session:
             found = session.get(RegisteredProgram, program_id)
         if found is None:
-            raise ProgramRegistryError(f"There is no program `{program_id[:80]}`.", ["look at the programs of the project"])
+            raise ProgramRegistryError(f"There is no program `{program_id[:80]}`.", ["see the programs of the project"])
         return found
 
     def code_of(self, program: RegisteredProgram) -> tuple[Path, Path]:
@@ -161,7 +162,9 @@ class ProgramRegistry:
         with self._store.write() as session:
             asked = select(RegisteredProgram).where(RegisteredProgram.project_id == project_id, RegisteredProgram.name == name)
             if session.scalars(asked).first() is not None:
-                raise ProgramRegistryError(f"The project has a program `{name}` already.", ["give it another name, with its version"])
+                raise ProgramRegistryError(
+                    f"The project already has a program `{name}`.", ["choose another name, for example with its version"]
+                )
             program = RegisteredProgram(
                 id=new_id(),
                 project_id=project_id,
@@ -182,7 +185,7 @@ class ProgramRegistry:
         with self._store.write() as session:
             program = session.get(RegisteredProgram, program_id)
             if program is None:
-                raise ProgramRegistryError(f"There is no program `{program_id[:80]}`.", ["look at the programs of the project"])
+                raise ProgramRegistryError(f"There is no program `{program_id[:80]}`.", ["see the programs of the project"])
             for name, value in values.items():
                 setattr(program, name, value)
         return program
@@ -195,10 +198,12 @@ def module_of(program: RegisteredProgram) -> str:
 
 def _verify_words(name: str, target: str) -> None:
     if not _NAME.fullmatch(name):
-        raise ProgramRegistryError(f"{name[:80]!a} is no name of a program.", ["use letters, digits, spaces, `.`, `_` and `-`"])
+        raise ProgramRegistryError(f"{name[:80]!a} is not a name of a program.", ["use letters, digits, spaces, `.`, `_` and `-`"])
     module, colon, function = target.partition(":")
     if not colon or not all(part.isidentifier() and part.isascii() for part in (*module.split("."), function)):
-        raise ProgramRegistryError(f"{target[:80]!a} names no function of a module.", ["write `module:function`, as in a plan document"])
+        raise ProgramRegistryError(
+            f"{target[:80]!a} does not name a function of a module.", ["write `module:function`, as in a plan document"]
+        )
 
 
 PLANNER = "workbench.team.planning.planner_main"

@@ -44,20 +44,20 @@ class TreeWriter:
     def link(self, name: str, target: str) -> None:
         """A symbolic link, which must lead to a place within the folder; `verify_links` looks when all are there."""
         if not target or "\0" in target or len(target) > _DEPTH * _NAME:
-            raise ProgramRegistryError(f"The link `{name[:120]}` leads nowhere.", ["remove it from the program"])
+            raise ProgramRegistryError(f"The link `{name[:120]}` is broken.", ["remove it from the program"])
         self._new_path(name).symlink_to(target)
 
     def _new_path(self, name: str) -> Path:
         self._files += 1
         if self._files > self._limits.files:
-            raise ProgramRegistryError(f"It has more than {self._limits.files} files.", ["put the program in a repository of its own"])
+            raise ProgramRegistryError(f"It has more than {self._limits.files} files.", ["put the program into a separate repository"])
         path = self.folder.joinpath(*path_parts(name))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError:
-            raise ProgramRegistryError(f"`{name[:120]}` is below a file.", ["make the archive again"]) from None
+            raise ProgramRegistryError(f"`{name[:120]}` is below a file.", ["rebuild the archive"]) from None
         if path.is_symlink() or path.exists() or not path.parent.resolve().is_relative_to(self.folder.resolve()):
-            raise ProgramRegistryError(f"`{name[:120]}` is there twice, or behind a link.", ["make the archive again"])
+            raise ProgramRegistryError(f"`{name[:120]}` occurs twice, or is below a link.", ["rebuild the archive"])
         return path
 
     def _count_bytes(self, name: str, size: int, added: int) -> None:
@@ -65,11 +65,11 @@ class TreeWriter:
         if size > self._limits.each:
             limit = format_bytes(self._limits.each)
             raise ProgramRegistryError(
-                f"`{name[:120]}` is larger than {limit}, which a file of a program may have.", ["keep data elsewhere"]
+                f"`{name[:120]}` is larger than {limit}, the limit for a file of a program.", ["keep data elsewhere"]
             )
         if self.total > self._limits.total:
             raise ProgramRegistryError(
-                f"Its files have more than {format_bytes(self._limits.total)} together.", ["put the program in a repository of its own"]
+                f"Its files have more than {format_bytes(self._limits.total)} in total.", ["put the program into a separate repository"]
             )
 
 
@@ -82,7 +82,7 @@ def path_parts(name: str) -> tuple[str, ...]:
     parts = PurePosixPath(name).parts
     is_plain = name.isprintable() and "\\" not in name and len(parts) <= _DEPTH and all(len(each) <= _NAME for each in parts)
     if not parts or not is_plain or name.startswith("/") or ".." in parts or parts[0].endswith(":") or ".git" in map(str.lower, parts):
-        raise ProgramRegistryError(f"{name[:120]!a} is no path of a file within a program.", ["rename the file"])
+        raise ProgramRegistryError(f"{name[:120]!a} is not a path of a file within a program.", ["rename the file"])
     return parts
 
 
@@ -122,7 +122,7 @@ def _below(folder: Path) -> Iterator[Path]:
             elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
                 yield Path(entry)
             else:
-                raise ProgramRegistryError(f"`{entry.name}` is no file.", ["fetch the program again"])
+                raise ProgramRegistryError(f"`{entry.name}` is not a file.", ["fetch the program again"])
 
 
 def verify_links(folder: Path) -> None:
@@ -172,8 +172,8 @@ class TreeStore:
             raise ProgramRegistryError(f"The files of the program ({digest[:12]}) are gone.", ["fetch it again"])
         if digest_of_tree(folder) != digest:
             raise ProgramRegistryError(
-                f"The files of the program ({digest[:12]}) have been changed since they were fetched: it is not run.",
-                ["fetch it again", "find out who wrote to the server's folder"],
+                f"The files of the program ({digest[:12]}) were changed after the fetch: the program does not run.",
+                ["fetch it again", "check who wrote to the server's folder"],
             )
         verify_links(folder)
         return folder

@@ -26,7 +26,7 @@ def main(folder: Path, module: str, function: str) -> None:
     except SourceError as problem:
         found = problem.args[0], problem.args[1:]
     except (RecursionError, MemoryError):
-        found = "Its source nests too deep to be read.", ("write it plainly",)
+        found = "Its source is nested too deeply.", ("write it plainly",)
     print(json.dumps({"problem": found[0], "ways_out": found[1]}))  # noqa: T201 - the answer
 
 
@@ -39,9 +39,9 @@ def _check(folder: Path, module: str, function: str) -> None:
     root = source_root(folder, module)
     if root is None:
         names = ", ".join(f"`{each}`" for each in sorted(_top_names(folder) | _top_names(folder / "src"))[:20])
-        raise SourceError(f"There is no module `{module}` in it; there are {names or 'none'}.", "name the module as Python imports it")
+        raise SourceError(f"There is no module `{module}` in it; there are {names or 'none'}.", "use the import name of the module")
     for name in sorted(_top_names(root) & set(sys.stdlib_module_names)):
-        raise SourceError(f"Its module `{name}` would hide the module of Python with that name.", f"rename `{name}`")
+        raise SourceError(f"Its module `{name}` would shadow the Python module of that name.", f"rename `{name}`")
     _check_function(_parsed(_file_of(root, module), module), module, function)
     _check_imports(root, module)
 
@@ -65,7 +65,7 @@ def _parsed(file: Path | None, module: str) -> ast.Module:
     try:
         return ast.parse(file.read_bytes() if file else b"")
     except (SyntaxError, ValueError) as error:
-        raise SourceError(f"`{module}` is not Python: {error}.", f"mend `{module}`") from None
+        raise SourceError(f"`{module}` is not Python: {error}.", f"fix `{module}`") from None
 
 
 def _check_function(tree: ast.Module, module: str, function: str) -> None:
@@ -76,7 +76,7 @@ def _check_function(tree: ast.Module, module: str, function: str) -> None:
         text = annotation.value if isinstance(annotation, ast.Constant) else ast.unparse(annotation) if annotation else None
         if text not in ANNOTATIONS:
             raise SourceError(
-                f"`{module}:{function}` does not say that it returns a program.", f"declare it `def {function}(...) -> wb.Program:`"
+                f"`{module}:{function}` is not declared to return a program.", f"declare it `def {function}(...) -> wb.Program:`"
             )
     elif function not in imported:
         names = ", ".join(f"`{each}`" for each in sorted(functions)[:20])
@@ -97,8 +97,8 @@ def _check_imports(root: Path, module: str) -> None:
             elif not _is_installed(name.partition(".")[0]):
                 top = name.partition(".")[0]
                 raise SourceError(
-                    f"`{'.'.join(parents)}` imports `{top}`, which is neither in the program nor in the environment of this server; "
-                    "nothing is installed for a program.",
+                    f"`{'.'.join(parents)}` imports `{top}`, which is neither in the program nor on this server; "
+                    "dependencies are not installed.",
                     f"ask an administrator to install `{top}`",
                     "put it into the program",
                     "import it where it is needed, in `try`",

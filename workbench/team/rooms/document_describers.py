@@ -44,7 +44,7 @@ class DocumentDescribers:
 
     async def _when_free(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         if self._is_closed:
-            raise WorkbenchError("The server is closing.", ["ask again when it is there"])
+            raise WorkbenchError("The server is closing.", ["try again after the restart"])
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
@@ -104,5 +104,5 @@ class DocumentDescribers:
 def _verified(record: Mapping[str, Any], program: RegisteredProgram) -> Mapping[str, Any]:
     """What a process says that runs somebody's code is believed of its own program alone."""
     if record.get("target") != program.target or record.get("digest") != digest_of(str(record.get("document"))):
-        raise WorkbenchError(f"The program `{program.name}` describes another plan than its own.", ["ask an owner to look at it"])
+        raise WorkbenchError(f"The program `{program.name}` describes a different plan.", ["ask an owner to look at it"])
     return record

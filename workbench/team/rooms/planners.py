@@ -104,7 +104,7 @@ class Planners:
         """In a sandbox: it has no connection to the broker, and nothing but its own."""
         if self._programs is None:
             raise WorkbenchError(
-                f"The program `{program.name}` cannot run: this server runs models of the zoo alone.", ["ask its administrator"]
+                f"The program `{program.name}` cannot run: this server runs only models of the zoo.", ["ask its administrator"]
             )
         with ExitStack() as stack:
             ours, theirs = map(stack.enter_context, socket.socketpair())
@@ -133,7 +133,7 @@ class Planners:
     async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
         """What was done in a room about the zoo. Raises `WorkbenchError`."""
         found = await self._describers.ask({"replay": {"document": document, "log": list(log)}})
-        return _read(ReplayedRoom, found, "The process that replayed this room sent what no room is.")
+        return _read(ReplayedRoom, found, "The process that replayed this room sent an invalid answer.")
 
     async def find_baselines(self, text: str, question: str) -> FoundBaselines:
         """What plans that answer a question are compared with. Raises `WorkbenchError`."""
@@ -174,22 +174,22 @@ def _fate_of(process: SandboxedProcess) -> str:
 
 def graded_answer(record: Mapping[str, Any]) -> GradedAnswer:
     """The verdict in a process's message. Raises `WorkbenchError` for what is none."""
-    return _read(GradedAnswer, record, "The process that graded this answer sent what is no verdict.")
+    return _read(GradedAnswer, record, "The process that graded this answer sent an invalid answer.")
 
 
 def found_baselines(record: Mapping[str, Any]) -> FoundBaselines:
     """What a process of the zoo says that plans are compared with. Raises `WorkbenchError` for anything else."""
-    return _read(FoundBaselines, record, "The process that looked for baselines sent what is none.")
+    return _read(FoundBaselines, record, "The process that searched for baselines sent an invalid answer.")
 
 
 def found_baseline(record: Mapping[str, Any]) -> FoundBaseline:
     """One of them. Raises `WorkbenchError` for anything else."""
-    return _read(FoundBaseline, record, "The process that looked for baselines sent what is none.")
+    return _read(FoundBaseline, record, "The process that searched for baselines sent an invalid answer.")
 
 
 def described_plan(record: Mapping[str, Any]) -> DescribedPlan:
     """The description in a process's message. Raises `WorkbenchError` for what is none."""
-    return _read(DescribedPlan, record, "The process that read this plan sent what describes none.")
+    return _read(DescribedPlan, record, "The process that read this plan sent an invalid answer.")
 
 
 def _read(kind: type[Part], record: Mapping[str, Any], problem: str) -> Part:

@@ -129,7 +129,7 @@ class RoomHub:
         with self._lock:
             rooms = [room for room in self._rooms.values() if room.source.program is not None and room.source.program.id == program_id]
         for room in rooms:
-            room.close("The program of this room was withdrawn: it runs no more.")
+            room.close("The program of this room was withdrawn.")
 
     def close(self) -> None:
         """End all of them."""
@@ -142,13 +142,11 @@ class RoomHub:
     def _room(self, room_id: str) -> OpenRoom:
         with self._lock:
             if self._is_closed.is_set():
-                raise WorkbenchError("The server is closing.", ["reload the page when it is there again"])
+                raise WorkbenchError("The server is closing.", ["reload the page after the restart"])
             room = self._rooms.get(room_id)
             if room is None or room.is_closed:
                 if len(self._rooms) >= MOST_ROOMS:
-                    raise WorkbenchError(
-                        f"{MOST_ROOMS} rooms are open, and no more at once.", ["close the page of a room that nobody needs"]
-                    )
+                    raise WorkbenchError(f"{MOST_ROOMS} rooms are open, which is the limit.", ["close the page of an unused room"])
                 source = read_room(self._store, room_id, with_log=False)  # of the server's event loop: its process reads it whole
                 room = OpenRoom(source, self._store, self._planners, self._queue, self._actions, RUN_LIMIT)
                 self._forget(room_id)
@@ -178,7 +176,7 @@ class RoomHub:
                     if rounds % ROLES_LOOK == 0:
                         self._verify_roles(room)
                 except Exception:  # noqa: BLE001 - the other rooms are looked after in any case
-                    _log.exception("A room could not be looked after.")
+                    _log.exception("A room could not be supervised.")
             self._end_idle()
 
     def _end_idle(self) -> None:

@@ -65,7 +65,7 @@ def verify_shown(target: str, parameters: Mapping[str, Any]) -> Mapping[str, Any
     known = _BOARD if target == "board" else _BRIDGE
     for name, value in parameters.items():
         if name not in known or not isinstance(value, known[name]):
-            raise WorkbenchError(f"The room's process sent a `{str(name)[:40]}` that no board has.", ["reload the page"])
+            raise WorkbenchError(f"The room's process sent a `{str(name)[:40]}`, which is unknown.", ["reload the page"])
     return {name: _without_addresses(value) if name == "notice" else value for name, value in parameters.items()}
 
 
@@ -134,7 +134,7 @@ def show_notice(screen: RoomScreen, title: str, text: str, choices: Sequence[Seq
 def tell_pushed(screen: RoomScreen, sender: str, source: str) -> None:
     """A plan was sent into the room."""
     title = f"{sender} sent you {source}"
-    text = "It is on the board now. Undo (↶) takes it back; what you had is in the history, and nothing of it is lost."
+    text = "It is now on the board. Undo (↶) to go back; your previous plan is in the history."
     show_notice(screen, title, text, good=True)
 
 

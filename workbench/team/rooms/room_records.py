@@ -102,7 +102,7 @@ def verify_entry(entry: Mapping[str, Any], editors: set[str]) -> None:
     """Raises `WorkbenchError` for an entry that the room's process should not have made: nobody's who may edit here, or a huge one."""
     size = len(json.dumps(entry["body"]))
     if entry["author"] not in editors or entry["kind"] not in LOG_KINDS or size > MOST_ENTRY:
-        raise WorkbenchError(f"The room's process sent an entry of the log that is none, of {size:,} bytes.", ["reload the page"])
+        raise WorkbenchError(f"The room's process sent an invalid log entry of {size:,} bytes.", ["reload the page"])
 
 
 def append_entry(store: Store, room_id: str, entry: Mapping[str, Any], digest: str) -> None:

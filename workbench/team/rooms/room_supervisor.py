@@ -43,9 +43,9 @@ PATIENCE, LIMIT, OPENING = 3.0, 120.0, 120.0
 MOST_DEATHS, WITHIN = 3, 60.0
 """A room whose process dies so often within so many seconds is not started again by itself."""
 
-_STOPPED = "Somebody stopped what it was at"
-_TOO_SLOW = f"What it was at took longer than {LIMIT:.0f} s and was stopped"
-_TAKEN_BACK = "This room is not yours to see any more: your role was taken back, or the room was closed."
+_STOPPED = "A person stopped its current task"
+_TOO_SLOW = f"Its current task took longer than {LIMIT:.0f} s and was stopped"
+_TAKEN_BACK = "You no longer have access to this room: your role was removed, or the room was closed."
 
 
 class OpenRoom:
@@ -226,7 +226,7 @@ class OpenRoom:
     def _ended(self, connection: RoomConnection) -> None:
         """The process died: another one replays the log, and says what happened."""
         reason = self._stopped or self._reason(connection)
-        lost = "so what was done last may not have been done" if connection.failure is None else "so it was not done"
+        lost = "so the last edit may be lost" if connection.failure is None else "so it was not applied"
         failure = as_database_problem(connection.failure) or connection.failure
         why = f" {failure.message}" if isinstance(failure, WorkbenchError) else ""
         self._runs.forget()
@@ -237,7 +237,7 @@ class OpenRoom:
             if self.is_closed:
                 return
             if deaths >= MOST_DEATHS:
-                self.close(f"{reason}; that happened {MOST_DEATHS} times within {WITHIN:.0f} s.{why} Reload the page to try once more.")
+                self.close(f"{reason}; this happened {MOST_DEATHS} times within {WITHIN:.0f} s.{why} Reload the page to try again.")
                 return
             if not self._guests:
                 self.close()
@@ -254,7 +254,7 @@ class OpenRoom:
 
     def _reason(self, connection: RoomConnection) -> str:
         if connection.failure is not None:
-            return "What was done last could not be stored"
+            return "Edit last could not be stored"
         return f"The process of this room {connection.planner.reason(connection.pid)}"
 
     def _begin(self, died: str) -> None:
@@ -275,7 +275,7 @@ class OpenRoom:
         except CancelledError:  # it died, and `_ended` begins another
             return
         except TimeoutError:
-            self.close(f"Opening this room took longer than {OPENING:g} s and was stopped. Reload the page to try once more.")
+            self.close(f"Opening this room took longer than {OPENING:g} s and was stopped. Reload the page to try again.")
             connection.kill()
             return
         if problem is not None:
@@ -345,7 +345,7 @@ class OpenRoom:
     def _stop_for(self, guest: RoomGuest) -> None:
         """It stops for all: a viewer does not."""
         try:
-            require(guest.role, ProjectRole.EDITOR, "stop what a room is at")
+            require(guest.role, ProjectRole.EDITOR, "stop the current task of a room")
         except ForbiddenError as error:
             show_notice(guest.screen, "It goes on", str(error))
         else:

@@ -156,8 +156,8 @@ class StoredRoomActions:
         with self._store.read() as session:
             held = role_in_project(session, session.get_one(User, guest.principal.user_id), source.project_id)
         if held is ProjectRole.STUDENT:
-            raise ForbiddenError("A student's plans go into no gallery.", ["hand it in: Check", "export it"])
-        require(held, ProjectRole.EDITOR, "put a plan into the gallery")
+            raise ForbiddenError("Plans of students cannot be added to a gallery.", ["submit it with Check", "export it"])
+        require(held, ProjectRole.EDITOR, "add a plan to the gallery")
 
     def hand_in(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
         """Keep an answer to an exercise; what its people have to know of it. Raises `WorkbenchError` for what is none."""
@@ -167,7 +167,7 @@ class StoredRoomActions:
             answer = keep_answer(session, source.room_id, guest.principal.user_id, graded)
             entry = {"user_id": guest.principal.user_id, "project_id": source.project_id, "subject": graded.question}
             session.add(AuditEntry(created=now(), action="answers.hand_in", details={"room": source.room_id}, **entry))
-            return "The deadline has passed: the answer is kept, and does not count." if answer.late else ""
+            return "The deadline has passed: the answer is kept but does not count." if answer.late else ""
 
     def keep_card(self, source: RoomSource, message: Mapping[str, Any]) -> None:
         """Keep what the wall shows of the work on an assignment."""
@@ -199,7 +199,7 @@ def save_plan(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest, 
     try:
         place = actions.save(source, guest, message)
     except Exception as error:  # noqa: BLE001
-        show_notice(guest.screen, "This plan was not put into the gallery", problem_text(error))
+        show_notice(guest.screen, "This plan was not added to the gallery", problem_text(error))
         return
     text = f"This plan is in the gallery of {source.project}."
     show_notice(guest.screen, "In the gallery", text, [["open", "Show it", place]], good=True)
@@ -224,8 +224,8 @@ def branch_off(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest)
     except Exception as error:  # noqa: BLE001
         show_notice(guest.screen, "No branch was made", problem_text(error))
         return
-    text = "It begins with this room's history, and what you do there changes nothing here."
-    show_notice(guest.screen, "A room of your own", text, [["open", "Go there", place]], good=True)
+    text = "It starts with the history of this room; edits there do not change this room."
+    show_notice(guest.screen, "Your own room", text, [["open", "Go there", place]], good=True)
 
 
 def _copy_room(session: DatabaseSession, origin: StoredRoom, guest: RoomGuest) -> str:
@@ -245,10 +245,10 @@ def _copy_room(session: DatabaseSession, origin: StoredRoom, guest: RoomGuest) -
 def _verify(described: DescribedPlan, source: RoomSource) -> None:
     if described.digest != digest_of(described.document) or described.target != _target_in(described.document):
         raise WorkbenchError(
-            "What the room's process says of this plan is not what its document says.", ["reload the page, and save once more"]
+            "The figures of the room's process do not match the document of this plan.", ["reload the page and save again"]
         )
     if not set(described.figures) <= _TIERS:
-        raise WorkbenchError("The room's process sent figures that no room has.", ["reload the page, and save once more"])
+        raise WorkbenchError("The room's process sent invalid figures.", ["reload the page and save again"])
     if source.program is not None and described.target != source.program.target:
         raise WorkbenchError(
             f"This room is about `{source.program.target}`, and the plan is of `{described.target[:200]}`.", ["open it anew"]

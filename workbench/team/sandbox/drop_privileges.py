@@ -96,7 +96,7 @@ def _install_filter(descriptor: int) -> None:
 
     filled = FilterProgram(len(program) // 8, program)
     if ctypes.CDLL(None, use_errno=True).prctl(_SECCOMP, _SECCOMP_FILTER, ctypes.byref(filled), 0, 0):
-        raise OSError(ctypes.get_errno(), "the kernel refuses the filter of system calls")
+        raise OSError(ctypes.get_errno(), "the kernel refuses the system call filter")
 
 
 def _stay_as_parent(parent: int, user: list[int] | None) -> None:

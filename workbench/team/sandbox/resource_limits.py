@@ -116,8 +116,8 @@ _SENTENCES = {
         "trust with the server."
     ),
     SandboxLevel.REFUSED: (
-        "Programs of the team's own do not run here: without a sandbox their code could read and write everything that the server can. "
-        "Models of the zoo run."
+        "Registered programs do not run here: without a sandbox their code could read and write everything that the server can. "
+        "Models of the zoo do run."
     ),
 }
 
@@ -165,7 +165,7 @@ class SandboxAbility:
         """Raises `SandboxError` where other people's code would run with the server's rights."""
         if self.level is SandboxLevel.REFUSED:
             raise SandboxError(
-                f"Programs of the team's own do not run on this machine: it has no sandbox. {self.reason}",
+                f"Registered programs do not run on this machine: it has no sandbox. {self.reason}",
                 ["use a model of the zoo", "ask an administrator to install bubblewrap or to set `user` under `[programs]` in team.toml"],
             )
 

@@ -70,11 +70,11 @@ def named_user(name: str) -> ProgramUser:
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise SandboxError(f"`user` under `[programs]` is `{name[:80]}`, which is no user of this machine.", [f"useradd {name}"]) from None
-    if found.pw_uid in (0, os.geteuid()):
         raise SandboxError(
-            f"`user` under `[programs]` is `{name}`, who has the server's rights.", ["create a user of its own for programs"]
-        )
+            f"`user` under `[programs]` is `{name[:80]}`, which is not a user of this machine.", [f"useradd {name}"]
+        ) from None
+    if found.pw_uid in (0, os.geteuid()):
+        raise SandboxError(f"`user` under `[programs]` is `{name}`, who has the server's rights.", ["create a separate user for programs"])
     return ProgramUser(found.pw_uid, found.pw_gid, is_shared=True)
 
 
@@ -220,7 +220,7 @@ def _environment_of_wrapper(scoped: bool) -> dict[str, str]:
 def _verify_paths(command: SandboxedCommand) -> None:
     for path in (*command.readable, *command.writable):
         if not path.is_absolute() or not path.exists():
-            raise SandboxError(f"The sandbox is to show `{path}`, which is not there.", ["fetch the program again"])
+            raise SandboxError(f"The sandbox needs `{path}`, which does not exist.", ["fetch the program again"])
 
 
 @contextmanager

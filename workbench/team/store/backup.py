@@ -50,7 +50,7 @@ def backup(store: Store, data: Path, path: Path, folders: tuple[str, ...] = FOLD
     """Write a backup to a path that there is not. Raises `BackupError`."""
     version = migrate.current(store)
     if version is None:
-        raise BackupError("This database has no tables yet.", ["start the server once: it makes them"])
+        raise BackupError("This database has no tables yet.", ["start the server once to create them"])
     with _new_archive(path) as archive:
         rows, sums = _add_tables(store, archive)
         files = sum(_add_folder(archive, data / name, name) for name in folders)
@@ -74,7 +74,7 @@ def restore(path: Path, store: Store, data: Path) -> BackupManifest:
                 write_lines(connection, table, lines or ())
             different = sorted(name for name, digest in digests(connection).items() if manifest.digests.get(name) != digest)
             if different:
-                raise BackupError(f"The rows of {', '.join(different)} are not those that were backed up.", ["take another backup"])
+                raise BackupError(f"The rows of {', '.join(different)} differ from the backup.", ["take another backup"])
             _extract_folders(archive, data)
     migrate.upgrade(store)
     return manifest
@@ -119,7 +119,7 @@ def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 @contextmanager
 def _new_archive(path: Path) -> Iterator[tarfile.TarFile]:
     if path.exists():
-        raise BackupError(f"There is a file {path} already.", ["give another name: a backup replaces none"])
+        raise BackupError(f"The file {path} already exists.", ["choose another name: a backup never replaces a file"])
     draft = path.with_name(f"{path.name}.part")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -130,7 +130,7 @@ def _new_archive(path: Path) -> Iterator[tarfile.TarFile]:
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:
-        raise BackupError(f"The backup cannot be written to {path}: {error.strerror}.", ["give a folder with room in it"]) from None
+        raise BackupError(f"The backup cannot be written to {path}: {error.strerror}.", ["choose a folder with free space"]) from None
     finally:
         draft.unlink(missing_ok=True)
 
@@ -142,7 +142,7 @@ def _open_archive(path: Path) -> Iterator[tarfile.TarFile]:
             yield archive
     except (tarfile.TarError, OSError, EOFError, ValueError, SQLAlchemyError) as error:
         raise BackupError(
-            f"{path} is no whole backup ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]}).", ["take another backup"]
+            f"{path} is not a whole backup ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]}).", ["take another backup"]
         ) from None
 
 
@@ -164,7 +164,7 @@ def _verify_place(store: Store, data: Path) -> None:
         raise BackupError("The database to restore into has tables of another version.", ["give an empty database"])
     taken = [name for name in FOLDERS if (data / name).exists() and any((data / name).iterdir())]
     if taken:
-        raise BackupError(f"{data} has {' and '.join(taken)} already.", ["give an empty data folder"])
+        raise BackupError(f"{data} already has {' and '.join(taken)}.", ["give an empty data folder"])
 
 
 def _extract_folders(archive: tarfile.TarFile, data: Path) -> None:
@@ -190,7 +190,7 @@ def move(source: Store, target: Store) -> dict[str, int]:
         theirs = digests(write)
         different = sorted(name for name, digest in digests(read).items() if theirs[name] != digest)
         if different:
-            raise MoveError(f"The rows of {', '.join(different)} are not the same there; nothing was moved.", ["report this as a bug"])
+            raise MoveError(f"The rows of {', '.join(different)} differ there; nothing was moved.", ["report this as a bug"])
     return counts
 
 
@@ -198,6 +198,6 @@ def _verify_version(source: Store) -> None:
     present = migrate.current(source)
     if present != migrate.newest():
         raise MoveError(
-            f"The tables are of version `{present}`; only those of `{migrate.newest()}` are moved.",
-            ["start the server once: it brings them there"],
+            f"The tables are of version `{present}`; only version `{migrate.newest()}` can be moved.",
+            ["start the server once to upgrade them"],
         )

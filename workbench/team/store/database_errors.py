@@ -21,17 +21,17 @@ class FullDiskError(DatabaseProblemError):
 
 _BUSY = ("The database is busy, so nothing was changed.", ["try again in a moment"])
 _AWAY = (
-    "The database does not answer, so nothing was changed, unless that was under way already.",
-    ["look whether it was done, and try again", "ask whoever runs the server to start the database"],
+    "The database does not answer. The change was not made, unless it was already in progress.",
+    ["check the result and try again", "ask the operator to start the database"],
 )
 _READ_ONLY = (
     "The server may not write to its disk, so nothing was changed.",
-    ["ask whoever runs the server to make the disk writable", "go on reading"],
+    ["ask the operator to make the disk writable", "go on reading"],
 )
-_FAILING = ("The disk of the server failed, so nothing was changed.", ["ask whoever runs the server to look at its log and its disk"])
+_FAILING = ("The disk of the server failed, so nothing was changed.", ["ask the operator to check the log and the disk"])
 _FULL = (
     "The disk of the server is full, so nothing was changed.",
-    ["ask whoever runs the server to free disk space, and try again", "go on reading"],
+    ["ask the operator to free disk space, then try again", "go on reading"],
 )
 _OF_SQLITE: Mapping[int, tuple[str, list[str]]] = {
     **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), _BUSY),

@@ -86,10 +86,10 @@ def _verify_known(connection: Connection) -> None:
     if present is not None and present not in known_versions():
         ways_out = ["install the newest sharding-workbench", "restore a backup that this version made"]
         made = f"The tables are of version `{present[:40]}`, which this program does not know"
-        raise MigrationError(f"{made}: a newer one made them, or one from before the first release.", ways_out)
+        raise MigrationError(f"{made}: from a newer version, or from before the first release.", ways_out)
     tables = set(inspect(connection).get_table_names())
     if present is None and tables & set(Base.metadata.tables):
-        raise MigrationError("The database has tables of these names already, and no version of them.", ["give an empty database"])
+        raise MigrationError("The database already has tables of these names, without a version.", ["give an empty database"])
 
 
 @contextmanager

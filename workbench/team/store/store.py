@@ -43,7 +43,7 @@ class Store:
             engine = create_engine(_with_driver(address), pool_pre_ping=not address.startswith("sqlite"))
         except (ArgumentError, NoSuchModuleError) as error:
             ways_out = ["give `sqlite:///folder/team.db`", "give `postgresql://user@host/name`"]
-            raise WorkbenchError(f"`{address[:200]}` is no address of a database: {error}.", ways_out) from None
+            raise WorkbenchError(f"`{address[:200]}` is not an address of a database: {error}.", ways_out) from None
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
@@ -73,9 +73,9 @@ class Store:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """The one writer among the threads. Raises `DatabaseProblemError` rather than wait for ever."""
-        assert self._writer != threading.get_ident(), "a thread that writes already would wait for itself"
+        assert self._writer != threading.get_ident(), "a thread that already writes would wait for itself"
         if not self._writing.acquire(timeout=PATIENCE):
-            raise DatabaseProblemError(f"The store has been written to for {PATIENCE:.0f} s by somebody else.", ["try again in a moment"])
+            raise DatabaseProblemError(f"Another process has been writing to the store for {PATIENCE:.0f} s.", ["try again in a moment"])
         self._writer = threading.get_ident()
         try:
             yield
@@ -184,7 +184,7 @@ class StoreInUseError(WorkbenchError):
     def __init__(self, holder: str) -> None:
         super().__init__(
             f"{holder.strip() or 'Another process'} uses this database. A second process cannot: open rooms live in the first one.",
-            ["stop it first", "give another folder: workbench team --data DIR"],
+            ["stop it first", "choose another folder: workbench team --data DIR"],
         )
 
 
@@ -200,7 +200,7 @@ def _claim_file(path: Path, holder: str) -> Iterator[None]:
     try:
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
-        raise WorkbenchError(f"{path} cannot be opened: {error.strerror}.", ["give a data folder of your own with --data"]) from None
+        raise WorkbenchError(f"{path} cannot be opened: {error.strerror}.", ["choose your own data folder with --data"]) from None
     with file:
         file.seek(0)
         if not try_lock(file.fileno()):

@@ -62,10 +62,10 @@ class ServerFigures:
     def __init__(self, services: TeamServices) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         self.requests = Counter("workbench_requests", "Requests answered", ["method", "status"], registry=self.registry)
-        self.seconds = Histogram("workbench_request_seconds", "Seconds until a request was answered", registry=self.registry)
+        self.seconds = Histogram("workbench_request_seconds", "Request duration in seconds", registry=self.registry)
         for name, help_text, read in (
-            ("workbench_open_sockets", "Websockets that are open", services.revocations.count),
-            ("workbench_open_rooms", "Rooms that are open", services.rooms.count if services.rooms else lambda: 0),
+            ("workbench_open_sockets", "Open websockets", services.revocations.count),
+            ("workbench_open_rooms", "Open rooms", services.rooms.count if services.rooms else lambda: 0),
         ):
             Gauge(name, help_text, registry=self.registry).set_function(read)
 

@@ -123,7 +123,7 @@ class TeamHandler(BodyHandler):
         if self.principal is None:
             raise NotSignedInError
         if not self.principal.has_scope(scope):
-            raise ForbiddenError(f"This token may not `{scope}`.", [f"make a token with the scope `{scope}`"])
+            raise ForbiddenError(f"This token may not `{scope}`.", [f"create a token with the scope `{scope}`"])
         return self.principal
 
     def require_admin(self, scope: str = "manage") -> Principal:

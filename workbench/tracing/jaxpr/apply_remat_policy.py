@@ -86,7 +86,7 @@ def verify_remat(remat: Remat, found: RematScopes, name: str) -> None:
                 raise RematError(*unknown_name("named scope", scope, words))
     elif remat.policy not in _WITHOUT_LAYERS and not found.layers + found.scans:
         raise RematError(
-            f"`{name}` has no layers that remat `{remat}` could be about.",
+            f"`{name}` has no layers for remat `{remat}`.",
             ["decorate its layer function with `@wb.layer`", "wrap it in `jax.checkpoint`", "scan over its layers"],
         )
     else:

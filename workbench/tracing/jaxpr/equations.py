@@ -215,8 +215,8 @@ def _called_jaxpr(eqn: Any) -> Any:
 
 # What a traced function computes and its step does not: values that no result needs, and those the planner prunes as irrelevant.
 
-_DEAD = "no result depends on it, so JAX leaves it out"
-_PRUNED = "it does not affect sharding, so the planner leaves it out"
+_DEAD = "no result depends on it, so JAX removes it"
+_PRUNED = "it does not affect sharding, so the planner removes it"
 
 
 def removed_values(jaxpr: Any, program: Program) -> tuple[RemovedValue, ...]:
@@ -226,9 +226,7 @@ def removed_values(jaxpr: Any, program: Program) -> tuple[RemovedValue, ...]:
     for path, source, is_live in _walk_values(jaxpr, ""):
         if path not in present:
             ways_out = (
-                ("annotate what reads it", "annotate what it reads")
-                if is_live
-                else ("return what depends on it", "take the statement away")
+                ("annotate its user", "annotate its operand") if is_live else ("return a value that depends on it", "remove the statement")
             )
             found.setdefault((path, source), RemovedValue(path, source, _PRUNED if is_live else _DEAD, ways_out))
     return tuple(found.values())

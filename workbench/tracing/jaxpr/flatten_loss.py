@@ -83,8 +83,8 @@ def _verify_pure(closed: Any) -> None:
     if effects := closed.jaxpr.effects:
         kinds = ", ".join(sorted(str(effect) for effect in effects))
         raise PipelineError(
-            f"The loss does something besides computing ({kinds}); cut into stages it would be done several times, in any order.",
-            ["take `jax.debug.print` and callbacks out of the loss", "return the value, as the auxiliary part, and print it outside"],
+            f"The loss has side effects ({kinds}); in stages they would run several times, in any order.",
+            ["remove `jax.debug.print` and callbacks from the loss", "return the value, as the auxiliary part, and print it outside"],
         )
 
 

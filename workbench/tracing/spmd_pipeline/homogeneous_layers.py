@@ -93,9 +93,9 @@ def _find_longest_run(network: Network) -> tuple[int, int]:
     if len(longest) < 2:
         paths = ", ".join(f"`{path}`" for path in network.paths[:8])
         raise PipelineError(
-            f"Engine `spmd` runs equal layers in step; `{network.name}` has no two equal blocks in a row before its last one "
+            f"Engine `spmd` runs equal layers in lockstep; `{network.name}` has no two equal blocks in a row before its last one "
             f"({paths}{' and more' if len(network.paths) > 8 else ''}).",
-            ["take engine:mpmd, whose stages may differ"],
+            ["use engine:mpmd, which supports different stages"],
         )
     return longest[0], longest[-1] + 1
 
@@ -146,5 +146,5 @@ def _jaxpr_text(
 def _unequal_error(network: Network, virtual_stage: StageFunction, why: str) -> PipelineError:
     return PipelineError(
         f"Engine `spmd` runs equal layers in step, and `{virtual_stage.blocks[0]}` of `{network.name}` {why}.",
-        ["take engine:mpmd, whose stages may differ", "scan the layers over stacked weights"],
+        ["use engine:mpmd, which supports different stages", "scan the layers over stacked weights"],
     )

@@ -52,7 +52,7 @@ def find_layers(program: Program, spec: PipelineSpec) -> HomogeneousLayers:
         whole = str(replace(program.remat, layers=ALL_LAYERS))
         raise PipelineError(
             f"Engine `spmd` runs equal layers in step, and remat `{program.remat}` of `{program.name}` is for a part of them.",
-            ["take engine:mpmd, whose stages may differ", f"take remat {whole} for all layers"],
+            ["use engine:mpmd, which supports different stages", f"take remat {whole} for all layers"],
         )
     run = homogeneous_layers(network_of(program, spec.micro_batches))
     verify_divides(program.name, len(run.param_slices), spec)
@@ -79,7 +79,7 @@ def verify_divides(name: str, layers: int, spec: PipelineSpec) -> None:
     raise PipelineError(
         f"Engine `spmd` gives each stage as many of the {layers} equal layers of `{name}`; {requirement}, "
         f"and {layers} % {spec.virtual_stages} = {layers % spec.virtual_stages}.",
-        [f"make stages {' or '.join(map(str, sorted(near)))}" if near else "make chunks 1", "take engine:mpmd"],
+        [f"make stages {' or '.join(map(str, sorted(near)))}" if near else "make chunks 1", "use engine:mpmd"],
     )
 
 

@@ -40,7 +40,7 @@ def network_of(program: Program, micro_batches: int = 1) -> Network:
 def _trace_network(program: Program, micro_batches: int) -> Network:
     training = program.step.training
     if training is None:
-        raise PipelineError(f"`{program.name}` is no training step with a loss.", ["make it with `wb.trace_training`"])
+        raise PipelineError(f"`{program.name}` is not a training step with a loss.", ["make it with `wb.trace_training`"])
     params = [each for each in program.arguments if each.role is Role.PARAMETER]
     specs = [_spec(each) for each in params]
     inputs = [program.arguments[i] for i in program.inputs]

@@ -82,7 +82,7 @@ _AXIS = 48
 _MANY = 16  # devices, from which on they have less room
 _FORWARD, _MOVED, _EXPECTED, _SLICED = 0.6, 0.55, 0.4, 0.9  # opacities
 _PASSES = {Pass.FORWARD: "forward", Pass.FORWARD_LOSS: "forward and backward", Pass.BACKWARD: "backward"}
-_LOST = "lost with its device, and done again"
+_LOST = "lost with its device and repeated"
 _SLICE_COLUMNS = (*EDGES, "color", "alpha", "title")
 
 
@@ -191,12 +191,12 @@ def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: Ru
     rest = run.coming
     drawn, few = len(run.measured) <= MOST_UNITS, len(rest) <= MOST_EXPECTED
     own = unit * run.seconds / schedule.makespan if drawn and few else 0.0  # slices have one scale
-    expected = _lanes(jobs, rest if few else (), rows, "as now expected", "predicted", own, _EXPECTED)
+    expected = _lanes(jobs, rest if few else (), rows, "current forecast", "predicted", own, _EXPECTED)
     measured = _lanes(jobs, run.measured if drawn else (), rows, "measured", "predicted", own)
     spans = pack_spans([*expected[1], *measured[1]], (*expected[0], *measured[0]), (), unit, _LOST)
     ran = [] if drawn else _sliced(run.measured, run.seconds, rows, len(jobs))
     coming = [] if few else _sliced(rest, run.seconds, rows, len(jobs))
-    above, below = ("predicted at the start", "measured, then as now expected") if run.expected else ("predicted", "measured")
+    above, below = ("initial prediction", "measured, then current forecast") if run.expected else ("predicted", "measured")
     longest = max(schedule.makespan, bound, run.seconds)
     idle = [_idle(first, schedule.makespan / unit), _idle(rows, run.seconds / unit, own / unit)]
     return {
@@ -290,7 +290,7 @@ def _key(bound: float, *, expects: bool = False) -> Iterator[KeyEntry]:
     yield KeyEntry(NEUTRAL, "idle", hatched=True)
     yield KeyEntry(WARNING, f"lower bound {format_seconds(bound)}")
     if expects:
-        yield KeyEntry("", "faint: as now expected")
+        yield KeyEntry("", "faint: current forecast")
 
 
 def _sliced(units: Sequence[ScheduledUnit], seconds: float, rows: _FleetRows, models: int) -> list[Slice]:

@@ -35,7 +35,7 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns
         },
         {"x": _range(scale.across, units[0]), "y": _range(scale.up, units[1])},
         {
-            "x axis": {"axis_label": f"time of a step, {units[0].name}"},
+            "x axis": {"axis_label": f"step time, {units[0].name}"},
             "y axis": {"axis_label": f"{NAMES[up]}{f', {units[1].name}' * bool(units[1].name)}"},
         },
         key=tuple(KeyEntry(colour, f"{count:,} device{'s' * (count != 1)}") for count, colour in colours.items()),

@@ -104,7 +104,7 @@ def _titles(tier: MemoryTier, moments: Sequence[tuple[int, Column]]) -> Iterator
         path = next((each for each in reversed(tier.paths[done : place + 1]) if each), path)
         done = place + 1
         parts = "\n".join(f"{format_bytes(count):>9} {name}" for (name, _), count in zip(tier.series, column, strict=True) if count)
-        yield path, f"{path or 'the start of the step'}\n{format_bytes(sum(column))} in all\n{parts}"
+        yield path, f"{path or 'the start of the step'}\n{format_bytes(sum(column))} in total\n{parts}"
 
 
 def _areas(moments: Sequence[tuple[int, Column]], count: int, unit: AxisUnit) -> dict[str, list[float]]:

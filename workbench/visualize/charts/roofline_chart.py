@@ -53,7 +53,7 @@ def empty_roofline() -> Any:
     from workbench.visualize.charts.empty_figure import MARKED, add_source, add_text, empty_chart, react
 
     plot = empty_chart(_HEIGHT, "both", logs=(True, True))
-    plot.xaxis.axis_label = "FLOP a byte that is read or written"
+    plot.xaxis.axis_label = "FLOP per byte read or written"
     marks = add_source("marks", ("x", "y", "size", "color", "title", "subject"))
     drawn = plot.scatter("x", "y", size="size", fill_color="color", fill_alpha=0.62, line_color=None, source=marks)
     drawn.selection_glyph = drawn.hover_glyph = drawn.glyph.clone(line_color=MARKED, line_width=2)

@@ -34,7 +34,7 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
         {"x": (0.0, longest / unit.size), "y": (float(rows), 0.0)},
         lane_properties(rows * _ROW + _AXIS, f"{unit.name} of the step", ticks),
         key=(
-            KeyEntry(STEP[0], "strong: matrix products, data under way"),
+            KeyEntry(STEP[0], "strong: matrix products, data in flight"),
             KeyEntry(STEP[1], "light: other kernels, waiting for other devices"),
         ),
         across=f"timeline {unit.name}",

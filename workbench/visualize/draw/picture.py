@@ -76,7 +76,7 @@ class Picture:
             case ".png":
                 content = self.png(ground)
             case _:
-                raise WorkbenchError(f"A picture cannot be saved as `{target.name}`.", ["end its name in .svg, .png or .txt"])
+                raise WorkbenchError(f"A picture cannot be saved as `{target.name}`.", ["use a name ending in .svg, .png or .txt"])
         with explain_write_errors(target, WorkbenchError):
             replace_file(target, content)
         return target

@@ -30,7 +30,7 @@ FILE_EXPORTS = (
     FileExport(
         "html",
         "Report (HTML)",
-        "One file to mail: figures, pictures, tables, and the plan to open again. It needs no network.",
+        "A self-contained report: figures, pictures, tables, and the plan itself. Needs no network.",
         ".html",
         "text/html",
         lambda report, measurement: report_page(report, measurement).encode(),
@@ -38,7 +38,7 @@ FILE_EXPORTS = (
     FileExport(
         "trace",
         "Trace (Perfetto)",
-        "The step over time, predicted and measured side by side, for ui.perfetto.dev.",
+        "The predicted and measured timeline of a step, for ui.perfetto.dev.",
         ".trace.json",
         "application/json",
         lambda report, measurement: chrome_trace(report, measurement).encode(),
@@ -46,7 +46,7 @@ FILE_EXPORTS = (
     FileExport(
         "png",
         "Board (PNG)",
-        "The board as a picture, twice its size for sharp screens, on white.",
+        "The board as a picture at double resolution, on white.",
         ".png",
         "image/png",
         lambda report, _measurement: board_picture(report).png("white"),
@@ -54,14 +54,14 @@ FILE_EXPORTS = (
     FileExport(
         "svg",
         "Board (SVG)",
-        "The same as a drawing.",
+        "The board as a vector drawing.",
         ".svg",
         "image/svg+xml",
         lambda report, _measurement: board_picture(report).svg.encode(),
     ),
 )
 
-PLAN_EXPORT = Export("plan", "Plan", "The plan itself, to open again.", ".plan.json", dump_plan)
+PLAN_EXPORT = Export("plan", "Plan", "The plan document.", ".plan.json", dump_plan)
 """Of the command line and code; a board saves and downloads its plan by itself."""
 
 _FORMS: tuple[FileExport | Export, ...] = (*ALL_EXPORTS, *FILE_EXPORTS, PLAN_EXPORT)
@@ -73,7 +73,7 @@ def export_file(report: Report, path: str | Path, form: str = "", measurement: M
     form = form or form_of(target)
     if not form:
         endings = ", ".join(each.ending for each in FILE_EXPORTS)
-        raise DocumentError(f"Nothing is exported as `{target.name}`.", [f"end its name in {endings} or .py", "name the form"])
+        raise DocumentError(f"Unknown export `{target.name}`.", [f"use a name ending in {endings} or .py", "pass the format"])
     content = export_bytes(report, form, measurement)
     with explain_write_errors(target, DocumentError):
         replace_file(target, content)

@@ -48,11 +48,11 @@ def report_page(report: Report, measurement: Measurement | None = None) -> str:
     name = report.title
     sections = [
         ("The plan", _drawn(lambda: board_picture(report))),
-        ("To mind", _notes(report.notes)),
+        ("Warnings", _notes(report.notes)),
         *_pictures(report, measurement),
         ("All figures", html_text(lambda: str(report))),
         *([("Measured", html_text(lambda: str(measurement)))] if measurement else []),
-        ("Open it again", _plan(report)),
+        ("Open this plan", _plan(report)),
     ]
     body = "\n".join(f"<section><h2>{escape(title)}</h2>\n{content}</section>" for title, content in sections if content)
     head = (
@@ -64,9 +64,9 @@ def report_page(report: Report, measurement: Measurement | None = None) -> str:
 
 
 def _about(report: Report, measurement: Measurement | None) -> str:
-    where = f"planned for {report.hardware}" if report.hardware else "planned for no hardware: without times"
+    where = f"planned for {report.hardware}" if report.hardware else "no hardware, so no times"
     ran = f", measured on {measurement.devices} × {measurement.device_kind}" if measurement else ""
-    return f"A report of the sharding workbench: {where}{ran}. What is sent is {report.tier}."
+    return f"Report of the sharding workbench: {where}{ran}. Communication: {report.tier}."
 
 
 def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple[str, str]]:
@@ -77,14 +77,14 @@ def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple
     if planned is not None:
         yield "The pipeline over time", _drawn(lambda: pipeline(planned.simulated, tasks, memory=True))
     if report.step_time is not None:
-        yield "The time of a step", _drawn(lambda: step_time(report, comparison))
+        yield "Step time", _drawn(lambda: step_time(report, comparison))
         yield "The step over time", _drawn(lambda: timeline(report, trace, tasks=tasks))
     if not report.is_of_devices and planned is not None:
         yield "Memory of the stages", _drawn(lambda: stage_memory(report))
-        yield "Sent between the stages", _drawn(lambda: stage_traffic(report))
+        yield "Sent between stages", _drawn(lambda: stage_traffic(report))
     yield "Memory over the step", _drawn(lambda: memory_over_step(report))
     yield "Memory at the peak", _drawn(lambda: memory_map(report))
-    yield "What is sent", _drawn(lambda: communication(report))
+    yield "Communication", _drawn(lambda: communication(report))
     if report.step_time is not None:
         yield "Roofline", _drawn(lambda: roofline(report))
     yield "The graph", _drawn(lambda: graph(report))
@@ -110,7 +110,7 @@ def _drawn(draw: Callable[[], Picture]) -> str:
 def _notes(notes: tuple[Diagnostic, ...]) -> str:
     rows = []
     for each in notes:
-        mend = f" Mend it: {' · '.join(map(str, each.edits))}." if each.edits else ""
+        mend = f" Suggested fix: {' · '.join(map(str, each.edits))}." if each.edits else ""
         rows.append(f"<li><b>{escape(each.subject)}</b>: {escape(each.message)}{escape(mend)}</li>")
     return f"<ul>{''.join(rows)}</ul>" if rows else ""
 
@@ -122,7 +122,7 @@ def _plan(report: Report) -> str:
     try:
         document = dump_plan(plan)
     except WorkbenchError as error:
-        return f'{line}\n<p class="quiet">There is no document of it: {escape(str(error))}</p>'
+        return f'{line}\n<p class="quiet">The plan cannot be saved: {escape(str(error))}</p>'
     link = "data:application/json;base64," + base64.b64encode(document.encode()).decode()
     name = f"{plan.name.replace(' ', '-')}.plan.json"
     how = f'Save <a download="{escape(name)}" href="{link}">{escape(name)}</a>, or the text below, and open it with '

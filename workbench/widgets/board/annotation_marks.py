@@ -25,7 +25,7 @@ def marks_of(sharding: Sharding | None) -> tuple[tuple[Mark, ...], ...]:
 def _marks(sharding: Sharding, place: int) -> tuple[Mark, ...]:
     found = []
     if sharding.is_open(place):
-        title = "open: propagation may split it further" if sharding.dims[place] else "open: left to propagation"
+        title = "open: propagation may shard it further" if sharding.dims[place] else "open: propagation decides"
         found.append({"text": "?", "title": title})
     if priority := sharding.priority(place):
         found.append(priority_mark(priority))
@@ -33,7 +33,7 @@ def _marks(sharding: Sharding, place: int) -> tuple[Mark, ...]:
 
 
 def priority_mark(priority: int) -> Mark:
-    return {"text": f"p{priority}", "title": f"spreads in round {priority}; 0 goes first"}
+    return {"text": f"p{priority}", "title": f"propagation priority {priority}; 0 is first"}
 
 
 def tags_of(layout: Layout, path: str, source: str | None = None) -> list[Tag]:
@@ -47,7 +47,7 @@ def tags_of(layout: Layout, path: str, source: str | None = None) -> list[Tag]:
 
 
 def _tag(label: str, title: str, gesture: Gesture) -> Tag:
-    return {"label": label, "title": f"{title}. Take it back", "gesture": gesture.as_message()}
+    return {"label": label, "title": f"{title}. Remove it", "gesture": gesture.as_message()}
 
 
 def is_at(places: tuple[str, ...], path: str, source: str | None) -> bool:

@@ -39,7 +39,7 @@ def annotation_items(plan: Plan, report: Report, thing: GestureTarget, place: in
     yield from _openings(plan, report, thing, place, name)
     if thing.given.dims[place] != ():
         now, here = thing.given.priority(place), thing.address(place)
-        yield rounds(f"{name} spreads in round", now, lambda priority: RoundGesture(**here, priority=priority))
+        yield rounds(f"Priority of {name}", now, lambda priority: RoundGesture(**here, priority=priority))
     yield from whole_items(plan, report, thing)
 
 
@@ -53,18 +53,18 @@ def whole_items(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[di
         return
     alike = list(_alike(plan, report, thing))
     if alike:
-        ask = {"label": "Lies as", "value": "", "verb": "Tie", "options": alike}
-        yield item("Tie to another, to be sharded alike…", GroupGesture(**here), ask=ask)
+        ask = {"label": "Same sharding as", "value": "", "verb": "Group", "options": alike}
+        yield item("Group with another value…", GroupGesture(**here), ask=ask)
     now = barrier_at(plan, thing)[1]
     passes = [option(label, BarrierGesture(**here, allows=allows), checked=allows == now) for label, allows in _PASSES]
-    yield choices("Lets shardings pass", passes)
+    yield choices("Propagation barrier", passes)
 
 
 def rule_items(plan: Plan, dim: str) -> list[dict[str, Any]]:
     """Items for the user priority of a dimension's rule, that is, the round in which it propagates."""
     if not plan.layout.rule(dim):
         return []
-    return [rounds("Spreads in round", plan.layout.priority(dim), lambda priority: PrioritizeGesture(dim, priority=priority))]
+    return [rounds("Propagation priority", plan.layout.priority(dim), lambda priority: PrioritizeGesture(dim, priority=priority))]
 
 
 def rounds(label: str, now: int, gesture: Callable[[int], Gesture]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def rounds(label: str, now: int, gesture: Callable[[int], Gesture]) -> dict[str,
 def _openings(plan: Plan, report: Report, thing: GestureTarget, place: int, name: str) -> Iterator[dict[str, Any]]:
     axes, is_open = thing.given.dims[place], thing.given.is_open(place)
     if axes:
-        label = f"Split {name} no further" if is_open else f"Let {name} be split further: {'+'.join(axes)}?"
+        label = f"No further axes on {name}" if is_open else f"Allow further axes on {name}: {'+'.join(axes)}?"
     elif thing.kind == TENSOR:
         label = f"Keep {name} whole: closed" if is_open else f"Leave {name} to propagation: ?"
     else:
@@ -106,7 +106,7 @@ def _why_no_sum(report: Report, thing: GestureTarget, axis: str) -> str | None:
     reduced = (each for each in report.collectives if each.kind in ("all-reduce", "reduce-scatter") and is_named(thing.subject, each.path))
     if any(axis in map(base_axis, each.axes) for each in reduced):
         return None
-    return f"each device has the whole value: it is not summed over {axis}"
+    return f"every device has the complete value: no partial sum over {axis}"
 
 
 def _why_not(plan: Plan, make: Callable[[], Edit]) -> str | None:

@@ -143,7 +143,7 @@ class Board:
             failure = WorkbenchError(f"The workbench itself failed: {describe_error(error)}")
             self._refusal = Refusal(failure, zone_of(message), asked_hardware(message))
         except KeyboardInterrupt:  # even on an interrupt of the kernel the waiting page must get an answer
-            self._refusal = Refusal(WorkbenchError("It was interrupted before it was done."), zone_of(message))
+            self._refusal = Refusal(WorkbenchError("Interrupted before it finished."), zone_of(message))
             raise
         finally:
             self._publisher.answering = False

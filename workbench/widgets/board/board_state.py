@@ -32,7 +32,7 @@ from workbench.widgets.board.traced_as_picker import traced_as_state
 from workbench.widgets.shared_states import SharedList, SharedStates
 from workbench.widgets.tabs.table_blocks import axis_colours
 
-_PATIENCE = 0.02  # seconds that an alarm waits for what would fix it
+_PATIENCE = 0.02  # seconds that an alarm waits for its suggested fixes
 TABS = (
     ("tensors", "Tensors"),
     ("find", "Find"),
@@ -47,7 +47,7 @@ TABS = (
     ("compared", "Compared"),
     ("values", "Values"),
     ("propagation", "Propagation"),
-    ("notes", "Notes"),
+    ("notes", "Warnings"),
 )
 ALARM_KINDS = (DOES_NOT_FIT, "cannot be cut", NO_EFFECT)
 """Kinds of diagnostics that are shown over the board, not only among the notes."""
@@ -143,13 +143,13 @@ def device_count(plan: Plan) -> dict[str, str]:
     size, room = plan.mesh.size, plan.hardware.size if plan.hardware else 0
     product = f"{' × '.join(map(str, plan.mesh.sizes))} = " if len(plan.mesh.sizes) > 1 else ""
     if not room:
-        return {"text": f"{product}{count_text(size, 'device')}", "tone": "", "title": "Choose hardware to see how many there are."}
+        return {"text": f"{product}{count_text(size, 'device')}", "tone": "", "title": "Choose hardware to see how many devices it has."}
     text = f"{product}{size:,} of {count_text(room, 'device')}"
     if size > room:
         return {"text": f"{text}: {size - room:,} too many for {plan.hardware}", "tone": "bad", "title": "Make an axis smaller."}
     if size < room:
         return {"text": f"{text}: {room - size:,} idle", "tone": "warn", "title": f"{plan.hardware} has more devices than the mesh."}
-    return {"text": text, "tone": "", "title": f"The mesh fills {plan.hardware}."}
+    return {"text": text, "tone": "", "title": f"The mesh uses all of {plan.hardware}."}
 
 
 def _zones(plan: Plan, colours: Mapping[str, int]) -> Iterator[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _zones(plan: Plan, colours: Mapping[str, int]) -> Iterator[dict[str, Any]]:
         "title": "unsharded",
         "colour": None,
         "size": None,
-        "hint": "" if whole else "Every dimension is split.",
+        "hint": "" if whole else "Every dimension is sharded.",
         "chips": [_chip(plan, judge, dim, "") for dim in whole],
         "menu": [],
     }

@@ -138,7 +138,7 @@ def _major(gesture: MajorGesture, plan: Plan, _: Report) -> Edit:
 
 def _rename_dim(gesture: RenameDimGesture, _plan: Plan, _: Report) -> Edit:
     if not _DIMENSION.fullmatch(gesture.name):
-        raise DimensionError(f"`{gesture.name[:80]}` cannot name a dimension.", ["use letters, digits and `_`, at most 64 of them"])
+        raise DimensionError(f"`{gesture.name[:80]}` is not a valid dimension name.", ["use letters, digits and `_`, at most 64 of them"])
     return RenameDim(gesture.dim, gesture.name)
 
 
@@ -182,7 +182,7 @@ def _mend(gesture: MendGesture, plan: Plan, report: Report) -> Edit:
     for edit in chain((edit for note in notices for edit in note.edits), list_tried_edits(report.prediction)):
         if str(edit) == gesture.edit:
             return edit
-    raise LayoutError(f"No note suggests `{gesture.edit[:80]}` any more.", ["look at the notes again"])
+    raise LayoutError(f"No warning suggests `{gesture.edit[:80]}` any longer.", ["see the current warnings"])
 
 
 EDITS: dict[Kind, EditMaker] = {

@@ -177,7 +177,7 @@ _Find = Callable[[str, object, Plan, Report], GestureTarget | None]
 _Names = Callable[[Plan, Report], list[str]]
 _KINDS: dict[str, tuple[str, _Find, _Names]] = {
     TENSOR: ("argument", _held_tensor, lambda plan, _: [each.path for each in plan.program.arguments]),
-    RESULT: ("result of its own", _held_result, lambda _, report: [each.tensor.path for each in uncarried_results(report)]),
+    RESULT: ("separate result", _held_result, lambda _, report: [each.tensor.path for each in uncarried_results(report)]),
     VALUE: ("intermediate value", _held_value, lambda _, report: [each.path for each in report.values]),
     LINE: ("line with an intermediate value", _held_line, lambda _, report: [each.source for each in report.values if each.source]),
     BOX: ("box", _held_box, lambda _, report: [each.path for each in report.graph.nodes]),
@@ -187,9 +187,9 @@ _KINDS: dict[str, tuple[str, _Find, _Names]] = {
 def _verify_axes(thing: GestureTarget, dims: Spec) -> None:
     """Check that an axis splits only one dimension: reported with the names of the dimensions, before the sharding reports it."""
     for fault in sharding_faults(thing.shape, dims, {}):
-        assert isinstance(fault, AxisTwice), "without sizes nothing is uneven"
+        assert isinstance(fault, AxisTwice), "an uneven split requires sizes"
         had, name = thing.dims[fault.earlier], thing.dims[fault.place]
         raise LayoutError(
-            f"`{thing.subject}` has `{had}` on mesh axis `{fault.axis}` already; an axis splits one dimension of a tensor.",
-            [f"leave `{had}` whole first", f"put `{name}` on another axis"],
+            f"`{thing.subject}` has `{had}` on mesh axis `{fault.axis}` already; an axis shards one dimension of a tensor.",
+            [f"first keep `{had}` unsharded", f"put `{name}` on another axis"],
         )

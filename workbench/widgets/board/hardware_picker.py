@@ -66,7 +66,7 @@ def hardware_state(plan: Plan, asked: tuple[str, str] | None = None) -> dict[str
         "chip": shown[0] if shown[0] in ("", *own, *known) else "",
         "shape": shown[1],
         "example": "32 nodes of 8 H100" if not chip else "",
-        "facts": _facts(hardware) if hardware else "Choose what it will run on, to see times and whether it fits.",
+        "facts": _facts(hardware) if hardware else "Choose hardware to see step time and memory use.",
         "title": _title(hardware) if hardware else "",
         "attached": None,  # what a board offers in its place
         "shapes": _shape_menu(shown[0], plan.mesh, hardware),
@@ -143,7 +143,7 @@ def _whole_devices(entry: CatalogueEntry, shape: str) -> str:
         several = f"4 nodes of {example}" if isinstance(entry.network, Node) else f"4 slices of {example}"
         if not re.match(r"\d", shape) and re.search(r"\d", shape):  # it names another kind of device
             raise
-        raise HardwareError(f"`{shape[:80]}` is no shape of {entry.name}.", [f'write "{example}"', f'"{several}"']) from error
+        raise HardwareError(f"`{shape[:80]}` is not a shape of {entry.name}.", [f'write "{example}"', f'"{several}"']) from error
 
 
 def _node_text(entry: CatalogueEntry, devices: int, count: int) -> str:
@@ -151,7 +151,7 @@ def _node_text(entry: CatalogueEntry, devices: int, count: int) -> str:
 
 
 def _shape_menu(chip: str, mesh: Mesh, hardware: Hardware | None) -> list[dict[str, Any]]:
-    """Shapes that the mesh fills, with the options of the hardware there is; without a chip, one of each kind."""
+    """Shapes that match the mesh, with the options of the hardware there is; without a chip, one of each kind."""
     entries = default_catalogue().entries
     if chip in entries:
         texts = tuple(_with_options_of(hardware, text) for text in shapes_for(entries[chip], mesh))
@@ -247,7 +247,7 @@ def axis_assignment_menu(plan: Plan) -> list[dict[str, Any]]:
     now = str(plan.axis_assignment or default_axis_assignment(plan.mesh, plan.hardware))
     items = [item(text, AxisAssignmentGesture(text)) for text in axis_assignments_for(plan.mesh, plan.hardware) if text != now]
     if plan.axis_assignment is not None:
-        items.insert(0, item("By itself", AxisAssignmentGesture("")))
+        items.insert(0, item("Automatic", AxisAssignmentGesture("")))
     return [*items, item("Write…", AxisAssignmentGesture(""), ask={"label": "Axes on links", "value": now, "verb": "Assign"})]
 
 

@@ -63,11 +63,11 @@ def _time(step: StepTime | None) -> Iterator[Figure]:
     if step is None:
         return
     parts = {
-        "compute-bound": (step.arithmetic, "in kernels whose arithmetic takes longer than their memory traffic"),
-        "memory-bound": (step.memory, "in kernels whose memory traffic takes longer than their arithmetic"),
+        "compute-bound": (step.arithmetic, "in compute-bound kernels"),
+        "memory-bound": (step.memory, "in memory-bound kernels"),
         "launches": (step.launch, "between one kernel and the next"),
-        "exposed communication": (step.exposed, "the device waits for it and computes nothing"),
-        **({"waiting for the host": (step.host, "which calls one kernel after the other")} if step.host_counts else {}),
+        "exposed communication": (step.exposed, "the device is idle during this communication"),
+        **({"waiting for the host": (step.host, "which launches each kernel")} if step.host_counts else {}),
     }
     total = step.total or 1.0
     yield Figure(
@@ -80,7 +80,9 @@ def _time(step: StepTime | None) -> Iterator[Figure]:
         parts=tuple(
             _part(name, each, total, shade, format_seconds(each), why) for shade, (name, (each, why)) in enumerate(parts.items()) if each
         ),
-        apart=_part("hidden communication", step.hidden, total, HIDDEN, format_seconds(step.hidden), "behind computation: it costs no time")
+        apart=_part(
+            "hidden communication", step.hidden, total, HIDDEN, format_seconds(step.hidden), "overlapped with computation: adds no time"
+        )
         if step.hidden > 0.001 * total
         else None,
     )
@@ -94,8 +96,8 @@ def _utilisation(step: StepTime | None) -> Iterator[Figure]:
         "MFU",
         step.mfu,
         _percent,
-        "model FLOPs utilisation: what the model needs, over what all devices could compute in the step at their peak. "
-        f"HFU, with what is computed again and what is duplicated: {_percent(step.hfu)}",
+        "model FLOPs utilisation: FLOP the model needs, divided by the peak FLOP of all devices during the step. "
+        f"HFU, which also counts recomputed and duplicated work: {_percent(step.hfu)}",
         f"HFU {_percent(step.hfu)}",
         more_is_better=True,
     )
@@ -126,7 +128,7 @@ def _memory(report: Report) -> Figure:
     spare = format_bytes(abs(room - peak))
     return replace(
         figure,
-        title=f"{figure.title}, of {room:,} that a program can have" + _reserved_text(memory),
+        title=f"{figure.title}, of {room:,} available to a program" + _reserved_text(memory),
         note=(f"{stage} " if stage else "")
         + (f"fits in {format_bytes(room)}, {spare} free" if memory.fits else f"does not fit: {spare} too much"),
         tone="" if memory.fits else "bad",
@@ -143,7 +145,7 @@ def _on_chip(memory: Memory, whole: int) -> dict[str, Any] | None:
 
 
 def _reserved_text(memory: Memory) -> str:
-    return f"; the runtime's allocator holds {format_bytes(memory.reserved)} then" if memory.reserved else ""
+    return f"; the runtime's allocator then reserves {format_bytes(memory.reserved)}" if memory.reserved else ""
 
 
 def memory_parts(report: Report, whole: int = 0) -> tuple[dict[str, Any], ...]:
@@ -160,17 +162,17 @@ def _sent_figure(report: Report) -> Figure:
     counts = Counter[str]()
     for each in report.collectives:
         counts[each.kind] += each.count
-    title = f"{report.sent:,} bytes leave each device in a step, by " + (
+    title = f"{report.sent:,} bytes sent per device and step, by " + (
         ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts.items()) or "no collective"
     )
     payload = sum(report.by_axis_and_kind.values())
-    note = f"each step, for {format_bytes(payload)} of payload" if payload else "each step"
+    note = f"per step (payload {format_bytes(payload)})" if payload else "each step"
     return Figure("sent", "Sent per device", report.sent, format_bytes, title, note, counts=counts)
 
 
 def _flops(report: Report) -> Figure:
     flops = report.flops
-    convention = f"; by the convention of 6 x parameters x tokens it would be {flops.six_nd:,}" if flops.six_nd else ""
+    convention = f"; the 6 x parameters x tokens convention gives {flops.six_nd:,}" if flops.six_nd else ""
     return Figure(
         "flops",
         "FLOP per device",
@@ -182,7 +184,7 @@ def _flops(report: Report) -> Figure:
 
 
 def _duplication(report: Report) -> Figure:
-    title = "how often the same work is done, because a mesh axis splits nothing of it or for padding; 1 is none"
+    title = "number of times the same work is done, because a mesh axis does not shard it or because of padding; 1 means once"
     return Figure("duplication", "Duplication", report.flops.duplication, _multiple, title, "1.00× is none")
 
 

@@ -86,7 +86,7 @@ def _source(report: Report, sight: Sight) -> dict[str, Any] | None:
     except WorkbenchError:  # the pipeline cannot be made: the tab says why
         return None
     except Exception:  # noqa: BLE001 - a file that cannot be read is no reason to lose the tables
-        _log.exception("No source of %r", sight.selected)
+        _log.exception("No source for %r", sight.selected)
         return None
 
 

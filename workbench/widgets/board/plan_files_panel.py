@@ -76,7 +76,7 @@ class Files:
         self._downloads += 1
         coded = {"base64": base64.b64encode(content).decode(), "media": form.media}
         self._download = {"name": name, "text": "", "view": view, "seq": self._downloads, **coded}
-        self._word = f"{name} goes to your downloads."
+        self._word = f"{name} is in your downloads."
 
     def _open_sheet(self, key: str) -> None:
         _sheet(key, self._session.plan, self._host)  # errors are reported before anything opens
@@ -94,7 +94,7 @@ class Files:
         text = dump_plan(plan)
         self._downloads += 1
         self._download = {"name": name, "text": text, "view": gesture.view, "seq": self._downloads}
-        self._word = f"{name} goes to your downloads."
+        self._word = f"{name} is in your downloads."
         self._host.downloaded(plan)
 
     def _open(self, gesture: OpenFileGesture) -> None:
@@ -105,7 +105,7 @@ class Files:
             )
         plan = as_public(parse_plan(text, f"`{name}`", self._host.allow))
         self._session.apply(OpenPlan(plan, name))
-        self._word = f"Opened {name}; undo brings back the plan before."
+        self._word = f"Opened {name}. Undo returns to the previous plan."
 
 
 def _sheet(key: str, plan: Plan, host: Host) -> Sheet:
@@ -119,7 +119,7 @@ def _sheet(key: str, plan: Plan, host: Host) -> Sheet:
     form = next((each for each in ALL_EXPORTS if each.key == key), None)
     if form is None:
         labels = ", ".join(each.label for each in (*ALL_EXPORTS, *FILE_EXPORTS))
-        raise DocumentError(f"There is no export `{key[:40]}`.", [f"choose {labels}"])
+        raise DocumentError(f"Unknown export `{key[:40]}`.", [f"choose {labels}"])
     try:
         text, problem = form.write(plan), None
     except DocumentError as error:
@@ -140,9 +140,9 @@ def _link_sheet(plan: Plan, host: Host) -> Sheet:
     text = link_text(plan)
     address = host.link(text) if host.link else text
     about = (
-        "Whoever opens this address sees this plan: it is all in the link, and nothing is stored anywhere. "
-        "The address is of this workbench, so they need to be able to reach it."
+        "Anyone with this address can see the plan: the link contains the whole plan, and nothing is stored. "
+        "The address points to this workbench, which must be reachable for them."
         if host.link
-        else f"This text holds the whole plan. On a page of `workbench serve` it goes after ?plan= in the address. {host.sharing}".strip()
+        else f"This text contains the whole plan. Append it to the address of a `workbench serve` page after ?plan=. {host.sharing}".strip()
     )
     return {"kind": "link", "title": "Link", "forms": [], "files": [], "about": about, "text": address, "problem": None, "name": ""}

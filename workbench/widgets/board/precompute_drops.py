@@ -135,4 +135,4 @@ def foresee(message: Message, session: Session, jobs: Jobs, find: FindPanel) -> 
     except WorkbenchError:
         pass
     except Exception:  # noqa: BLE001 - no gesture was made yet
-        _log.exception("What %r would do is not known", dict(message))
+        _log.exception("The effect of %r is not known", dict(message))

@@ -58,7 +58,7 @@ class RecipesPanel:
         find_recipe(name)
         row = next(row for row in list_recipes(plan, self._valid_choices(plan)) if row.name == name)
         if place not in range(min(len(row.axes) + 1, row.most_axes)) or axis not in plan.mesh:
-            raise WorkbenchError(f"`{axis}` cannot be an axis of that recipe.", ["choose an axis of the mesh"])
+            raise WorkbenchError(f"`{axis}` cannot be used as an axis of that recipe.", ["choose an axis of the mesh"])
         axes = [*row.axes, ""][: max(len(row.axes), place + 1)]
         before = axes[place]
         axes = [before if each == axis else each for each in axes]

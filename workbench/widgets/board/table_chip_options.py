@@ -15,7 +15,7 @@ from workbench.widgets.gestures.view_gestures import WhyGesture
 from workbench.widgets.tabs.tensor_table import RESULT, TENSOR
 
 Judge = Callable[[tuple[str, ...]], str | None]
-NO_RULE = "the program gives it no name, so there is no rule for it"
+NO_RULE = "unnamed dimension: no rule can apply to it"
 
 
 def drag_options(gesture: TakeGesture, plan: Plan, report: Report) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def _own_items(mesh: tuple[str, ...], thing: GestureTarget, place: int, judge: J
         yield item(f"Keep {name} whole", OwnGesture(**here))
     if by_itself and thing.own:
         yield item(f"Leave {name} to propagation", OpenDimGesture(**here))
-    yield item("Replicate it: whole on every device", OwnWholeGesture(**here))
+    yield item("Replicate on every device", OwnWholeGesture(**here))
     if thing.own:
-        yield item("Free it again" if by_itself else "By the rules again", ByRulesGesture(**here))
+        yield item("Remove the constraint" if by_itself else "Remove the override", ByRulesGesture(**here))
 
 
 # The menu of a whole value, short enough for a graph box or a source line: a row of choices for each dimension, and items about all of them
@@ -109,9 +109,9 @@ def value_menu(plan: Plan, report: Report, thing: GestureTarget) -> Iterator[dic
         yield choices(f"{thing.dim_name(place)} {'' if named else '= '}{thing.shape[place]:,}", list(_options(plan, thing, place)))
     yield heading("All of it")
     yield from whole_items(plan, report, thing)
-    yield item("Replicate it: whole on every device", OwnWholeGesture(**thing.address()))
+    yield item("Replicate on every device", OwnWholeGesture(**thing.address()))
     if thing.own:
-        yield item("By the rules again" if thing.kind == TENSOR else "Free it again", ByRulesGesture(**thing.address()))
+        yield item("Remove the override" if thing.kind == TENSOR else "Remove the constraint", ByRulesGesture(**thing.address()))
     if thing.kind != LINE:
         yield from _value_questions(thing)
 

@@ -65,7 +65,7 @@ def _clear_override(gesture: ByRulesGesture, plan: Plan, report: Report) -> Edit
     target = resolve_target(gesture, plan, report)
     if not target.own:
         by = "the rules" if target.kind == TENSOR else "propagation"
-        raise LayoutError(f"`{target.subject}` is placed by {by} already.", ["drop one of its dimensions with “only this tensor” chosen"])
+        raise LayoutError(f"`{target.subject}` is already sharded by {by}.", ["choose “only this tensor” and drop one of its dimensions"])
     return target.edit(None)
 
 
@@ -104,7 +104,7 @@ TENSOR_EDITS: dict[Kind, EditMaker] = dict(
 
 # Edits for annotations by hand: from a gesture about a tensor or value, other than its placement, to an edit.
 
-COMPLETE_SUMS_REASON = "the arguments and results of a step are passed on as complete sums"
+COMPLETE_SUMS_REASON = "arguments and results of a step are complete sums"
 
 
 def barrier_at(plan: Plan, target: GestureTarget) -> tuple[str, str]:
@@ -142,7 +142,7 @@ def _ungroup(gesture: UngroupGesture, plan: Plan, _report: Report) -> Edit:
     """Remove a group, named by its text."""
     found = next((places for places in plan.layout.groups if group_text(places) == gesture.group), None)
     if found is None:
-        raise LayoutError(f"There is no `{gesture.group[:80]}` any more.", ["look at the layout again"])
+        raise LayoutError(f"`{gesture.group[:80]}` no longer exists.", ["see the current layout"])
     return UngroupValues(found)
 
 
@@ -167,7 +167,7 @@ def _set_unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edi
     if not target.is_value:
         raise LayoutError(
             f"`{target.subject}` cannot be a partial sum over `{axis}`: {COMPLETE_SUMS_REASON}.",
-            ["ask for the partial sum of an intermediate value, in Values", "split one of its dimensions over the axis"],
+            ["set the partial sum on an intermediate value, in Values", "split one of its dimensions over the axis"],
         )
     others = tuple(each for each in target.given.unreduced if each != axis)
     if not gesture.left:
@@ -177,8 +177,8 @@ def _set_unreduced(gesture: UnreducedGesture, plan: Plan, report: Report) -> Edi
     if place is not None:
         name = target.dim_name(place)
         raise LayoutError(
-            f"`{target.subject}` has `{name}` on mesh axis `{axis}`: a device has a part of it there, not a part of a sum.",
-            [f"leave `{name}` whole first", "choose an axis that splits none of its dimensions"],
+            f"`{target.subject}` has `{name}` on mesh axis `{axis}`: each device there holds a shard, not a partial sum.",
+            [f"leave `{name}` whole first", "choose an axis that shards none of its dimensions"],
         )
     kept = tuple(each for each in target.given.replicated if each != axis)
     return target.edit(Sharding(dims, replicated=kept, unreduced=(*others, axis)))

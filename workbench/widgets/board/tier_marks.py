@@ -57,12 +57,12 @@ def settling_record(settling_state: SettlingState | None, report: Report) -> dic
 
 def _text(settling_state: SettlingState | None, report: Report) -> str:
     if report.plan.pipeline is not None:
-        return "by Shardy, in this process, for each block of the pipeline's stages"
+        return "by Shardy, in this process, for each block of each pipeline stage"
     if report.compiled is not None:
         times = " and the times of kernels" if report.has_compiled_times else ""
         if report.is_scheduled:
             return f"by {report.compiled.compiler}: what is sent, memory{times or '; the times of its kernels are worked out'}"
-        sent = f"; what is sent by {report.partitioned.compiler}" if report.partitioned else ""
+        sent = f"; communication by {report.partitioned.compiler}" if report.partitioned else ""
         return f"by {report.compiled.compiler}: memory{times}{sent}"
     if report.partitioned is not None:
         return f"by {report.partitioned.compiler}: what is sent, and the memory and time that follow from it"

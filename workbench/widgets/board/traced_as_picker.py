@@ -15,12 +15,12 @@ from workbench.widgets.board.chip_menus import item
 from workbench.widgets.gestures.setup_gestures import PROGRAM_ZONE, TracedAsGesture
 
 _POLICIES = {
-    "as traced": "as the function says",
+    "as traced": "as traced",
     "none": "keeps everything",
-    "full": "keeps inputs of layers",
+    "full": "keeps layer inputs",
     "dots": "keeps products",
-    "dots_no_batch": "keeps products with weights",
-    OFFLOAD_DOTS: "keeps these on the host",
+    "dots_no_batch": "keeps weight products",
+    OFFLOAD_DOTS: "keeps weight products on the host",
 }
 
 
@@ -50,19 +50,19 @@ def _option(program: Program, name: str) -> dict[str, Any]:
 
 def _remats(program: Program) -> Iterator[tuple[str, str]]:
     yield from _POLICIES.items()
-    yield f"{EVERY}:2", "keeps every other of these"
-    yield "full layers:1/2", "keeps all in every other layer"
+    yield f"{EVERY}:2", "keeps every second weight product"
+    yield "full layers:1/2", "keeps everything in every second layer"
     yield from ((f"save:{name}", "") for name in program.named_values)
 
 
 def _precisions(_program: Program) -> Iterator[tuple[str, str]]:
-    yield "as traced", "as the function says"
+    yield "as traced", "as traced"
     yield from ((kind, f"computed in {kind}, kept as traced") for kind in FLOATS)
     yield "params=bfloat16,moments=float32", "parameters in bfloat16, the optimiser in float32"
 
 
 def _offloads(_program: Program) -> Iterator[tuple[str, str]]:
-    yield "nothing", "all state is on the devices"
+    yield "nothing", "all state on the devices"
     yield OPTIMIZER_STATE, "the update streams it from the host"
 
 
@@ -78,19 +78,19 @@ class _Option(NamedTuple):
 _OPTIONS = {
     "remat": _Option(
         "remat",
-        "What layers keep for the backward pass; the rest is computed again",
+        "Activations kept for the backward pass; the rest is recomputed",
         lambda text: SetRemat(Remat.parse(text)),
         _remats,
     ),
     "precision": _Option(
         "precision",
-        "The types in which the step computes and keeps its state",
+        "Data types of the arithmetic and the state",
         lambda text: SetPrecision(Precision.parse(text)),
         _precisions,
     ),
     "offload": _Option(
         "host",
-        "What the step keeps in the host's memory from step to step",
+        "State kept in host memory between steps",
         lambda text: SetOffload(Offload.parse(text)),
         _offloads,
     ),

@@ -65,7 +65,7 @@ class ExercisePanel:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a plan is asked for that was not found yet: the board shows what is wrong with a plan, and not what would fix it."""
+        """Whether a plan is asked for that was not found yet: the board shows what is wrong with a plan, and not how to fix it."""
         if self._exercise is None or self._progress is None:
             return False
         return isinstance(self._question, PlanQuestion) and not self._progress.attempts[self._name].is_done
@@ -88,7 +88,7 @@ class ExercisePanel:
     def _start(self, _gesture: StartQuestionGesture) -> None:
         question = self._question
         if not isinstance(question, PlanQuestion):
-            raise WorkbenchError("This question asks for no plan.", ["answer it in the field"])
+            raise WorkbenchError("This question does not start from a plan.", ["answer it in the field"])
         if question.plan != self._session.plan:
             self._session.apply(OpenPlan(question.plan, f"question {question.name}"))
 
@@ -97,7 +97,7 @@ class ExercisePanel:
         question, progress = self._question, self._progress
         assert progress is not None, "there is a question"
         if progress.checking:
-            raise WorkbenchError("An answer is being checked.", ["wait a moment"])
+            raise WorkbenchError("An answer is already being checked.", ["wait a moment"])
         if not isinstance(question, PlanQuestion) and not gesture.answer.strip():
             raise WorkbenchError("There is no answer yet.", ["choose one" if kind_of(question) == "choice" else "type one"])
         if self._handing_in:
@@ -105,9 +105,7 @@ class ExercisePanel:
         answer = self._session.plan if isinstance(question, PlanQuestion) else gesture.answer
         tried = progress.attempts[question.name]
         if self._handing_in and self._handing_in.counts() and answer == tried.counted == tried.of:  # in a class hints are earned
-            raise WorkbenchError(
-                "This is what you checked last: it is the same answer, and no further try.", ["change it, and check again"]
-            )
+            raise WorkbenchError("Same answer as before; not counted.", ["change it, and check again"])
         progress.checking = question.name
         attempt = progress.attempts[question.name].count + 1
         threading.Thread(target=self._check, args=(question, answer, attempt), name="check an answer", daemon=True).start()
@@ -117,7 +115,7 @@ class ExercisePanel:
             verdict = question.check(answer, attempt)
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
             _log.exception("An answer to %s could not be checked", question.name)
-            verdict = refusal((f"It could not be checked: {describe_error(error)}",), question.points)
+            verdict = refusal((f"The check failed: {describe_error(error)}",), question.points)
         self._defer(lambda: self._learn(Answered(question.name, answer, attempt, verdict)))
 
     def _learn(self, answered: Answered) -> None:

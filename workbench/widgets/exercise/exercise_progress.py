@@ -112,7 +112,7 @@ def _goal_state(goal: Goal, reports: tuple[Report, ...], start: Plan, about: str
         return {
             "text": text,
             "met": None,
-            "reason": "" if about else "Known when XLA's partitioner has answered, or with Check.",
+            "reason": "" if about else "Available once XLA's partitioner has answered, or with Check.",
         }
     try:
         reason = goal.miss(report, start)

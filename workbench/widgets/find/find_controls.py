@@ -27,7 +27,7 @@ from workbench.widgets.gestures.panel_gestures import FindGesture, RelaxGesture
 from workbench.widgets.tabs.table_blocks import act
 
 INVITATION = (
-    "Say what is fixed; everything left open is chosen: mesh, layout, ZeRO, rematerialisation, stages, schedule and micro-batches. The "
+    "Set your constraints; the search chooses the rest: mesh, layout, ZeRO, rematerialisation, stages, schedule and micro-batches. The "
     "first plans that fit appear within a second or two, and the picture fills while the gap to the proven lower bound falls."
 )
 
@@ -64,7 +64,7 @@ def _line(progress: FindProgress) -> str:
     state = progress.state
     if state is None:
         return "Starting…" if progress.running else ""
-    counts = f"{state.evaluated:,} planned, {state.bounded:,} known by bounds"
+    counts = f"{state.evaluated:,} planned, {state.bounded:,} excluded by bounds"
     size = f" of {progress.space.size:,} combinations" if progress.space else ""
     looking = progress.running and state.is_complete and state.best is None
     waiting = " · no plan yet" if progress.running and not state.is_complete and state.best is None else ""
@@ -107,14 +107,14 @@ def _message(progress: FindProgress) -> dict[str, Any]:
 def _remark(progress: FindProgress) -> str:
     """What is to be known of what was found, or that nothing was."""
     if progress.phase == "stopped" and not progress.front:
-        return "The search was stopped before it found a plan."
+        return "The search stopped before it found a plan."
     if progress.front and progress.space and not all(hardware for hardware, _ in progress.space.hardware):
         return NOMINAL_SECONDS
     return ""
 
 
 def _relaxation_text(each: Relaxation) -> str:
-    return f"Allow {each.weakened}" if isinstance(each.weakened, AtMost) else f"Leave open: {each.requirement}"
+    return f"Allow {each.weakened}" if isinstance(each.weakened, AtMost) else f"Remove: {each.requirement}"
 
 
 def _relaxed_plan(each: Relaxation) -> str:
@@ -140,41 +140,42 @@ def _announcement(progress: FindProgress) -> str:
 
 Field = dict[str, Any]
 
-_AXES = "Beside the stages'. Fix a size as in `data model:8`; add `context` or `expert`."
-_KEEP = "Every dimension and tensor that the layout of the board places now stays where it is."
+_AXES = "Besides the stage axis. Fix a size as in `data model:8`; add `context` or `expert`."
+_KEEP = "Keep the sharding of every dimension and tensor in the current layout."
 _WIDE = (
-    "Choose more: also context and expert axes, other links for each axis, remat on the first stages or on some layers alone, more "
+    "Larger space: context and expert axes, other links per axis, remat on the first stages or on some layers only, more "
     "schedules, uneven stages, activations or the optimiser's state on the host."
 )
-_STAGES = "Of a pipeline, `4` or `2, 4, 8`; `1` is no pipeline."
-_MICRO_BATCHES = "A step, `16` or `8, 16, 32`; `1` is a step that is not divided."
+_STAGES = "Pipeline stages: `4` or `2, 4, 8`; `1` means no pipeline."
+_MICRO_BATCHES = "Micro-batches per step: `16` or `8, 16, 32`; `1` means the step is not divided."
 _LAYOUT = (
-    "Any: also the program's own dimensions; per operation: each operation split as is best for it, without a pipeline; per stage: each "
-    "stage of a pipeline laid out as is best for it, where layers are written out."
+    "Any: also the program's other dimensions. Per operation: best sharding of each operation, without a pipeline. "
+    "Per stage: best layout of each "
+    "pipeline stage, if the layers are unrolled."
 )
-_PRICE = "What a chip costs an hour, `2.5`, where that is not what the catalogue says."
-_BOUNDARIES = "Where a network is divided into stages: evenly by time or by memory, or as fast as fits into the memory that there is."
-_PRECISION = "The types that a step is computed in, or also keeps its parameters in. They change results, so a wide search leaves them."
+_PRICE = "Price of a chip per hour, such as `2.5`, if it differs from the catalogue."
+_BOUNDARIES = "Stage boundaries: balanced by time, balanced by memory, or the fastest that fits into memory."
+_PRECISION = "Data types of the arithmetic, or also of the parameters. They change results, so a wide search keeps them."
 _REMAT = (
-    "What layers keep for the backward pass: all, products of weights (selective), these in the host's memory, or nothing. On the host for "
-    "steps without a pipeline, and from any only in a wide search."
+    "Activations kept for the backward pass: all, weight products (selective), weight products in host memory, or none. Host memory for "
+    "steps without a pipeline; included under `any` only in a wide search."
 )
-_OFFLOAD = "Where the optimiser's state is between steps; on the host for steps without a pipeline."
-UNTILS = (("complete", "the front is known"), ("proved", "the best is proved"))
+_OFFLOAD = "Location of the optimiser's state between steps; host memory only without a pipeline."
+UNTILS = (("complete", "front complete"), ("proved", "optimum proved"))
 OBJECTIVES = (("seconds", "step time"), ("memory", "memory"), ("devices", "devices"), ("dollars", "dollars"))
 PRECISIONS = ((AS_TRACED, AS_TRACED), ("bfloat16", "bfloat16"), ("params=bfloat16,moments=float32", "bfloat16 parameters"))
 OFFLOAD_CHOICES = ((ANY, "any"), (ON_DEVICE, "on the devices"), (OPTIMIZER_STATE, "on the host"))
-_LAYOUTS = (("", "a known recipe"), (ALL_LAYOUTS, "any"))
+_LAYOUTS = (("", "any recipe"), (ALL_LAYOUTS, "any"))
 BOUNDARY_TEXTS = {"time": "even by time", "memory": "even by memory", "fit": "fitted to memory"}
 
 
 def form_fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[Field]:
     """All fields, each with its group; those of the empty group stand beside the button."""
-    end = [_text("within", "Seconds to search", form.within, "30", 6), _select("until", "until", form.until, UNTILS)]
+    end = [_text("within", "Time limit (s)", form.within, "30", 6), _select("until", "until", form.until, UNTILS)]
     groups = (
         ("Goal", _goal_fields(form, plan)),
-        ("Fixed", _fixed_fields(form, progress)),
-        ("More", _more_fields(form, plan)),
+        ("Constraints", _fixed_fields(form, progress)),
+        ("Advanced", _more_fields(form, plan)),
         ("", end),
     )
     return [{**each, "group": group} for group, fields in groups for each in fields]
@@ -182,16 +183,16 @@ def form_fields(form: FindGesture, plan: Plan, progress: FindProgress) -> list[F
 
 def _goal_fields(form: FindGesture, plan: Plan) -> list[Field]:
     own = plan.hardware and plan.hardware.chip.name == form.hardware
-    memory = format_bytes(plan.hardware.chip.memory) if plan.hardware and own else "all it has" if form.hardware else "no limit"
+    memory = format_bytes(plan.hardware.chip.memory) if plan.hardware and own else "all memory" if form.hardware else "no limit"
     kinds = ("", *default_catalogue().entries)
     return [
         _text("devices", "Devices", form.devices, "8, or 64, 128, 256", 12),
         _select("hardware", "of", form.hardware, [(each, each or NONE) for each in kinds]),
-        _select("objective", "with the least", form.objective, OBJECTIVES),
-        _text("memory", "Memory at most", form.memory, memory, 10),
-        _text("seconds", "Step at most", form.seconds, "no limit", 8),
-        _text("dollars", "1,000 steps at most", form.dollars, "$, no limit", 9),
-        _text("price", "A chip costs", form.price, _price_hint(form, plan), 8, _PRICE),
+        _select("objective", "minimise", form.objective, OBJECTIVES),
+        _text("memory", "Memory limit", form.memory, memory, 10),
+        _text("seconds", "Step time limit", form.seconds, "no limit", 8),
+        _text("dollars", "Cost limit, 1,000 steps", form.dollars, "$, no limit", 9),
+        _text("price", "Price per chip", form.price, _price_hint(form, plan), 8, _PRICE),
     ]
 
 
@@ -227,18 +228,18 @@ def _more_fields(form: FindGesture, plan: Plan) -> list[Field]:
     own = str(plan.program.precision)
     between = [("|".join(BETWEEN), " or ".join(BETWEEN))]
     precisions = [("", own), *between, *((each, text) for each, text in PRECISIONS if each != own)]
-    boundaries = [("", "as usual"), (ANY, "any"), *((each, BOUNDARY_TEXTS[each]) for each in BOUNDARIES)]
+    boundaries = [("", "default"), (ANY, "any"), *((each, BOUNDARY_TEXTS[each]) for each in BOUNDARIES)]
     return [
         _select("precision", "Precision", form.precision, precisions, _PRECISION),
-        _select("offload", "Optimiser's state", form.offload, [("", "as usual"), *OFFLOAD_CHOICES], f"{_OFFLOAD} {_USUAL_OFFLOAD}"),
+        _select("offload", "Optimiser's state", form.offload, [("", "default"), *OFFLOAD_CHOICES], f"{_OFFLOAD} {_USUAL_OFFLOAD}"),
         _select("boundaries", "Boundaries", form.boundaries, boundaries, f"{_BOUNDARIES} {_USUAL_BOUNDARIES}"),
-        _check("keep", "Keep placed", form.keep, _KEEP),
-        _check("wide", "Wide", form.wide, _WIDE),
+        _check("keep", "Keep layout", form.keep, _KEEP),
+        _check("wide", "Wide search", form.wide, _WIDE),
     ]
 
 
-_USUAL_OFFLOAD = "As usual: as the program has it, either in a wide search."
-_USUAL_BOUNDARIES = "As usual: by time, any in a wide search."
+_USUAL_OFFLOAD = "Default: as in the program; both in a wide search."
+_USUAL_BOUNDARIES = "Default: by time; any in a wide search."
 
 
 def _text(name: str, label: str, value: str, hint: str, width: int, title: str = "") -> Field:

@@ -137,7 +137,7 @@ def _read_axes(text: str) -> tuple[tuple[str, ...], dict[str, int]]:
     for word in re.split(r"[\s,]+", text.strip() or "data model"):
         found = _AXIS.fullmatch(word)
         if found is None:
-            raise SearchError(f"`{word[:40]}` is no mesh axis.", ["write `data model`, or `data model:8` to fix a size"])
+            raise SearchError(f"`{word[:40]}` is not a mesh axis.", ["write `data model`, or `data model:8` to fix a size"])
         name, size = found.groups()
         names.append(name)
         if size:
@@ -149,12 +149,12 @@ def _read_hardware(form: FindGesture, plan: Plan) -> tuple[Plan, dict[str, Any]]
     """The plan and the choice of devices; the plan's own hardware stays where its kind and number are asked for."""
     counts = _read_counts(form.devices, "number of devices")
     if not counts:
-        raise SearchError("How many devices to search for is left open.", [f"write {plan.mesh.size:,}", "write several: 64, 128, 256"])
+        raise SearchError("The number of devices is missing.", [f"write {plan.mesh.size:,}", "write several: 64, 128, 256"])
     own, price = plan.hardware, _read_price(form.price)
     if not form.hardware:
         if price is not None:
-            ways = ["choose what the devices are", "leave the price out"]
-            raise SearchError(f"`{price_text(price)}` is the price of a chip, and no hardware is chosen.", ways)
+            ways = ["choose the hardware", "omit the price"]
+            raise SearchError(f"`{price_text(price)}` is a price per chip, but no hardware is chosen.", ways)
         return plan.updated(hardware=None, axis_assignment=None), {"devices": counts}
     if own is not None and own.chip.name == form.hardware:
         if price is not None:
@@ -170,7 +170,7 @@ def _read_price(text: str) -> float | None:
         return None
     price = parse_price(text) or parse_price(f"{text.strip().removeprefix('$')} $/h")
     if not price:
-        raise SearchError(f"`{text[:40]}` is no price of a chip.", ["write `2.5`, US dollars an hour"])
+        raise SearchError(f"`{text[:40]}` is not the price of a chip.", ["write `2.5`, US dollars an hour"])
     return price
 
 
@@ -181,19 +181,19 @@ def _read_counts(text: str, what: str) -> tuple[int, ...]:
 
 def _read_memory(text: str) -> str:
     if parse_bytes(text) is None:
-        raise SearchError(f"`{text[:40]}` is no amount of memory.", ["write `40 GiB`"])
+        raise SearchError(f"`{text[:40]}` is not an amount of memory.", ["write `40 GiB`"])
     return text
 
 
 def _read_dollars(text: str) -> float:
     price = re.fullmatch(r"\s*\$?\s*(\d[\d,]*(?:\.\d+)?)\s*\$?\s*", text)
     if price is None or not float(price[1].replace(",", "")):
-        raise SearchError(f"`{text[:40]}` is no number of dollars.", ["write `900`, for 1,000 steps"])
+        raise SearchError(f"`{text[:40]}` is not a number of dollars.", ["write `900`, for 1,000 steps"])
     return float(price[1].replace(",", ""))
 
 
 def _read_seconds(text: str) -> float:
     seconds = parse_time(text.strip()) or parse_time(f"{text.strip()} s")
     if not seconds:
-        raise SearchError(f"`{text[:40]}` is no time.", ["write `250 ms` or `4 s`"])
+        raise SearchError(f"`{text[:40]}` is not a time.", ["write `250 ms` or `4 s`"])
     return seconds

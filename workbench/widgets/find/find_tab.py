@@ -38,7 +38,7 @@ from workbench.widgets.tabs.table_blocks import (
 )
 
 MOST_CHANGES = 30
-_EXPLAINING = "Planning every step of the way, and every decision changed alone…"
+_EXPLAINING = "Planning each change and each single-decision variant…"
 
 
 def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | None) -> list[Block]:
@@ -79,7 +79,7 @@ def _comparison_blocks(
     origin = finder.progress.origin if is_present else None
     if origin == report.plan:
         return []
-    title = "A is the plan that the search began from, B the present one" if origin else "A is the present plan, B the chosen one"
+    title = "A: start of the search, B: current plan" if origin else "A: current plan, B: selected plan"
     name = f"found {chosen} {finder.progress.number if origin else ''}"
     try:
         compared = compute_in_background(background, report, name, lambda: _compare(finder, chosen, report, origin))
@@ -105,16 +105,16 @@ def _compare(finder: Finder, chosen: PlanCandidate, report: Report, origin: Plan
 def _card(finder: Finder, chosen: PlanCandidate, *, is_present: bool) -> dict[str, Any]:
     progress, verification = finder.progress, finder.verifier.progress
     number, figures = progress.number_of(chosen), progress.figures_of(chosen)
-    take = act("Use this plan", TakeFoundGesture(number), title="As one step of the history, which undo takes back")
+    take = act("Use this plan", TakeFoundGesture(number), title="Apply as one step of the history (undo to go back)")
     return {
         "title": found_text(chosen),
         "text": long_figures(figures) if figures else "",
         "parts": parts_text(figures) if figures else "",
         "present": is_present,
         "acts": [
-            act("Undo", UndoGesture(), title="Back to the plan before") if is_present else take,
+            act("Undo", UndoGesture(), title="Back to the previous plan") if is_present else take,
             verify_act(verification, chosen, number),
-            act("Why this one?", ExplainFoundGesture(number), title="The ledger from its nearest rival, and what each decision does"),
+            act("Why this one?", ExplainFoundGesture(number), title="Ledger from the nearest rival, and the effect of each decision"),
         ],
         "than": {
             "label": "against",
@@ -161,7 +161,7 @@ def ledger_block(ledger: Ledger) -> Block:
         for each in ledger.lines
     ]
     rows.append(_end_row("to", ledger.end, ledger.end_figures))
-    return block("Why this one: every step on the way was planned, so the lines add up", columns, rows)
+    return block("Why this plan: each change was planned in turn, so the lines add up", columns, rows)
 
 
 def _end_row(word: str, candidate: PlanCandidate, figures: Figures) -> Row:
@@ -174,14 +174,14 @@ def what_if_block(progress: FindProgress, changes: Sequence[Counterfactual], bas
     """Every decision changed alone: what it costs or saves, what it breaks, or why it is no plan."""
     columns = (Column("what if it had"), Column("step", number=True), Column("memory", number=True), Column(""), Column(""))
     rows = [_change_row(progress, each, base) for each in changes[:MOST_CHANGES]]
-    return block("What if instead", columns, rows, rest_text(len(changes), MOST_CHANGES))
+    return block("Alternatives", columns, rows, rest_text(len(changes), MOST_CHANGES))
 
 
 def _change_row(progress: FindProgress, each: Counterfactual, base: Figures) -> Row:
     if each.figures is None:
         reason = {"text": f"no plan: {each.reason}", "tone": "muted", "wrap": True}
         return row(each.change, _wrapped(each.change), "", "", reason, "")
-    broken: Cell = {"text": f"does not keep {' and '.join(each.breaks)}", "tone": "bad"} if each.breaks else ""
+    broken: Cell = {"text": f"violates {' and '.join(each.breaks)}", "tone": "bad"} if each.breaks else ""
     number = progress.number_of(each.candidate)
     return row(
         each.change,
@@ -189,7 +189,7 @@ def _change_row(progress: FindProgress, each: Counterfactual, base: Figures) -> 
         signed_cell(each.figures.seconds - base.seconds, "s"),
         signed_cell(each.figures.memory - base.memory, "B"),
         broken,
-        buttons_cell({**act("Choose", ChooseFoundGesture(number)), "focus": f"choose {number}"}) if number else "",
+        buttons_cell({**act("Preview", ChooseFoundGesture(number)), "focus": f"choose {number}"}) if number else "",
     )
 
 
@@ -208,7 +208,7 @@ def _front_table(progress: FindProgress) -> Block:
     shown = [*progress.front[:MOST_FRONT], *(present := _present_entry(progress))]
     rows = [_front_row(progress, each, figures, several=several, has_price=has_price) for each, figures in shown]
     return block(
-        f"The front: no plan found is better in both{'; and the present plan' * bool(present)}",
+        f"Pareto front: no plan found is better in both{'; and the present plan' * bool(present)}",
         columns,
         rows,
         rest_text(len(progress.front), MOST_FRONT),
@@ -226,8 +226,8 @@ def _front_row(progress: FindProgress, each: PlanCandidate, figures: Figures, *,
     tone = "strong" if best else ""
     pipeline = _wrapped(pipeline_text(each)) if each.schedule else {"text": "–", "tone": "muted"}
     acts = [
-        {**act("Chosen" if each == progress.chosen else "Choose", ChooseFoundGesture(number)), "focus": f"choose {number}"},
-        {**act("Take", TakeFoundGesture(number)), "focus": f"take {number}"},
+        {**act("Previewed" if each == progress.chosen else "Preview", ChooseFoundGesture(number)), "focus": f"choose {number}"},
+        {**act("Apply", TakeFoundGesture(number)), "focus": f"take {number}"},
     ]
     return row(
         number,

@@ -89,7 +89,7 @@ class Finder:
     def find(self, form: FindGesture, plan: Plan) -> None:
         """Search as a form says; what was mistyped, or what the space refuses, becomes part of the progress."""
         if self._runner is None:
-            raise SearchError("This board cannot search.")
+            raise SearchError("Search is not available on this board.")
         self.form = replace(form, zone="")
         self.verifier.forget()
         self.progress = self.progress.begin(plan)
@@ -106,7 +106,7 @@ class Finder:
         """Search again with the requirement of that place in the clash relaxed. Raises `SearchError` where there is none."""
         clash = self.progress.clash
         if clash is None or not place[:6].isdecimal() or int(place[:6]) >= len(clash.relaxations):
-            raise SearchError("There is no such requirement to relax.", ["search again"])
+            raise SearchError("That requirement is not part of the search.", ["search again"])
         each = clash.relaxations[int(place)]
         self.find(relax_form(self.form_for(plan), each.requirement, each.weakened), plan)
 
@@ -174,7 +174,7 @@ class Finder:
         self._ask(AskExplanation(request))
 
     def verify(self, number: str) -> None:
-        """Ask the compilers about a plan found, by its number. Raises `WorkbenchError` where there is none, or where it is illegal."""
+        """Verify with compilers about a plan found, by its number. Raises `WorkbenchError` where there is none, or where it is illegal."""
         candidate = self.candidate(number)
         if self.progress.chosen != candidate:
             self.progress = self.progress.choose(candidate)
@@ -198,7 +198,7 @@ class Finder:
         except WorkbenchError as error:
             failure = Failed.of(error)
         except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
-            _log.exception("A space could not be made")
+            _log.exception("The search space could not be built")
             failure = Failed(f"The workbench itself failed: {describe_error(error)}")
         else:
             self._defer(lambda: self._search(number, task, space, requirements, start))

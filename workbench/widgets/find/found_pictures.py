@@ -25,8 +25,7 @@ from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Opens, Row,
 
 MOST_FRONT = 24
 _HINT = (
-    "Point at a plan to see what it changes; click it, and the board has it: undo brings back the old one. "
-    "What lies above the line and right of it is beaten by a plan upon it."
+    "Click a plan to apply it (undo to go back). Point at a plan to see its changes. Plans above and right of the line are worse in both."
 )
 
 
@@ -98,15 +97,15 @@ def _sides(progress: FindProgress) -> tuple[Up, ...]:
 
 FAR = 0.1
 """A difference from which on it stands out, as a share of what was planned."""
-_VERIFY_HINT = "XLA's partitioner, then the compiler of its hardware, in processes of their own: how near the planned figures are"
-_PLANNER = "Shardy's placement and the cost model, as the search has it"
+_VERIFY_HINT = "Run XLA's partitioner and the hardware's compiler in separate processes to check the planned figures"
+_PLANNER = "Shardy's sharding and the cost model, as used by the search"
 
 
 def verify_act(verification: Verification, candidate: PlanCandidate, number: str) -> dict[str, Any]:
     """The button of the card: it asks, or stops what was asked."""
     if verification.is_asking(candidate):
-        return act("Stop asking", StopVerifyingGesture(), title="What was answered stays", focus="verify")
-    return act("Ask the compilers", VerifyFoundGesture(number), title=_VERIFY_HINT, focus="verify")
+        return act("Stop verifying", StopVerifyingGesture(), title="Keep the answers so far", focus="verify")
+    return act("Verify with compilers", VerifyFoundGesture(number), title=_VERIFY_HINT, focus="verify")
 
 
 def waiting_text(verification: Verification, candidate: PlanCandidate) -> str:
@@ -127,13 +126,13 @@ def verified_blocks(verification: Verification, candidate: PlanCandidate) -> lis
     columns = (
         Column(""),
         Column("step", number=True),
-        Column("than planned", number=True),
+        Column("vs. planned", number=True),
         Column("memory", number=True),
-        Column("than planned", number=True),
+        Column("vs. planned", number=True),
         Column("by"),
     )
     rows = [_tier_row(verified, tier) for tier in ("planned", "partitioned", "compiled")]
-    return [block("What the compilers say of it", columns, rows)]
+    return [block("Compiler results", columns, rows)]
 
 
 def _tier_row(verified: VerifiedPlan, tier: TierName) -> Row:

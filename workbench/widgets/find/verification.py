@@ -9,7 +9,7 @@ from workbench.widgets.run.job_progress import stage_text, waiting_text
 
 PENDING = TierFigures()
 """Of a tier that has not answered."""
-STOPPED = "It was stopped before it answered."
+STOPPED = "Stopped before it answered."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,8 +168,8 @@ class FleetView:
     def _run(self) -> None:
         """Start a run. Raises `FleetError` where there is nothing left to train: a worker would compile everything before it said so."""
         if self._mine() and self._work.done_already:
-            ways_out = ["give more mini-batches or epochs", "give another folder to train them anew"]
-            raise FleetError("All models are done already.", ways_out)
+            ways_out = ["give more mini-batches or epochs", "choose another folder to train them again"]
+            raise FleetError("All models are already trained.", ways_out)
         self._work.train(self.fleet)
 
     def _change(self, **changes: Any) -> None:

@@ -12,7 +12,7 @@ from workbench.widgets.fleet.training_progress import DONE_BEFORE, ModelProgress
 from workbench.widgets.run.job_progress import log_state
 from workbench.widgets.run.run_panel import thin_out
 
-INVITATION = "Trains all models for real in a worker process, and sets the measured schedule beneath the predicted one."
+INVITATION = "Train all models in a worker process and compare the measured with the predicted schedule."
 
 
 def run_state(live: TrainingProgress, *, can_run: bool) -> dict[str, Any]:

@@ -26,10 +26,10 @@ ARGUMENTS = ("learning_rate", "batch")  # shown also where all models have the s
 MOST_ARGUMENTS = 4
 
 SOURCES = {
-    "timed": "from units timed alone and together",
-    "scaled": "scaled from units timed at another cut",
-    "planned": "as the cost model has them for the hardware",
-    "estimated": f"estimated at {RATES}, until the units are timed",
+    "timed": "from measured unit times, alone and concurrent",
+    "scaled": "scaled from unit times of another partition",
+    "planned": "from the cost model of the hardware",
+    "estimated": f"estimated at {RATES}, before the units are timed",
 }
 
 
@@ -54,7 +54,7 @@ def controls_state(fleet: Fleet, devices: int, asked: dict[str, str], makespans:
 
 def _room(fleet: Fleet) -> str:
     if fleet.memory is None:
-        return "all there is"
+        return "all memory"
     if not fleet.double_buffer or not fleet.buffer:
         return "no buffer for the next unit"
     usable = Room(fleet.memory, fleet.buffer).usable
@@ -63,7 +63,7 @@ def _room(fleet: Fleet) -> str:
 
 def _hardware_facts(fleet: Fleet) -> str:
     if fleet.hardware is None:
-        return "what is attached"
+        return "attached devices"
     size = fleet.hardware.size
     return f"{size:,} device{'s' * (size != 1)}, each {format_bytes(fleet.hardware.chip.memory)}; attached or not"
 
@@ -96,7 +96,7 @@ def figures_state(
             "busy",
             "Devices busy",
             f"{seen.schedule.busy:.0%}",
-            "of their time, computing",
+            "of their time",
             tiers=[("measured", f"{ran.busy:.0%}", "")] if ran else [],
         ),
         _figure("units", "Shard units", f"{seen.units:,}", _count(sum(each.job.mini_batches * each.job.epochs for each in seen.models))),
@@ -220,7 +220,7 @@ def doubt_text(seen: FleetForecast) -> str:
     shard = max(first.shards, key=lambda each: each.bytes)
     return (
         f"A shard of `{first.model.name}` (`{shard.first}`) is estimated at {format_bytes(shard.bytes)}; a unit has "
-        f"{format_bytes(seen.usable or 0)}. The compiler may need less: its sizes come with the timing."
+        f"{format_bytes(seen.usable or 0)}. The compiler may need less; its sizes are known after timing."
     )
 
 
@@ -275,7 +275,7 @@ def _units(rows: Sequence[Row]) -> list[ScheduledUnit]:
 
 def _slices_note(schedule: FleetSchedule) -> str:
     units = len(schedule.placed)
-    said = f"{units:,} units: in each slice of time the height of a colour is the model's share of the device."
+    said = f"{units:,} units: the height of a colour is the model's share of the device."
     return said if units > MOST_UNITS else ""
 
 
@@ -287,7 +287,9 @@ def budget_of(typed: str) -> int | None:
     if not typed.strip():
         return None
     if (found := parse_bytes(typed)) is None:
-        raise FleetError(f'"{typed}" is no amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes', "leave it empty for all"])
+        raise FleetError(
+            f'"{typed}" is not an amount of memory.', ['write "2 GiB", "512 MiB" or a number of bytes', "leave it empty for all memory"]
+        )
     return found
 
 

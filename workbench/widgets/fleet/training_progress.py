@@ -26,7 +26,7 @@ from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_seconds
 from workbench.widgets.run.job_progress import Log, append_message
 
-DONE_BEFORE = "All models are done already, in an earlier run."
+DONE_BEFORE = "All models were trained in an earlier run."
 PREPARED = {"cutting": "cut", "compiling": "compiled"}  # the state of a model once the next one's turn has come
 MOST_LOSSES = 20_000  # losses of one model; beyond that every second one is dropped
 Row = list[Any]
@@ -173,7 +173,7 @@ class TrainingProgress:
                 model.done = model.resumed_units = resumed_units.get(name, 0)
                 model.preparing = ""
                 if model.done >= model.of:
-                    self._note(f"`{name}` is {model.state(running=True)} already, in an earlier run")
+                    self._note(f"`{name}` is {model.state(running=True)} from an earlier run")
 
     def _unit(self, event: UnitDone) -> None:
         model = self.models[event.model]
@@ -197,7 +197,7 @@ class TrainingProgress:
 
     def warning(self, model: ModelProgress) -> str:
         """A warning after stopping a model: its checkpoint does not record the stop."""
-        return "; Run goes on with it" if model.goes_on and self.fleet and self.fleet.folder else ""
+        return "; Run continues it" if model.goes_on and self.fleet and self.fleet.folder else ""
 
     def _fail_model(self, event: ModelFailed) -> None:
         model = self.models[event.model]
@@ -212,14 +212,14 @@ class TrainingProgress:
                 self._stop_model(self.models[name], event.of)
             case RemoveDevice(device=number):
                 self.away = self.away | {number}
-                self._note(f"device {number} takes no further unit")
+                self._note(f"device {number} accepts no more units")
             case ReturnDevice(device=number):
                 self.away = self.away - {number}
                 self._note(f"device {number} is back")
 
     def _stop_model(self, model: ModelProgress, of: int | None) -> None:
         model.stopping, model.of = True, model.of if of is None else of
-        ends = self._ending_text(model) if model.ended else "ends with the mini-batch it is in"
+        ends = self._ending_text(model) if model.ended else "stops after the current mini-batch"
         self._note(f"`{model.name}` {ends}")
 
     def _command_refused(self, event: CommandRefused) -> None:
@@ -238,7 +238,7 @@ class TrainingProgress:
         late = [name for name in self.models if name not in measured.names]
         self._without(set(late))
         for name in late:
-            self._note(f"`{name}` comes too late: the run has ended", "warn")
+            self._note(f"`{name}` was added too late: the run has ended", "warn")
         self._note(f"done in {format_seconds(measured.schedule.makespan)}" if measured.schedule.placed else DONE_BEFORE, "good")
         self.measured = [[*_row(each), each.lost] for each in measured.schedule.placed]
         for name, losses in measured.losses.items():
@@ -251,7 +251,7 @@ class TrainingProgress:
 
     def _cancellation_text(self) -> str:
         folder = self.fleet.folder if self.fleet else None
-        kept = f"Run goes on from the checkpoint in {folder}." if folder else "The fleet names no folder for checkpoints: Run begins anew."
+        kept = f"Run continues from the checkpoint in {folder}." if folder else "The fleet has no checkpoint folder: Run starts over."
         return f"Cancelled. {kept}"
 
     def _note(self, text: str, tone: str = "") -> None:

@@ -56,19 +56,19 @@ def _rank(value: Any, _name: str, _message: Mapping[str, Any]) -> int | None:
 
 def _priority(value: Any, _name: str, _message: Mapping[str, Any]) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 99:
-        raise LayoutError(f"`{str(value)[:20]}` is no round of propagation.", ["choose 0, 1, 2 or 3"])
+        raise LayoutError(f"`{str(value)[:20]}` is not a round of propagation.", ["choose 0, 1, 2 or 3"])
     return value
 
 
 def _step(value: Any, _name: str, _message: Mapping[str, Any]) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise WorkbenchError(f"`{str(value)[:20]}` is no step of a propagation.", ["move the slider"])
+        raise WorkbenchError(f"`{str(value)[:20]}` is not a step of a propagation.", ["move the slider"])
     return value
 
 
 def _plan_number(value: Any, _name: str, _message: Mapping[str, Any]) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise WorkbenchError("That plan is not in the history.", ["look at the history again"])
+        raise WorkbenchError("That plan is not in the history.", ["see the current history"])
     return value
 
 

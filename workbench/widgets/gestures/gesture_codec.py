@@ -187,12 +187,12 @@ def kind_of(message: Message, members: Members = BOARD_GESTURES) -> type[Gesture
 def verify_gesture(message: Message) -> None:
     """Raises `LayoutError` for a gesture that no page makes: too many fields, or too long ones. A file's text has a separate limit."""
     if len(message) > MOST_FIELDS:
-        raise LayoutError(f"The gesture has {len(message):,} fields; {MOST_FIELDS} are the most.", ["reload the page"])
+        raise LayoutError(f"The gesture has {len(message):,} fields; the limit is {MOST_FIELDS}.", ["reload the page"])
     for name, value in message.items():
         kind, size = _measure_field(value)
         most = MOST_ENTRIES if kind == "entries" else MOST_LETTERS
         if size > most and (message.get("verb"), name) not in FILE_TEXTS:
-            raise LayoutError(f"`{str(name)[:40]}` of the gesture has {size:,} {kind}; {most:,} are the most.", ["reload the page"])
+            raise LayoutError(f"`{str(name)[:40]}` of the gesture has {size:,} {kind}; the limit is {most:,}.", ["reload the page"])
 
 
 def zone_of(message: Message) -> str:

@@ -172,7 +172,7 @@ class DevicesGesture(FleetGesture):
 
 @dataclass(frozen=True, slots=True)
 class FleetHardwareGesture(FleetGesture):
-    """Set the hardware that the fleet is planned for, attached or not; empty for what is attached."""
+    """Set the hardware of the fleet, attached or not; empty for what is attached."""
 
     verb: ClassVar[str] = "fleet_hardware"
 

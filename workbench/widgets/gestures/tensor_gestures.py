@@ -108,7 +108,7 @@ class AnnotationGesture(TensorGesture, EditGesture):
     @classmethod
     def unknown(cls, name: Any) -> LayoutError:
         """There is no such annotation."""
-        return LayoutError(f"`{str(name)[:40]}` is no annotation.", ["reload the page"])
+        return LayoutError(f"`{str(name)[:40]}` is not an annotation.", ["reload the page"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class WeighGesture(Gesture):
 
 @dataclass(frozen=True, slots=True)
 class FewestGesture(Gesture):
-    """Find the fewest statements with the same effect."""
+    """Find a minimal layout with the same effect."""
 
     verb: ClassVar[str] = "fewest"
 

@@ -29,28 +29,28 @@ class Term:
 LAYOUT = (
     Term(
         "Mesh",
-        "The devices as a grid with named axes: `data:4 model:2` is 4 × 2 = 8 devices; each axis is a way to split work.",
+        "The devices as a grid with named axes: `data:4 model:2` is 4 × 2 = 8 devices; each axis is one way to shard the work.",
         f"{JAX}notebooks/Distributed_arrays_and_automatic_parallelization.html",
         ("mesh axes", "mesh axis"),
         "Devices stand on a mesh",
     ),
     Term(
         "Named dimension",
-        "A tensor's dimension under a name that all tensors share, so that one rule (`d_ff:model`) places it in every one of them.",
+        "A dimension name shared by all tensors, so that one rule (`d_ff:model`) shards the dimension in all of them.",
         f"{ARXIV}1811.02084",
         ("dimensions on mesh axes", "dimensions"),
         "Dimensions have names",
     ),
     Term(
         "Sharding",
-        "Which mesh axes split which dimension; a dimension on no axis is whole, and a tensor on no axis is replicated on every device.",
+        "The mesh axes of each dimension. A dimension without an axis is unsharded; a tensor without axes is replicated on every device.",
         f"{JAX}jax.sharding.html",
         ("sharding", "layout"),
         "What does each device hold?",
     ),
     Term(
         "Per device",
-        "What one device holds of a tensor: each dimension divided by the sizes of the axes that split it, in bytes or as a shape.",
+        "The shard of a tensor on one device: each dimension divided by the sizes of its mesh axes, in bytes or as a shape.",
         f"{BOOK}sharding",
         ("per device", "global shape"),
         "What does each device hold?",
@@ -65,7 +65,7 @@ LAYOUT = (
     ),
     Term(
         "Propagation",
-        "From the shardings of the arguments the partitioner (Shardy, the one that JAX uses) works out those of all other values.",
+        "The partitioner (Shardy, as in JAX) derives the sharding of every value from the shardings of the arguments.",
         f"{SHARDY}propagation",
         ("values", "value"),
         "Propagation, step by step",
@@ -76,38 +76,38 @@ LAYOUT = (
 COST = (
     Term(
         "Memory per device",
-        "The most bytes alive at once on one device during a step: parameters, optimizer state, gradients, activations.",
+        "Peak bytes live at once on one device during a step: parameters, optimizer state, gradients, activations.",
         f"{ARXIV}1910.02054",
         ("memory", "memory per device", "peak memory"),
         "Does it fit?",
     ),
     Term(
         "Role",
-        "What a tensor is for: parameter, optimizer state, gradient, activation, input or output. Each has its own way to be made smaller.",
+        "The purpose of a tensor: parameter, optimizer state, gradient, activation, input or output. Each is reduced by different means.",
         f"{ARXIV}1910.02054",
         ("role",),
         "Does it fit?",
     ),
     Term(
         "Sent per device",
-        "Bytes that leave one device in a step, all collectives together: on a ring of n, an all-reduce sends 2 (n − 1)/n of its payload, "
-        "the others (n − 1)/n, a permutation all of it.",
+        "Bytes sent by one device per step, over all collectives: on a ring of n, an all-reduce sends 2 (n − 1)/n of its payload, "
+        "the others (n − 1)/n, a permute all of it.",
         f"{BOOK}sharding",
         ("sent", "sent per device", "sent a step"),
         "What is sent, and why?",
     ),
     Term(
         "Payload",
-        "What a collective works on: the larger of what goes in and comes out on one device. The bytes that leave a device for it "
-        "are another number: what is sent.",
+        "The data of a collective: the larger of its input and output on one device. The bytes that a device sends for it "
+        "are a separate figure.",
         f"{BOOK}sharding",
         ("payload", "predicted payload", "payload, once", "all kinds"),
         "What is sent, and why?",
     ),
     Term(
         "Collective",
-        "An operation of all devices along a mesh axis: all-gather puts shards together, all-reduce adds partial sums, "
-        "reduce-scatter adds and splits, all-to-all moves a split from one dimension to another.",
+        "A communication among all devices along a mesh axis: all-gather concatenates shards, all-reduce adds partial sums, "
+        "reduce-scatter adds and shards, all-to-all moves an axis from one dimension to another.",
         "https://openxla.org/xla/operation_semantics",
         ("class", "kind", "collectives"),
         "What is sent, and why?",
@@ -121,21 +121,21 @@ COST = (
     ),
     Term(
         "Duplication",
-        "How often the work of the products is done: the same on several devices, because a mesh axis splits nothing in it, or for "
-        "padding, where a size does not divide; 1.00× means no work is done twice.",
+        "How many times the matrix products are computed: on several devices, because a mesh axis shards none of their dimensions, or for "
+        "padding, if a size does not divide; 1.00× means no duplicated work.",
         f"{ARXIV}2105.04663",
         ("duplication",),
         "Is any work done twice?",
     ),
     Term(
         "Hardware, and axes on links",
-        "The chips to plan for, and which mesh axis runs over which of their links; a ring is as fast as its slowest link.",
+        "The chips of the plan, and the links that each mesh axis uses; a ring is as fast as its slowest link.",
         f"{BOOK}tpus",
         ("hardware", "wiring"),
     ),
     Term(
         "Predicted step",
-        "Seconds of one step: kernels bound by arithmetic or memory traffic (the roofline), launches, and communication waited for.",
+        "Seconds of one step: compute-bound and memory-bound kernels (the roofline), launches, and exposed communication.",
         f"{BOOK}roofline",
         ("predicted", "step, predicted", "predicted step", "time a step"),
     ),
@@ -147,8 +147,8 @@ COST = (
     ),
     Term(
         "MFU",
-        "Model FLOPs utilisation: the arithmetic the model needs, divided by what all devices could do in the step at their peak. "
-        "HFU also counts what is computed again.",
+        "Model FLOPs utilisation: the arithmetic of the model, divided by the peak arithmetic of all devices during the step. "
+        "HFU also counts recomputation.",
         f"{ARXIV}2204.02311",
         ("mfu",),
     ),
@@ -159,16 +159,16 @@ RESHARD = "https://openxla.org/shardy/sharding_representation"
 RESHARDING = (
     Term(
         "Resharding",
-        "A value is made with one sharding and needed with another where it is read; the change may send bytes.",
+        "A value is produced with one sharding and read with another; the change may send bytes.",
         f"{ARXIV}2105.04663",
-        ("made → needed", "where a sharding turns into another"),
+        ("made → needed", "resharded values"),
         "Resharding",
         "03",
     ),
     Term(
         "Way",
-        "How a value gets from one sharding to another, as one of the eight ways of XLA's partitioner: as planned by Shardy, then "
-        "as XLA does it; only XLA knows where the last way is taken, which gathers the value whole.",
+        "The method of a reshard, one of eight in XLA's partitioner: as planned by Shardy, then "
+        "as XLA does it. Only XLA knows where the last method, a full gather, is used.",
         f"{ARXIV}2105.04663",
         ("way",),
         "Resharding",
@@ -177,47 +177,47 @@ RESHARDING = (
     Term("1 Stays", "Both shardings are the same: nothing is done.", RESHARD, ("stays",)),
     Term(
         "2 Within groups",
-        "Inside a `shard_map`, only the axes that are not manual change: one of the other ways, within each group of devices.",
+        "Inside a `shard_map`, only the axes that are not manual change: one of the other methods, within each group of devices.",
         f"{JAX}notebooks/shard_map.html",
         ("within the groups of a shard_map",),
     ),
     Term(
         "3 Permuted",
-        "Each device needs the part that another one has, of the same shape: one collective-permute sends it there.",
+        "Each device needs the shard of another device, of the same shape: one collective-permute sends it.",
         "https://openxla.org/xla/operation_semantics",
         ("permuted",),
     ),
     Term(
         "4 Swapped from dimension to dimension",
-        "A mesh axis leaves one dimension for another: an all-to-all, in which each device keeps 1/n of what it has and sends the rest.",
+        "A mesh axis leaves one dimension for another: an all-to-all, in which each device keeps 1/n of its shard and sends the rest.",
         "https://openxla.org/xla/operation_semantics",
-        ("swapped from dimension to dimension",),
+        ("swapped between dimensions",),
     ),
-    Term("5 Sliced", "Each device keeps a part of what it has: nothing is sent.", RESHARD, ("sliced",)),
+    Term("5 Sliced", "Each device slices its local data: nothing is sent.", RESHARD, ("sliced",)),
     Term(
         "6 Gathered",
-        "An axis no longer splits a dimension: an all-gather over it, after which each device along it holds all of that dimension.",
+        "An axis no longer shards a dimension: an all-gather over it, after which each device along it holds the whole dimension.",
         "https://openxla.org/xla/operation_semantics",
         ("gathered",),
     ),
     Term(
         "7 In several moves",
-        "No single collective is enough; with shardings in between, several of the ways above follow one another.",
+        "No single collective suffices; several of the methods above are chained through intermediate shardings.",
         RESHARD,
         ("in several moves",),
     ),
     Term(
         "8 Gathered whole, then sliced",
-        "XLA finds no other way: every device gathers the whole value and keeps its part. The compiler warns of an involuntary full "
-        "rematerialization; a sharding in between avoids it.",
+        "XLA has no other method: every device gathers the whole value and keeps its shard. The compiler warns of an involuntary full "
+        "rematerialization; an intermediate sharding avoids it.",
         f"{ARXIV}2105.04663",
-        ("gathered whole, then sliced", "the compiler warns of"),
+        ("gathered whole, then sliced", "compiler warning"),
         "Resharding",
         "03",
     ),
     Term(
         "Padding",
-        "A dimension that does not divide evenly is split into equal parts of the next larger size; the excess elements hold no data.",
+        "A dimension that does not divide evenly is sharded into equal parts of the next larger size; the excess elements hold no data.",
         f"{ARXIV}2105.04663",
         ("waste", "wasted bytes", "wasted work"),
         "Sizes that do not divide",
@@ -225,7 +225,7 @@ RESHARDING = (
     ),
     Term(
         "Recipe",
-        "A known way to lay a program out, such as Megatron's or ZeRO: it finds its dimensions and axes by name, and is a list of edits.",
+        "A standard layout, such as Megatron's or ZeRO: it finds dimensions and axes by role and name, and applies a list of edits.",
         f"{ARXIV}2105.04663",
         ("recipes",),
         "A real model",
@@ -233,7 +233,7 @@ RESHARDING = (
     ),
     Term(
         "Of the function itself",
-        "What the traced function sets by `with_sharding_constraint`, explicit axis types or `shard_map`; the plan cannot change it.",
+        "Shardings set in the traced function: `with_sharding_constraint`, explicit axis types, `shard_map`. The plan cannot change them.",
         f"{JAX}notebooks/explicit-sharding.html",
         ("of the function", "manual axes"),
         "Propagation, step by step",
@@ -244,51 +244,51 @@ RESHARDING = (
 PROOF = (
     Term(
         "Compile ahead of time",
-        "XLA compiles the plan for its hardware, which need not be here; the collectives, kernels and memory it decides on are read back.",
+        "XLA compiles the plan for its hardware, attached or not; its collectives, kernels and memory are read from the result.",
         f"{JAX}aot.html",
         ("compile ahead of time",),
     ),
     Term(
         "Run",
-        "The plan runs in a process of its own on the attached devices, or on virtual CPU devices; its shards, time and loss are measured.",
+        "The plan runs in a separate process on the attached devices, or on virtual CPU devices; its shards, time and loss are measured.",
         f"{JAX}profiling.html",
         ("run on the attached devices",),
         "Run it",
     ),
     Term(
         "Predicted, compiled, measured",
-        "Three answers to one question, each more accurate than the last, and more costly; where they differ, Compared names the cause.",
+        "Three tiers of figures, each more accurate and more costly than the one before; Compared names the causes of differences.",
         f"{JAX}aot.html",
         ("compared", "prediction is", "cause"),
         "Run it",
     ),
     Term(
         "Recomputation",
-        "Activations are dropped and computed again in the backward pass (`jax.checkpoint`): less memory for more arithmetic.",
+        "Activations are discarded and recomputed in the backward pass (`jax.checkpoint`): less memory for more arithmetic.",
         f"{JAX}gradient-checkpointing.html",
         ("recomputed",),
     ),
 )
 
 GROUPS: tuple[tuple[str, tuple[Term, ...]], ...] = (
-    ("Laying out", LAYOUT),
-    ("Annotations and how they spread", tuple(Term(*each, number="03") for each in ANNOTATIONS)),
-    ("What it costs", COST),
+    ("Layouts", LAYOUT),
+    ("Annotations and propagation", tuple(Term(*each, number="03") for each in ANNOTATIONS)),
+    ("Cost", COST),
     ("Resharding and recipes", RESHARDING),
     ("Pipelines", tuple(Term(*each) for each in PIPELINES)),
     ("Inference", tuple(Term(*each) for each in INFERENCE)),
-    ("Finding a plan", tuple(Term(*each, number="05") for each in FINDING)),
+    ("Search", tuple(Term(*each, number="05") for each in FINDING)),
     ("Many models", tuple(Term(*each, number="04") for each in FLEETS)),
-    ("Where a figure is from", tuple(Term(*each) for each in TIERS)),
-    ("Proving it", PROOF),
+    ("Tiers of figures", tuple(Term(*each) for each in TIERS)),
+    ("Checking predictions", PROOF),
 )
 
 KEYS: tuple[tuple[str, str], ...] = (
     ("Tab", "next control; one stop in each zone of the board"),
     ("Arrows", "from chip to chip; while a chip is dragged, from zone to zone"),
-    ("Space or Enter", "take the chip, and drop it"),
-    ("Shift + Space", "drop it and keep its other axes: the dimension is split further"),
-    ("Esc", "put the chip back; close a menu, a panel, the tour"),
+    ("Space or Enter", "pick up the chip; drop it"),
+    ("Shift + Space", "drop it and keep its other axes: add an axis"),
+    ("Esc", "cancel the drag; close a menu, a panel, the tour"),
     ("M or Shift + F10", "menu of the chip"),
     ("Ctrl + Z", "undo; with Shift, redo"),
     ("Arrows in a table or picture", "from row to row, from mark to mark; Enter selects in every view"),

@@ -107,7 +107,7 @@ DOCS_VARIABLE = "WORKBENCH_DOCS"
 
 
 def docs_address() -> str:
-    """The address of the documentation site, without a slash at its end; empty where none is known."""
+    """The address of the documentation site, without a slash at its end; empty where no fix found."""
     found = os.environ.get(DOCS_VARIABLE, "").strip().rstrip("/")
     return found if found.startswith(("https://", "http://")) else ""
 

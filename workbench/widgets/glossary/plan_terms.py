@@ -7,57 +7,57 @@ _NOTE, _STEPS = "Annotate", "Propagation, step by step"
 
 ANNOTATIONS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     (
-        "By itself, open (?)",
-        "A dimension left to propagation. One that has axes may be open too, `model?`: then propagation can split it further.",
+        "Open dimension (?)",
+        "A dimension whose sharding propagation decides. A sharded dimension can be open too, `model?`: propagation may shard it further.",
         _SAYS,
         ("by itself", "open dimension"),
         _NOTE,
     ),
     (
         "Round (priority)",
-        "Statements of round 0 propagate first, those of round 1 over what is left, and so on; in a conflict the earlier round wins.",
+        "Statements of priority 0 propagate first, then those of priority 1, and so on; in a conflict the lower number wins.",
         _SPREADS,
-        ("spreads in round", "priority"),
+        ("propagation priority", "priority"),
         _NOTE,
     ),
     (
         "Partial sum (unreduced)",
-        "Each device along the axis has a part of a sum that is added up later: the result of a product whose summed dimension is split.",
+        "Each device along the axis holds a partial sum, to be reduced later: a product whose contracted dimension is sharded.",
         _SAYS,
         ("partial sum over", "unreduced"),
         _NOTE,
     ),
     (
         "Kept out",
-        "An axis that no dimension of this value may be split over, whatever is propagated to it; the value is replicated along it.",
+        "An axis that may shard no dimension of this value, whatever is propagated to it; the value is replicated along it.",
         _SAYS,
         ("keep out",),
         _NOTE,
     ),
     (
-        "Tie (sharding group)",
-        "Values that are tied always have the same sharding; an axis that is propagated to one of them is propagated to all.",
+        "Sharding group",
+        "Values of a group always have the same sharding; an axis propagated to one of them is propagated to all.",
         _SPREADS,
-        ("tie to another, to be sharded alike…", "sharding group"),
+        ("group with another value…", "sharding group"),
         _NOTE,
     ),
     (
         "Barrier",
-        "A value that lets shardings pass forward only, backward only, or not at all.",
+        "A value through which shardings propagate forward only, backward only, or not at all.",
         _SPREADS,
-        ("lets shardings pass",),
+        ("propagation barrier",),
         _NOTE,
     ),
     (
         "Conflict",
-        "Two statements that ask for different shardings of one value: an axis splits one dimension, and the axes of one have one order.",
+        "Two statements that request different shardings of one value, or one axis for two dimensions of it.",
         _SPREADS,
         ("conflicts",),
         "Conflicts",
     ),
     (
         "Minimal annotations",
-        "The fewest statements that give every value its present sharding; propagation does the rest.",
+        "The smallest set of statements that gives every value its current sharding; propagation does the rest.",
         _SPREADS,
         ("fewest",),
         _STEPS,
@@ -74,8 +74,8 @@ INFERENCE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (
         "Prefill",
         (
-            "The step that reads a prompt: all its tokens at once, each product with batch × tokens rows, so that it mostly waits for "
-            "arithmetic. It fills the cache."
+            "The step that processes a prompt: all tokens at once, each product with batch × tokens rows, so it is mostly "
+            "compute-bound. It fills the cache."
         ),
         BOOK,
         ("prefill",),
@@ -83,8 +83,8 @@ INFERENCE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (
         "Decode",
         (
-            "The step that writes one token of each sequence: a product has as many rows as the batch and reads all its weights, so that "
-            "below a critical batch it waits for memory."
+            "The step that produces one token per sequence: a product has as many rows as the batch and reads all its weights, so "
+            "below a critical batch size it is memory-bound."
         ),
         BOOK,
         ("decode", "decoding"),
@@ -92,40 +92,41 @@ INFERENCE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (
         "KV cache",
         (
-            "The keys and values of all tokens so far, which each step of decoding reads: 2 × layers × heads of keys × numbers a head × "
-            "bytes a number for a token, times tokens, times sequences. Its role is model state."
+            "The keys and values of all previous tokens, read in each decode step: 2 × layers × KV heads × head size × "
+            "bytes per element per token, times tokens, times sequences. Its role is model state."
         ),
         f"{ARXIV}2211.05102",
         ("kv cache", "cache", "model state"),
     ),
     (
         "Batch of sequences",
-        "How many sequences get a token in a step of decoding. They share one reading of the weights, and each has a cache of its own.",
+        "Number of sequences in a decode step. They share one read of the weights; each has its own cache.",
         BOOK,
         ("sequences", "batch size"),
     ),
     (
         "Time to first token",
-        "Seconds from a prompt to the first token of its answer: those of the prefill step, and in a server of waiting before it.",
+        "Seconds from a prompt to its first output token: the prefill step, plus queueing in a server.",
         f"{ARXIV}2401.09670",
         ("time to first token", "ttft"),
     ),
     (
         "Latency per token",
-        "Seconds between two tokens of one sequence: a step of decoding, at least bytes read on a device ÷ bytes a second of its memory.",
+        "Seconds between two tokens of one sequence: one decode step, at least the bytes read on a device ÷ its memory bandwidth.",
         f"{ARXIV}2401.09670",
         ("latency per token", "a token", "time per output token"),
     ),
     (
         "Throughput",
-        "Tokens a second of all sequences together: batch ÷ seconds of a step; divided by the chips, what one of them makes.",
+        "Tokens per second over all sequences: batch ÷ step time; also given per chip.",
         BOOK,
         ("throughput", "tokens/s", "a chip"),
     ),
     (
         "Latency front",
         (
-            "The batches and machines of which no other one that fits has both a lower latency per token and a higher throughput a chip "
+            "The Pareto front over batches and machines: no other pair that fits has both lower latency per token and "
+            "higher throughput per chip "
             "(`plan.latency_front`, `workbench latency`)."
         ),
         f"{ARXIV}2211.05102",
@@ -141,12 +142,10 @@ AOT = "https://docs.jax.dev/en/latest/aot.html"
 PROFILING = "https://docs.jax.dev/en/latest/profiling.html"
 
 _PLANNED = (
-    "Computed in this process as soon as a plan is edited: Shardy decides the sharding of every value, from which bytes sent, memory and "
-    "time follow."
+    "Computed in this process after each edit: Shardy decides the sharding of every value; bytes sent, memory and time follow from it."
 )
 _PARTITIONED = (
-    "From XLA's own SPMD partitioner, usually within half a second: the collectives are those it makes of the plan, and memory and time "
-    "follow from them."
+    "From XLA's own SPMD partitioner, usually within half a second: its collectives, with the memory and time that follow from them."
 )
 _COMPILED = (
     "Read from the program that XLA compiled for the hardware of the plan: its collectives, memory and kernels. For a TPU they come within "
@@ -167,28 +166,28 @@ TIERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 FINDING: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     (
         "Find",
-        "A search over meshes, layouts, ZeRO, rematerialisation, stages, schedules and micro-batches, each plan planned as the board does.",
+        "A search over meshes, layouts, ZeRO, rematerialisation, stages, schedules and micro-batches, each plan evaluated as on the board.",
         "https://arxiv.org/abs/2201.12023",
         ("find", "find a plan"),
         "A space of plans",
     ),
     (
         "Front",
-        "The plans found of which none is beaten: any other one that is faster needs more memory, or more devices (the Pareto front).",
+        "The Pareto front of the plans found: any faster plan needs more memory or more devices.",
         "https://en.wikipedia.org/wiki/Pareto_front",
         ("front", "the front"),
         "A proof one can watch",
     ),
     (
         "Gap",
-        "How much better than the best found a plan could be at most, by bounds on all that was not planned; at zero the best is proved.",
+        "Distance of the best plan found from the lower bound over all unexplored plans; at zero the plan is proved optimal.",
         "https://en.wikipedia.org/wiki/Branch_and_bound",
         ("gap", "proved"),
         "A proof one can watch",
     ),
     (
         "Ledger",
-        "The way from one plan to another, one decision at a time; every step is planned, so that the lines add up to the difference.",
+        "The path from one plan to another, one decision at a time; every step is planned, so the lines add up to the difference.",
         "https://arxiv.org/abs/2201.12023",
         ("ledger", "from one plan to the other"),
         "Why this one?",

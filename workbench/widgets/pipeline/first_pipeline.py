@@ -49,7 +49,7 @@ def list_starts(plan: Plan) -> tuple[PipelineStart, ...]:
     if len(paths) < 2:
         raise PipelineError(
             f"{plan.program.name} has {len(paths)} block; a pipeline needs two.",
-            ["give its layers named scopes, so that there are more blocks"],
+            ["add named scopes to its layers to get more blocks"],
         )
     layers = max(Counter(map(template, paths)).values())
     found = _on_idle_axis(plan, len(paths)) or _on_spare_devices(plan, layers) or _on_part_of_axis(plan, layers)
@@ -64,7 +64,7 @@ def scarce_text(plan: Plan) -> str:
     """Why there is more than one way."""
     have = plan.hardware.size if plan.hardware else 0
     return (
-        f"The mesh takes {plan.mesh.size} of the {have} devices of {plan.hardware}; no stages with equally many layers fit. Choose a way."
+        f"The mesh takes {plan.mesh.size} of the {have} devices of {plan.hardware}; no number of stages with equal layers fits. Choose one."
     )
 
 
@@ -93,7 +93,7 @@ def _try_start(plan: Plan, axis: str, stages: int, about: str, *first: Edit) -> 
 def _on_idle_axis(plan: Plan, blocks: int) -> PipelineStart | None:
     """A pipeline on an axis of the mesh that nothing is sharded over: one that is named after stages, if there is one."""
     for axis, size in sorted(plan.mesh.axes, key=lambda each: each[0] not in STAGE_AXES):
-        if 1 < size <= blocks and (found := _try_start(plan, axis, size, f"on mesh axis `{axis}`, which splits nothing now")):
+        if 1 < size <= blocks and (found := _try_start(plan, axis, size, f"on mesh axis `{axis}`, which shards nothing now")):
             return found
     return None
 
@@ -103,7 +103,7 @@ def _on_spare_devices(plan: Plan, layers: int) -> PipelineStart | None:
     spare = plan.hardware.size // plan.mesh.size if plan.hardware else 1
     stages = _largest(layers, spare)
     return (
-        _try_start(plan, _new_name(plan), stages, f"on a new mesh axis, over devices of {plan.hardware} that idle now")
+        _try_start(plan, _new_name(plan), stages, f"on a new mesh axis, over devices of {plan.hardware} that are idle now")
         if stages > 1
         else None
     )
@@ -141,7 +141,7 @@ def _new_axis(plan: Plan, layers: int) -> PipelineStart:
         about += f", and {plan.hardware} has {plan.hardware.size}"
     found = _try_start(plan, axis, stages, about, *asked)
     if found is None:
-        raise PipelineError(f"No pipeline goes with {plan.mesh} as it is.", ["add a mesh axis for its stages, and put nothing on it"])
+        raise PipelineError(f"No pipeline fits {plan.mesh}.", ["add an empty mesh axis for its stages"])
     return found
 
 

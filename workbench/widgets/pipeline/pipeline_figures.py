@@ -33,7 +33,7 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
     if report.step_time is not None:
         yield _time(found["predicted"], planned, report.step_time.calibration)
     yield found["memory"]
-    title = "the share of the stages' time until the last task is done in which they do nothing"
+    title = "idle share of the stages' time, until the last task ends"
     least = planned.least_bubble
     yield Figure("bubble", "Bubble", step.bubble, _percent, title, "" if least is None else f"{_percent(least)} with equal stages")
     if "mfu" in found and report.step_time is not None:
@@ -46,14 +46,14 @@ def _list_figures(report: Report, planned: PipelineReport, found: dict[str, Figu
         "Between stages",
         sent,
         format_bytes,
-        f"{sent:,} bytes a step between stages, activations one way and gradients the other",
+        f"{sent:,} bytes a step between stages, activations forward and gradients backward",
         "sent each step",
     )
     yield _sent_inside(planned, report.mesh)
     if "flops" in found:
         most = planned.busiest
         count = planned.flops(most)
-        title = f"{count:,} a step on one device of stage {most}, what is computed again included"
+        title = f"{count:,} a step on one device of stage {most}, recomputation included"
         yield replace(found["flops"], value=count, title=title, note=f"each step, stage {most}, the most")
     if "duplication" in found:
         yield replace(found["duplication"], value=report.duplication)
@@ -72,10 +72,10 @@ def _time(figure: Figure, planned: PipelineReport, calibration: str) -> Figure:
     step, stages = planned.simulated, planned.spec.stages
     again = sum(span.recompute for span in step.spans) / stages
     parts = {
-        "work": (_WORK, sum(step.busy) / stages - again, "forward and backward tasks, of the mean stage"),
-        "computed again": (_AGAIN, again, "the forward pass, within backward tasks"),
+        "work": (_WORK, sum(step.busy) / stages - again, "forward and backward tasks of the mean stage"),
+        "computed again": (_AGAIN, again, "recomputed forward pass, in backward tasks"),
         "bubble": (_BUBBLE, step.makespan - sum(step.busy) / stages, "waiting for other stages"),
-        "update": (_UPDATE, max(step.seconds - step.makespan, 0.0), "of the parameters, behind the last task"),
+        "update": (_UPDATE, max(step.seconds - step.makespan, 0.0), "of the parameters, after the last task"),
     }
     return replace(
         figure,

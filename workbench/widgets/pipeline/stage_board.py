@@ -27,16 +27,16 @@ from workbench.widgets.tabs.table_blocks import Block, note_block
 State = dict[str, Any]
 MOST_CHUNKS = 8
 _REMAT = {
-    "always": ("always", "Every backward task computes its forward pass again: the least memory, a third more work."),
+    "always": ("always", "Every backward task recomputes its forward pass: least memory, a third more work."),
     "except_last": (
         "all but the last micro-batch",
-        "Its backward pass follows at once, and needs no recomputation (GPipe).",
+        "The last micro-batch needs no recomputation, because its backward pass follows at once (GPipe).",
     ),
-    "never": ("never", "Everything the backward pass reads is kept: the least work, the most memory."),
+    "never": ("never", "All activations are kept: least work, most memory."),
 }
 _ENGINE = {
-    "mpmd": ("one program a stage", "MPMD: each stage is compiled for its own devices. Any schedule, unequal stages."),
-    "spmd": ("one program for all", "SPMD: a shifting buffer over the mesh axis of the stages. GPipe and circular; several hosts."),
+    "mpmd": ("one program a stage", "MPMD: a separate program per stage. Any schedule, unequal stages."),
+    "spmd": ("one program for all", "SPMD: a shifting buffer over the stage axis. GPipe and circular; several hosts."),
 }
 
 
@@ -120,7 +120,7 @@ def _remat_options(spec: PipelineSpec) -> Iterator[tuple[str, str, str]]:
     quarters = {spec.recomputing_stages, 1, *(quarter * spec.stages // 4 for quarter in (1, 2, 3)), spec.stages - 1}
     for count in sorted(quarters & {*range(1, spec.stages)}, reverse=True) if spec.engine == "mpmd" else ():
         stages = first_stages(count)
-        note = f"Recomputed on {stages}, where 1F1B holds the most micro-batches; the others keep what they need."
+        note = f"Recomputed on {stages}, where 1F1B holds the most micro-batches; other stages keep their activations."
         yield f"first_{count}", stages.removeprefix("the "), note
     for name in ("except_last", "never"):
         yield name, *_REMAT[name]
@@ -135,7 +135,7 @@ def _is_free(plan: Plan, axis: str) -> bool:
 
 def _axis_note(axis: str, plan: Plan) -> str:
     spec = plan.pipeline
-    return "carries the stages" if spec and axis == spec.axis else f"nothing is split over it: it would carry {plan.mesh[axis]} stages"
+    return "holds the stages" if spec and axis == spec.axis else f"unused axis: it would hold {plan.mesh[axis]} stages"
 
 
 def _counts(plan: Plan) -> tuple[int, ...]:
@@ -180,22 +180,22 @@ def _balances(planned: PipelineReport) -> Iterator[State]:
     yield {
         "key": "time",
         "label": "Balance by time",
-        "note": "the most expensive virtual stage as cheap as possible",
+        "note": "minimise the time of the slowest virtual stage",
         "on": not spec.boundaries,
     }
     yield {
         "key": "memory",
         "label": "Balance by memory",
-        "note": "the virtual stage with the most memory as small as possible",
+        "note": "minimise the memory of the largest virtual stage",
         "on": False,
     }
     buckets = bucket_starts(planned)
     rule = evaluate_starts(costs, buckets)
     empty = 0 in rule.sizes(len(costs))
     note = (
-        "leaves a virtual stage without a block"
+        "leaves a virtual stage empty"
         if empty
-        else f"lingvo's: most expensive virtual stage {format_seconds(rule.worst)}, {_against(rule, now)}"
+        else f"Lingvo's rule: slowest virtual stage {format_seconds(rule.worst)}, {_against(rule, now)}"
     )
     yield {"key": "buckets", "label": "Bucket rule", "note": note, "on": buckets == now.starts and bool(spec.boundaries)}
 
@@ -282,9 +282,9 @@ def _head(device: int, planned: PipelineReport) -> State:
         "name": f"Stage {device}",
         "facts": [
             _fact("time", format_seconds(work), f"of one micro-batch, forward and backward; idle {step.idle(device):.1%} of the step"),
-            _fact("idle", f"{step.idle(device):.0%}", "of the step this stage waits"),
+            _fact("idle", f"{step.idle(device):.0%}", "idle share of this stage"),
             *([] if planned.is_in_step else [_memory_fact(device, planned)]),
-            _fact("weights", format_bytes(stage.parameters), "parameters of its blocks, as a whole"),
+            _fact("weights", format_bytes(stage.parameters), "unsharded parameters of its blocks"),
             _fact("sends", format_bytes(sum(count for _, count in sent)) if sent else "–", where or "nothing"),
         ],
     }
@@ -292,7 +292,7 @@ def _head(device: int, planned: PipelineReport) -> State:
 
 def _memory_fact(device: int, planned: PipelineReport) -> State:
     peak, flying = planned.simulated.peaks[device], planned.simulated.in_flight(device)
-    what = f"of one device at its worst moment, with {flying} micro-batches in flight"
+    what = f"peak of one device, with {flying} micro-batches in flight"
     return _fact("memory", format_bytes(peak), what, "bad" if planned.capacity and peak > planned.capacity else "")
 
 

@@ -74,7 +74,7 @@ def _changes(kind: type[StageGesture], change: Callable[[str, Plan, Report], Cha
 
 def _parse_count(text: str, what: str) -> int:
     if not re.fullmatch(r"\d{1,6}", text) or not 1 <= int(text) <= MOST_OF_EACH:
-        raise PipelineError(f"`{text[:40]}` is no number of {what}.", [f"take a whole number from 1 to {MOST_OF_EACH:,}"])
+        raise PipelineError(f"`{text[:40]}` is not a number of {what}.", [f"take a whole number from 1 to {MOST_OF_EACH:,}"])
     return int(text)
 
 
@@ -133,7 +133,7 @@ def _boundary(text: str, plan: Plan, report: Report) -> Change:
     planned, spec = require_pipeline(report), spec_of(plan)
     starts = [piece.blocks[0] for piece in planned.virtual_stages[1:]]
     if not number.isdecimal() or len(number) > 6 or not 1 <= int(number) <= len(starts):
-        raise PipelineError(f"There is no boundary `{number[:20]}`; the pipeline has {len(starts)}.", ["look at the stages again"])
+        raise PipelineError(f"There is no boundary `{number[:20]}`; the pipeline has {len(starts)}.", ["see the current stages"])
     paths = [block.path for block in planned.blocks]
     if path not in paths:
         raise PipelineError(*unknown_name("block", path, paths))
@@ -142,8 +142,8 @@ def _boundary(text: str, plan: Plan, report: Report) -> Change:
     block_indices = [paths.index(start) for start in starts]
     if block_indices != sorted(set(block_indices)) or block_indices[0] == 0:
         raise PipelineError(
-            f"If virtual stage {piece} began at `{path}`, one beside it would have no block.",
-            ["leave each virtual stage at least one block"],
+            f"If virtual stage {piece} began at `{path}`, a neighbour would be empty.",
+            ["keep at least one block in each virtual stage"],
         )
     return replace(spec, boundaries=tuple(starts)), f"{stage_text(piece, spec)} begins at {path}"
 
@@ -156,7 +156,7 @@ def _by_memory(_: str, plan: Plan, report: Report) -> Change:
     """Boundaries balanced by memory: what a block holds throughout counts once, what it keeps as often as there are micro-batches in
     flight."""
     planned, spec = require_pipeline(report), spec_of(plan)
-    assert planned.costs_at is not None, "a planner made it"
+    assert planned.costs_at is not None, "from the planner"
     block_costs = planned.costs_at(range(1, len(planned.blocks)))
     keeping = [device for device in range(spec.stages) if not spec.recomputes(spec.micro_batches - 1, device)]
     times = max((planned.simulated.in_flight(device) for device in keeping), default=1)
@@ -169,8 +169,8 @@ def _by_buckets(_: str, plan: Plan, report: Report) -> Change:
     starts = bucket_starts(planned)
     if len(set(starts)) < len(starts) or starts[:1] == (0,) or starts[-1:] == (len(planned.blocks),):
         raise PipelineError(
-            f"The bucket rule leaves one of the {spec.virtual_stages} virtual stages without a block.",
-            ["balance by time", "take fewer stages"],
+            f"The bucket rule leaves one of the {spec.virtual_stages} virtual stages empty.",
+            ["balance by time", "use fewer stages"],
         )
     return replace(spec, boundaries=tuple(planned.blocks[start].path for start in starts)), "bucket rule"
 

@@ -38,7 +38,7 @@ ASKED = ("figure memory", "figure sent", "figure flops", "figure duplication", "
 MOST_STATES = 48
 MOST_PACKED, MOST_WITH_PICTURES, MOST_WITH_WHYS = 88 << 10, 128 << 10, 136 << 10
 """Of a recording, in bytes as it is gzipped: no state is begun beyond, then no picture, then no answer to `Why?`."""
-NOT_DRAWN = "The picture is not in this recording."
+NOT_DRAWN = "This recording does not include the picture."
 _OWN = ("answer", "told", "seq", "revision")
 """Entries that the page has of its own."""
 

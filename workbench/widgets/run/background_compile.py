@@ -55,7 +55,7 @@ class RestingCompiler:
     def state(self) -> dict[str, Any]:
         """The switch, for the front end."""
         busy = self._is_busy and self.is_on and not self._session.report.is_compiled and not self._jobs.compiling.running
-        return {"on": self.is_on, "note": "The machine is busy; this plan waits until it is not." if busy else ""}
+        return {"on": self.is_on, "note": "Queued: CPU busy" if busy else ""}
 
     def turn(self, *, is_on: bool) -> None:
         """Switch it on or off; an automatic compilation under way is cancelled."""

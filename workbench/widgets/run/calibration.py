@@ -15,7 +15,7 @@ from workbench.widgets.run.runner_protocol import RunHandle, Runner
 from workbench.widgets.shared_states import Defer
 
 LABEL, CANCEL = "Use the attached devices", "Cancel"
-OFFER = "Choose what it will run on, to see times and whether it fits."
+OFFER = "Choose hardware to see step time and memory use."
 
 
 class Calibration:
@@ -87,7 +87,7 @@ class Calibration:
         if self._stage:
             return _state(f"Measuring the attached devices: {self._stage} …", CANCEL)
         if used is not None:
-            return _state(f"Predicted for the attached devices, {used}. Choose what else it will run on.", None)
+            return _state(f"Predicted for the attached devices, {used}. Choose other hardware to compare.", None)
         return _state(self._problem or OFFER, LABEL)
 
     def _receive(self, event: RunEvent) -> None:
@@ -100,7 +100,7 @@ class Calibration:
                 self._stage = ""
                 self._use(hardware)
             case Failed(text=text):
-                self._problem = f"They could not be measured: {text}"
+                self._problem = f"The measurement failed: {text}"
                 self._show("")
             case Cancelled():
                 self._show("")

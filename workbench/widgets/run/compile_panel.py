@@ -12,7 +12,7 @@ from workbench.widgets.board.tier_marks import fact
 from workbench.widgets.run.job_progress import CompileProgress, log_state, stage_text
 
 INVITATION = (
-    "XLA compiles this plan for {target}, in a process of its own; its collectives, kernels and memory then stand beside the prediction."
+    "XLA compiles this plan for {target} in a separate process. Its collectives, kernels and memory are compared with the prediction."
 )
 
 
@@ -45,7 +45,7 @@ def _message(compiling: CompileProgress, plan: Plan, *, stale: bool, mine: bool)
     if compiling.message and mine:
         return compiling.message
     if stale:
-        return "Compiled before the last edit, of another plan:"
+        return "Compiled before the last edit (another plan):"
     return INVITATION.format(target=_target(plan)) if compiling.of(plan) is None and not compiling.running else ""
 
 
@@ -83,7 +83,7 @@ def _collectives(comparison: Comparison) -> dict[str, Any]:
         return _fact("collectives", "none", "neither planned nor compiled", "good")
     close = sum(row.is_close for row in rows)
     return _fact(
-        "collectives", f"{close} of {len(rows)}", "by mesh axes and class send what was predicted", "good" if close == len(rows) else "warn"
+        "collectives", f"{close} of {len(rows)}", "by mesh axis and kind match the prediction", "good" if close == len(rows) else "warn"
     )
 
 

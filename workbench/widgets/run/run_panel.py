@@ -16,14 +16,12 @@ from workbench.widgets.run.run_progress import RunProgress, on_these_devices, sa
 from workbench.widgets.tabs.table_blocks import Paint, table_block
 
 MOST_ROWS = 100
-INVITATION = (
-    "Compiles and runs this plan in a worker process, then sets real shard shapes, collectives and step time against the prediction."
-)
-STALE = "Run before the last edit, of another plan:"
+INVITATION = "Compile and run this plan in a worker process, then compare shard shapes, collectives and step time with the prediction."
+STALE = "Run before the last edit (another plan):"
 
 
 def run_state(live: RunProgress, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
-    """The state shown for `plan`: the run under way, else the result of its own last run, else that of the last run of all; JSON only."""
+    """The state shown for `plan`: the run under way, else the separate result last run, else that of the last run of all; JSON only."""
     own, ran = live.of(plan), live.run_to_show(plan)
     current = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
     mine = current.plan is None or same_step(current.plan, plan)
@@ -82,11 +80,11 @@ def _facts(measured: Measurement, report: Report | None) -> list[dict[str, Any]]
         facts.append(fact("predicted step", format_seconds(measured.predicted_seconds), note))
     agreeing = sum(check.agrees for check in measured.shards)
     tone = "good" if measured.shards_agree else "bad"
-    facts.append(fact("shard shapes", f"{agreeing} of {len(measured.shards)}", "agree with the arrays that existed", tone, tier="measured"))
+    facts.append(fact("shard shapes", f"{agreeing} of {len(measured.shards)}", "match the real arrays", tone, tier="measured"))
     if losses := [each for each in measured.losses if isfinite(each)]:
         facts.append(fact("loss", f"{losses[0]:.4g} → {losses[-1]:.4g}", f"over {len(measured.losses)} steps", tier="measured"))
     if len(losses) < len(measured.losses):
-        facts.append(fact("not a number", f"{len(measured.losses) - len(losses)} losses", "of the run are infinite or undefined", "bad"))
+        facts.append(fact("not a number", f"{len(measured.losses) - len(losses)} losses", "are infinite or undefined", "bad"))
     if measured.max_error is not None:
         facts.append(
             fact(

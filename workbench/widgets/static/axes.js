@@ -24,7 +24,7 @@ export function drawHandle(wb, zone) {
     class: "handle",
     type: "button",
     ariaLabel: `Move mesh axis ${zone.axis}: left and right arrows`,
-    title: "Drag to reorder the mesh axes: which devices are neighbours",
+    title: "Drag to reorder the mesh axes (which devices are neighbours)",
     data: { focus: `handle-${zone.axis}` },
     onkeydown: (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -57,7 +57,7 @@ export function patchBlocks(wb, parent, blocks) {
  * @param {Wb} wb
  * @param {Block} block
  * @param {string} head
- * @param {Map<string, HTMLElement>} kept - pictures that were here before; what is used is taken out
+ * @param {Map<string, HTMLElement>} kept - pictures that were here before; what is used is removed
  * @param {() => void} again - after the user has sorted the table
  * @returns {HTMLElement}
  */

@@ -23,7 +23,7 @@ function drawLayout(wb, layout) {
   const show = () => {
     text.classList.toggle("cut", !wb.wholeLayout);
     turn.ariaExpanded = String(Boolean(wb.wholeLayout));
-    turn.textContent = wb.wholeLayout ? "Less of the layout" : "All of the layout";
+    turn.textContent = wb.wholeLayout ? "Collapse layout" : "Show full layout";
   };
   const turn = h("button", {
     class: "whole",

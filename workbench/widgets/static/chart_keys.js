@@ -258,6 +258,6 @@ export function zoomTools(wb, shown) {
     { class: "zooms" },
     zoom("−", "Zoom out", zoomOut),
     zoom("+", "Zoom in", zoomIn),
-    zoom("↔", "Show all of it", () => showAll(shown)),
+    zoom("↔", "Reset zoom", () => showAll(shown)),
   );
 }

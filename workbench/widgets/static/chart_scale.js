@@ -61,7 +61,7 @@ export function scaleTool(shown, again) {
       again();
     },
   });
-  const title = "Draw what was measured as long as what was predicted, to compare their order";
+  const title = "Scale the measurement to the length of the prediction, to compare order";
   return h("label", { class: "scaling", title, hidden: true }, box, " measured to its own scale");
 }
 

@@ -36,7 +36,7 @@ function otherOf(spans, lane, span) {
   const other = of && !isLost(spans, span) ? placesOf(spans).get(keyOf(spans, of, span)) : undefined;
   if (other === undefined) return "";
   const ratio = tier === "measured" ? seconds[span] / seconds[other] : seconds[other] / seconds[span];
-  const times = Number.isFinite(ratio) && [tier, of].includes("measured") ? `: measured is ${ratio.toFixed(2)}× of what was predicted` : "";
+  const times = Number.isFinite(ratio) && [tier, of].includes("measured") ? `: measured is ${ratio.toFixed(2)}× of the prediction` : "";
   return `\n${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
 }
 

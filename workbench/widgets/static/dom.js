@@ -36,7 +36,7 @@ function setData(element, data) {
 }
 
 /**
- * What there is to show: `note && h(...)` is no child where the note is empty.
+ * What there is to show: `note && h(...)` is not a child where the note is empty.
  * @param {Kid} kid
  * @returns {kid is Node | string}
  */

@@ -102,7 +102,7 @@ export function drawFigure(wb, figure) {
   const delta = figure.delta && drawDelta(figure.delta);
   const wide = figure.parts.length > 0;
   const range = figure.range &&
-    h("span", { class: "range", title: "Nine of ten true figures are in this range, as measured on third-party programs." }, figure.range);
+    h("span", { class: "range", title: "90 % prediction interval, measured on third-party programs." }, figure.range);
   return h(
     "div",
     { class: wide ? "figure wide" : "figure", title: wide ? "" : figure.title, data: { figure: figure.key } },

@@ -45,7 +45,7 @@ export function headTools(wb, state) {
     tool(
       ["History", h("span", { class: "badge" }, `${state.count}`)],
       "history",
-      "All former plans: go back, name, compare",
+      "Previous plans: restore, name, compare",
       () => wb.send({ verb: "history", open: !state.open }),
       state.open,
     ),
@@ -61,14 +61,14 @@ export function headTools(wb, state) {
     tool(
       "Export",
       "export",
-      "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture",
+      "Code (JAX script, PartitionSpecs, logical axis rules), report page, trace or picture",
       () => wb.send(state.sheet === "export" ? { verb: "close_sheet" } : { verb: "export" }),
       state.sheet === "export",
     ),
     tool(
       "Link",
       "link",
-      "An address that holds this plan",
+      "Link to this plan",
       () => wb.send(state.sheet === "link" ? { verb: "close_sheet" } : { verb: "link" }),
       state.sheet === "link",
     ),

@@ -26,7 +26,7 @@ import { makeTheme } from "./theme.js";
 export function mountFleet(model, el) {
   const root = h("div", { class: "wb fleet", tabIndex: -1 });
   const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
-  const silent = h("div", { class: "note warn", hidden: true }, "Python has not answered for ten seconds: it is busy, or gone.");
+  const silent = h("div", { class: "note warn", hidden: true }, "No answer from the server for 10 s");
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);
@@ -59,7 +59,7 @@ export function mountFleet(model, el) {
     "section",
     { class: "fleetways", ariaLabel: "Ways to train the same models" },
     h("h2", {}, termLabel(wb, "To train the same models")),
-    h("p", { class: "muted" }, "All are computed from the times of the same units. Only shard units include their transfers."),
+    h("p", { class: "muted" }, "All use the same unit times. Only shard units include transfers."),
     ways,
   );
   card.append(
@@ -111,9 +111,9 @@ export function mountFleet(model, el) {
                 class: "btn small",
                 type: "button",
                 data: { focus: "reread" },
-                title: "Models that were added to the file join, those taken out of it stop",
+                title: "Reload the file: new models join, removed models stop",
                 onclick: () => wb.send({ verb: "reread" }),
-              }, "Read again")
+              }, "Reload file")
               : null,
             h("span", { class: "muted" }, state.devices),
           ),
@@ -280,7 +280,7 @@ function drawDevices(wb, parent, { running, devices, away }) {
         type: "button",
         ariaPressed: String(gone),
         data: { focus: `device-${device}` },
-        title: gone ? "It takes units again" : "It ends its unit and takes no further one",
+        title: gone ? "The device accepts units again" : "The device finishes its unit and accepts no more",
         onclick: () => wb.send({ verb: gone ? "return" : "leave", value: String(device) }),
       }, gone ? `Give back ${device}` : `Take away ${device}`);
     }),

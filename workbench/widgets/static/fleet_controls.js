@@ -95,7 +95,7 @@ export function drawFleetControls(wb, parent, state) {
     "span",
     { class: "stepper" },
     button("−", "Half the budget", { verb: "budget", value: "less" }),
-    field("memory", state.memory, "memory that may be used of each device", { placeholder: "all", maxLength: 40 }),
+    field("memory", state.memory, "memory budget per device", { placeholder: "all", maxLength: 40 }),
     button("+", "Twice the budget", { verb: "budget", value: "more" }),
   );
   const count = Number(state.devices);
@@ -106,7 +106,7 @@ export function drawFleetControls(wb, parent, state) {
     field("devices", state.devices, "devices", { inputMode: "numeric", maxLength: 6 }),
     button("+", "One device more", { verb: "devices", value: String(count + 1) }, !state.more),
   );
-  const hardware = field("fleet_hardware", state.hardware, "hardware that the fleet is planned for", {
+  const hardware = field("fleet_hardware", state.hardware, "hardware of the fleet", {
     placeholder: "8 H100",
     maxLength: 200,
   });

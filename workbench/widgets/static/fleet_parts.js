@@ -17,7 +17,7 @@ export function fleetTiming(wb) {
     class: "btn small",
     type: "button",
     data: { focus: "time" },
-    title: "Cut the models and time each unit on one device, in a worker process",
+    title: "Split the models into shard units and time each unit on one device, in a worker process",
     onclick: () => wb.send({ verb: "time" }),
   }, "Time the units");
   const cancel = h("button", {
@@ -143,7 +143,7 @@ function fleetRow(wb, model) {
     type: "button",
     hidden: true,
     ariaLabel: `Stop ${model.name}`,
-    title: "It ends with the mini-batch it is in, and the rest speed up",
+    title: "Stop after the current mini-batch; the other models get its devices",
     data: { focus: `stop-${model.key}` },
     onclick: () => wb.send({ verb: "stop", value: model.key }),
   }, "Stop");

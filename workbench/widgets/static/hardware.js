@@ -46,8 +46,8 @@ export function drawHardware(wb, state, refusal) {
     class: "btn icon",
     type: "button",
     disabled: !state.shapes.length,
-    ariaLabel: "Shapes that the mesh fills",
-    title: "Shapes that the mesh fills",
+    ariaLabel: "Shapes that match the mesh",
+    title: "Shapes that match the mesh",
     ariaHasPopup: "menu",
     data: { focus: "hw-shapes" },
     onclick: () => openMenu(wb, more, state.shapes),
@@ -74,7 +74,7 @@ function drawFacts(wb, { facts, attached }) {
   if (!attached) return [h("span", { class: "muted" }, facts)];
   const text = h("span", { class: "muted", role: attached.busy ? "status" : null }, ...withCode(attached.text));
   const onclick = () => wb.send({ verb: attached.busy ? "cancel_calibration" : "calibrate" });
-  const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
+  const title = "Measure this machine once (a few seconds, in a separate process); step times are then predicted for it.";
   const look = { class: "btn small", type: "button", title: attached.busy ? null : title, data: { focus: "hw-attached" }, onclick };
   return attached.button ? [text, h("button", look, attached.button)] : [text];
 }
@@ -93,7 +93,7 @@ function drawWiring(wb, state) {
     ariaLabel: "Change the axes on links",
     data: { focus: "hw-wiring" },
     onclick: () => openMenu(wb, change, state.wirings),
-  }, "Rewire…");
+  }, "Reassign…");
   const lines = state.wiring.map((line) =>
     h("span", { class: "wire", title: line.title }, h("span", { class: "tag", data: { c: line.colour } }, line.axis), `→ ${line.text}`)
   );

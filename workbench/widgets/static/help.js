@@ -46,12 +46,12 @@ export function helpSection(wb, { tour: toured = true } = {}) {
   const search = h("input", {
     class: "field",
     type: "search",
-    placeholder: "Search the words",
-    ariaLabel: "Search the words explained here",
+    placeholder: "Search terms",
+    ariaLabel: "Search terms and keys",
     oninput: () => sift(),
   });
   const none = h("p", { class: "muted none", hidden: true, role: "status" });
-  const body = h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "Words and keys" }, none);
+  const body = h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "Terms and keys" }, none);
   const sift = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const entries = all(body, ".entry");
@@ -60,7 +60,7 @@ export function helpSection(wb, { tour: toured = true } = {}) {
       group.hidden = all(group, ".entry").every((entry) => entry.hidden);
     }
     none.hidden = entries.some((entry) => !entry.hidden);
-    none.textContent = none.hidden ? "" : `Nothing here is about “${search.value}”. Try a label as it stands on the board.`;
+    none.textContent = none.hidden ? "" : `No entry for “${search.value}”. Try a label of the board.`;
   };
   const tour = h("button", {
     class: "btn",

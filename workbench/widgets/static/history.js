@@ -198,7 +198,7 @@ export function historySection(wb) {
       "div",
       { class: "legendline" },
       h("h2", {}, "History"),
-      h("span", { class: "muted help" }, "Enter goes to a plan, P pins it, C compares, M for more. An edit after an undo begins a branch."),
+      h("span", { class: "muted help" }, "Enter: restore plan. P: pin. C: compare. M: menu. An edit after an undo starts a branch."),
       close,
     ),
     h("div", { class: "inside" }, tree, compared),

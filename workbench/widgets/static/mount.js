@@ -39,7 +39,7 @@ import { whySection } from "./why.js";
 export function mount(model, el) {
   const root = h("div", { class: "wb", tabIndex: -1 });
   const live = h("div", { class: "sr", ariaLive: "assertive", role: "status" });
-  const silent = h("div", { class: "note warn", hidden: true }, "Python has not answered for ten seconds: it is busy, or gone.");
+  const silent = h("div", { class: "note warn", hidden: true }, "No answer from the server for 10 s");
   const card = h("div", { class: "card" });
   root.append(card, live);
   const box = outbox(model, root);

@@ -24,7 +24,7 @@ function drawRecipeAxis(wb, row, axis, place) {
       onchange: (event) =>
         wb.send({ verb: "recipe_axis", name: row.name, place, axis: /** @type {HTMLSelectElement} */ (event.target).value, zone: "tools" }),
     },
-    ...(axis.name ? [] : [h("option", { value: "", selected: true, disabled: true }, "which?")]),
+    ...(axis.name ? [] : [h("option", { value: "", selected: true, disabled: true }, "choose axis")]),
     ...options,
   );
 }
@@ -56,7 +56,7 @@ function drawRecipe(wb, row) {
   const applies = row.state === "applies";
   const spoken = {
     applies: `Apply ${row.title}`,
-    holds: `${row.title}: in place already`,
+    holds: `${row.title}: already applied`,
     barred: `${row.title} does not apply: ${row.reason}`,
   }[row.state];
   const apply = h("button", { // not `disabled`: the keyboard keeps its place there when the recipe has been applied, and reads why not
@@ -68,11 +68,11 @@ function drawRecipe(wb, row) {
     onclick: () => {
       if (applies) wb.send({ verb: "recipe", name: row.name, axes: row.given, zone: "tools" });
     },
-  }, row.state === "holds" ? "✓ in place" : "Apply");
+  }, row.state === "holds" ? "✓ applied" : "Apply");
   const axes = row.axes.map((axis, place) => drawRecipeAxis(wb, row, axis, place));
   const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
     h("p", {}, ...withCode(row.reason)),
-    row.ways_out.length ? h("p", { class: "ways" }, "Ways out: ", ...withCode(row.ways_out.join("; ")), ".") : null,
+    row.ways_out.length ? h("p", { class: "ways" }, "Try: ", ...withCode(row.ways_out.join("; ")), ".") : null,
   ];
   return h(
     "li",
@@ -99,7 +99,7 @@ export function recipesSection(wb) {
     class: "btn small",
     type: "button",
     ariaExpanded: "false",
-    title: "Known ways to lay a program out, each one step",
+    title: "Standard layouts, applied as one edit",
     data: { focus: "recipes", verb: "recipes" },
     onclick: () => toggle(Boolean(section.hidden)),
   }, "Recipes");
@@ -118,7 +118,7 @@ export function recipesSection(wb) {
       "header",
       {},
       title,
-      h("span", { class: "muted" }, "Each is an ordinary list of edits, made as one step that undo takes back."),
+      h("span", { class: "muted" }, "A recipe is a list of edits, applied as one step (undo to go back)."),
       close,
     ),
     problem,

@@ -13,7 +13,7 @@
 /** @typedef {{ state: number; shown: Kept | null; tab: string; why: string; selected: string; recipes: boolean; checked: boolean;
  *   refusal: object | null }} Sight */
 
-const OUTSIDE = "This board is a recording, and that is not in it.";
+const OUTSIDE = "This recording does not include that action.";
 
 /**
  * @param {string[]} fields

@@ -81,7 +81,7 @@ function replayOf(wb, first) {
     lines,
   );
   back.ariaLabel = "Step back";
-  on.ariaLabel = "Step on";
+  on.ariaLabel = "Step forward";
 
   let placed = false; // whether the slider has been where the replay is: until then its value is the browser's
   const at = () => wanted ?? Number(slider.value);
@@ -123,7 +123,7 @@ function replayOf(wb, first) {
     label();
   };
   const label = () => {
-    play.textContent = playing ? "Pause" : still() ? "To the end" : "Play";
+    play.textContent = playing ? "Pause" : still() ? "Play to the end" : "Play";
   };
 
   /** @param {ReplayLine} line */

@@ -32,7 +32,7 @@ export function compileSection(wb) {
   const compare = h("button", {
     class: "btn",
     type: "button",
-    title: "Predicted and compiled side by side, in the tab Compared",
+    title: "Compare predicted and compiled in the tab Compared",
     data: { focus: "compare" },
     onclick: () => openTab(wb, "compared"),
   }, "Open Compared");
@@ -50,9 +50,9 @@ export function compileSection(wb) {
   const rests = h("span", { class: "muted" }),
     unasked = h(
       "label",
-      { class: "at-rest", title: "Two seconds after the last edit, while the machine is idle; the next edit ends it." },
+      { class: "at-rest", title: "Starts 2 s after the last edit when the machine is idle; the next edit cancels it." },
       atRest,
-      "also automatically, once a plan rests",
+      "Compile automatically",
       rests,
     );
   const message = h("div", { class: "message" }), of = h("div", { class: "mono of" });
@@ -101,7 +101,7 @@ export function runSection(wb) {
   const timeline = h("button", {
     class: "btn",
     type: "button",
-    title: "Predicted and measured side by side, in the tab Timeline",
+    title: "Compare predicted and measured in the tab Timeline",
     onclick: () => openTab(wb, "timeline"),
   }, "Open Timeline");
   const form = h(

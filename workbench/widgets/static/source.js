@@ -15,7 +15,7 @@ export function sourceSection(wb) {
     if (!state) return;
     name.textContent = state.line;
     code.replaceChildren(
-      ...(state.lines.length ? state.lines.map((line) => drawLine(wb, state, line)) : [h("p", {}, "The file is not here.")]),
+      ...(state.lines.length ? state.lines.map((line) => drawLine(wb, state, line)) : [h("p", {}, "The file is not available here.")]),
     );
     code.querySelector(".here")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
@@ -33,8 +33,8 @@ function drawLine(wb, state, line) {
     ? h("button", {
       class: "lineno",
       type: "button",
-      title: `Select all that ${line.subject} makes`,
-      ariaLabel: `Select all that ${line.subject} makes`,
+      title: `Select all values of ${line.subject}`,
+      ariaLabel: `Select all values of ${line.subject}`,
       ariaPressed: String(line.subject === wb.selected),
       data: { focus: `source ${line.number}` },
       onclick: () => wb.send({ verb: "select", path: line.subject }),

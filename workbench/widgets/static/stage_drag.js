@@ -89,7 +89,7 @@ export function stageColumns(wb, preview) {
     if (move(piece, starts[piece - 1] + step)) {
       say(piece);
       send(piece);
-    } else wb.say("It can go no farther: each stage keeps one block.");
+    } else wb.say("End of range: each stage keeps at least one block.");
   });
   /** @param {StageBoard} told */
   const heads = (told) =>

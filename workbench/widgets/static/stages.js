@@ -61,7 +61,7 @@ function makePipeline(wb, place) {
   const controls = h("div", { class: "controls" }), refused = h("div", { class: "refusedhere" }), first = h("div", { class: "invitation" });
   const figures = h("div", { class: "stagefigures" }), problem = h("div", { class: "failure", role: "alert", hidden: true });
   const board = stageColumns(wb, (blocks) => preview(blocks));
-  const balances = h("div", { class: "balances", role: "group", ariaLabel: "Ways to set the boundaries" });
+  const balances = h("div", { class: "balances", role: "group", ariaLabel: "Set the boundaries" });
   const below = h("div", { class: "below" }, balances, board.skips);
   place.replaceChildren(first, controls, refused, problem, figures, board.element, below);
   const paintInvitation = part(
@@ -118,7 +118,7 @@ function makePipeline(wb, place) {
 function drawInvitation(wb, parent, { about, problem, button, choices }) {
   parent.replaceChildren(
     h("h3", {}, "No pipeline yet"),
-    h("p", {}, "A pipeline cuts the layers into stages on devices of their own, and sends the batch through them in micro-batches."),
+    h("p", {}, "A pipeline divides the layers into stages on separate devices and processes the batch in micro-batches."),
     h("p", { class: "muted" }, ...withCode(about)),
     problem ? h("div", { class: "failure" }, ...drawProblem(problem)) : "",
     button
@@ -153,7 +153,7 @@ function drawRemove(wb) {
     class: "btn remove",
     type: "button",
     data: { focus: "pipeline-remove" },
-    title: "The step is no longer pipelined, and the mesh axis of the stages is removed.",
+    title: "Remove the pipeline and its mesh axis.",
     onclick: () => sendStage(wb, "remove"),
   }, "Remove pipeline");
 }

@@ -147,7 +147,7 @@ function drawRemedies(wb, cell) {
     class: "btn small find",
     type: "button",
     ariaLabel: `${cell.find} for ${cell.about}`,
-    title: "Each is planned and kept only if it saves",
+    title: "Each edit is planned; only edits that reduce the bytes sent are listed",
     data: { focus: `find ${cell.key}` },
     onclick: () => {
       if (!find || find.ariaBusy === "true") return;
@@ -159,9 +159,9 @@ function drawRemedies(wb, cell) {
   const none = cell.remedies.length || find ? null : h("span", {
     class: "muted",
     tabIndex: -1,
-    title: "Every edit that was tried sends more in all, or as much here",
+    title: "Every tested edit sends more in total, or as much here",
     data: { focus: `find ${cell.key}` },
-  }, "none is known");
+  }, "no fix found");
   return h("div", { class: "remedies" }, ...cell.remedies.map((remedy) => drawRemedy(wb, remedy)), find, none);
 }
 

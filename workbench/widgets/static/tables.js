@@ -38,7 +38,7 @@ export const BLOCK_DRAWERS = {
 };
 
 /**
- * New numbers on the tabs that are there; says whether these are the same tabs. A drop changes no more of them, and drawing them anew would
+ * New numbers on the tabs that are there; says whether these are the same tabs. Drop changes no more of them, and drawing them anew would
  * move the focus and lay out the page.
  * @param {HTMLElement} parent
  * @param {Tab[]} tabs

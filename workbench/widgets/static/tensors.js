@@ -116,7 +116,7 @@ function drawDim(wb, cell, dim) {
  */
 function drawOwn(wb, cell) {
   const [what, pattern] = [cell.own.split(" ")[0], cell.own.slice(cell.own.indexOf(" ") + 1)];
-  const back = cell.of === "value" ? "Free it again" : "By the rules again";
+  const back = cell.of === "value" ? "Remove the constraint" : "Remove the override";
   return h(
     "button",
     {
@@ -128,7 +128,7 @@ function drawOwn(wb, cell) {
       data: { focus: `own ${cell.path}` },
       onclick: () => wb.send({ verb: "by_rules", of: cell.of, path: cell.path, rank: cell.chips.length, zone: "tables" }),
     },
-    cell.of === "value" ? `constrained ${cell.given}` : `own way ${cell.given}`.trim(),
+    cell.of === "value" ? `constrained ${cell.given}` : `override ${cell.given}`.trim(),
     h("span", { ariaHidden: "true" }, " ×"),
   );
 }
@@ -200,15 +200,15 @@ export function tensorBar(wb) {
         h(
           "div",
           { class: "line", role: "group", ariaLabel: "What a drop changes" },
-          h("span", { class: "muted lead" }, "A drop changes"),
+          h("span", { class: "muted lead" }, "Drop changes"),
           h(
             "span",
             { class: "choices" },
-            choice(false, "the rule", "Every tensor with this dimension moves"),
+            choice(false, "the rule", "The rule of this dimension, in every tensor"),
             choice(
               true,
               tab === "values" ? "only this value" : "only this tensor",
-              "An override of this tensor, or a constraint on this value. Alt while dropping does the other",
+              "An override of this tensor, or a constraint on this value (hold Alt to switch while dropping)",
             ),
           ),
         ),

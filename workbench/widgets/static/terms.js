@@ -109,7 +109,7 @@ export function drawAsk(wb, of, about) {
     class: "ask quiet",
     type: "button",
     ariaLabel: `Why? ${about}`,
-    title: "What is it made of?",
+    title: "Show the breakdown",
     data: { focus: `why ${of}` },
     onclick: () => askWhy(wb, of, ask),
   }, "Why?");

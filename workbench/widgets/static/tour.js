@@ -9,28 +9,27 @@ const TOURED = "workbench.toured";
 const TOUR = [
   {
     at: ".figures",
-    title: "What it costs each device",
-    text:
-      "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change.",
+    title: "Cost per device",
+    text: "Memory, bytes sent and FLOP of one device per step of this GPT. JAX's own partitioner recomputes them after every change.",
   },
   {
     at: ".board",
     title: "Drag `d_ff` onto `model`",
     text:
-      "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Impossible targets say why.",
+      "A chip is a named dimension; a column is an axis of the device mesh. Drag a chip onto an axis (or press Space, arrows, Space) and watch the figures change. Invalid targets show the reason.",
     awaits: true,
   },
   {
     at: ".tabs",
-    title: "Ask where a number comes from",
+    title: "Ask for the cause of a number",
     text:
-      "Every tensor, collective and byte is in these tabs, with its source line. Point at a number and press Why? to see what it is made of. Undo brings any plan back.",
+      "These tabs list every tensor and collective with its source line. Point at a number and press Why? for its breakdown. Undo restores any plan.",
   },
   {
     at: ".jobs",
-    title: "Then prove it",
+    title: "Check the prediction",
     text:
-      "Compile asks XLA for real hardware, even hardware that is not here; Run measures the plan on the devices that are. Both stand beside the prediction.",
+      "Compile runs XLA for the chosen hardware, attached or not. Run measures the plan on attached devices. Both are compared with the prediction.",
   },
 ];
 

@@ -59,7 +59,7 @@ export function whySection(wb) {
     lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
     patchBlocks(wb, blocks, why.blocks);
     words.hidden = !why.words.length;
-    words.replaceChildren("What the words mean: ", ...why.words.flatMap((word, place) => [place ? ", " : "", termLabel(wb, word)]));
+    words.replaceChildren("Terms: ", ...why.words.flatMap((word, place) => [place ? ", " : "", termLabel(wb, word)]));
     if (isNew) {
       place();
       if (wb.asker) title.focus({ preventScroll: true });

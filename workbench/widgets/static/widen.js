@@ -5,7 +5,7 @@ import { fitCharts } from "./chart.js";
 import { h, the } from "./dom.js";
 /** @import { Wb } from "./types/board_context.d.ts" */
 
-const WIDE = "Show over the whole window", BACK = "Back into the page";
+const WIDE = "Fill the window", BACK = "Restore size";
 
 /**
  * @param {Wb} wb
@@ -56,7 +56,7 @@ function widen(wb, place, button) {
     else removeEventListener("resize", resized);
   });
   button.focus({ preventScroll: true });
-  wb.say("The picture is over the whole window; Escape brings it back.");
+  wb.say("The picture fills the window; press Escape to restore it.");
 }
 
 /**

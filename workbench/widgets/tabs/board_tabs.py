@@ -124,9 +124,7 @@ def _settled_note(report: Report, tab: str) -> list[Block]:
         what, top, here = "step", format_seconds(report.step_time.total), format_seconds(predicted.step_time.total)
     else:
         return []
-    text = (
-        f"This is the prediction, a {what} of {here}, of which every part is known. The {top} at the top of the board are the compiler's."
-    )
+    text = f"This view shows the prediction, a {what} of {here}. The {top} at the top of the board come from the compiler."
     return [] if top == here else [note_block(text)]
 
 
@@ -140,7 +138,7 @@ def _tensors_of(report: Report, stage: int | None) -> Report | None:
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
     """The error message in place of a tab."""
-    failure_text = f"This view could not be made: {describe_error(error)}. The others still work; undo brings back what was here."
+    failure_text = f"This view could not be made: {describe_error(error)}. Other views still work; undo returns to the previous plan."
     return {"tab": tab, "search": None, "stages": None, "blocks": [note_block(failure_text)]}
 
 
@@ -159,7 +157,7 @@ def _timeline(facts: Facts) -> list[Block]:
 
 def _notes(report: Report, *, remedies: bool) -> list[Block]:
     if not report.notes:
-        return [note_block("No notes on this plan.")]
+        return [note_block("No warnings for this plan.")]
     rows = [
         row(
             f"{place} {note.subject}",
@@ -169,5 +167,5 @@ def _notes(report: Report, *, remedies: bool) -> list[Block]:
         )
         for place, note in enumerate(report.notes)
     ]
-    columns = (Column("kind"), Column("note"), Column("what would fix it"))
+    columns = (Column("kind"), Column("note"), Column("suggested fix"))
     return [block("", columns if remedies else columns[:2], rows)]

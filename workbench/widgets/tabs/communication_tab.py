@@ -11,8 +11,8 @@ from workbench.widgets.tabs.table_blocks import Block, Cell, Column, Paint, Row,
 
 MOST_ROWS = 300
 PAYLOAD = (
-    "Payload is what a collective works on, on one device. What is sent for it is another number: on a ring of n devices 2 (n − 1)/n of it "
-    "for an all-reduce, (n − 1)/n for the others, all of it for a permutation."
+    "Payload is the data of a collective on one device. The bytes sent differ: on a ring of n devices 2 (n − 1)/n of the payload "
+    "for an all-reduce, (n − 1)/n for the others, all of it for a permute."
 )
 _Exposed = Mapping[tuple[str, str, str, float], float]  # stream, kind, path, seconds of one execution; exposed seconds per step
 
@@ -20,15 +20,15 @@ _Exposed = Mapping[tuple[str, str, str, float], float]  # stream, kind, path, se
 def communication_blocks(report: Report, paint: Paint) -> list[Block]:
     if not report.collectives:
         who = "XLA's partitioner makes" if report.partitioned else "Shardy inserts"
-        return [note_block(f"{who} no collective: no operation of the step needs another device.")]
+        return [note_block(f"{who} no collective: every operation of the step is local.")]
     return [_totals(report, paint), _operations(report, paint)]
 
 
 def collectives_source_text(report: Report) -> str:
     """The source of the collectives in words."""
     if report.partitioned is None:
-        return "Planned: the collectives are those that Shardy inserts."
-    return f"Partitioned: the collectives are those that XLA's own partitioner makes of this plan ({report.partitioned.compiler})."
+        return "Planned: collectives as Shardy inserts them."
+    return f"Partitioned: collectives as XLA's partitioner makes them ({report.partitioned.compiler})."
 
 
 def _totals(report: Report, paint: Paint) -> Block:
@@ -49,7 +49,7 @@ def _totals(report: Report, paint: Paint) -> Block:
     rows.sort(key=lambda pair: -pair[0])
     columns = (Column("mesh axes"), *(Column(kind, number=True) for kind in kinds), Column("all kinds", number=True))
     if timed:
-        columns = (*columns, Column("time a step", number=True, title="seconds of all of them, hidden or not"))
+        columns = (*columns, Column("time a step", number=True, title="total seconds, exposed and hidden"))
     return block("Payload per device and step, by axis and kind", columns, [each for _, each in rows], PAYLOAD)
 
 
@@ -57,16 +57,14 @@ def _operations(report: Report, paint: Paint) -> Block:
     columns: tuple[Column, ...] = (
         Column("collective"),
         Column("mesh axes"),
-        Column("payload, once", number=True, title="what one execution works on, on one device: the larger of what goes in and comes out"),
-        Column("times", number=True, title="executions a step, loops multiplied out"),
-        Column(
-            "sent a step", number=True, title="bytes that leave each device for it: by kind and ring from the payload, times its executions"
-        ),
+        Column("payload, once", number=True, title="bytes of one execution on one device: the larger of its input and output"),
+        Column("times", number=True, title="executions per step, loop iterations included"),
+        Column("sent a step", number=True, title="bytes sent per device: from payload, kind and ring size, times executions"),
     )
     if timed := report.step_time is not None:
         columns += (
-            Column("time a step", number=True, title="seconds of all its executions, hidden or not"),
-            Column("waited for", number=True, title="exposed: the device computes nothing meanwhile; the rest hides behind computation"),
+            Column("time a step", number=True, title="total seconds of its executions, exposed and hidden"),
+            Column("waited for", number=True, title="exposed: the device is idle meanwhile; the rest overlaps with computation"),
         )
     columns += (Column("scope"), Column("line"))
     alike: Counter[Collective] = Counter(report.collectives)
@@ -85,7 +83,7 @@ def _operation_row(each: Collective, times: int, paint: Paint, seconds: tuple[Ce
         f"{each.count * times:,}",
         {
             "text": format_bytes(each.total_sent * times),
-            "title": f"{each.total_sent * times:,} bytes leave each device in a step",
+            "title": f"{each.total_sent * times:,} bytes sent per device and step",
             "why": f"collective {each.kind} {'+'.join(each.axes)} {each.path}",
         },
         *seconds,
@@ -101,9 +99,9 @@ def _times(each: Collective, times: int, exposed: _Exposed) -> tuple[Cell, ...]:
     waited = min(exposed.get(_key(each), 0.0), total)
     share = waited / total if total else 0.0
     if share < 0.005:
-        verdict: Cell = {"text": "hidden", "tone": "good", "title": "all of it runs behind computation"}
+        verdict: Cell = {"text": "hidden", "tone": "good", "title": "all of it overlaps with computation"}
     else:
-        title = f"{share:.0%} of {format_seconds(total)} is exposed; {format_seconds(total - waited)} hides behind computation"
+        title = f"{share:.0%} of {format_seconds(total)} is exposed; {format_seconds(total - waited)} overlaps with computation"
         verdict = {"text": "all" if share > 0.995 else f"{share:.0%}", "tone": "warn", "title": title}
     return seconds_cell(total, title=f"{each.count * times:,} × {format_seconds(each.seconds)}"), verdict
 

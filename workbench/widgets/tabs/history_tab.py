@@ -65,7 +65,9 @@ class HistoryPanel:
         lanes = lanes_of(nodes)
         rows = [self._row(node, lanes[node.number]) for node in reversed(listed)]
         note = (
-            f"{len(nodes) - len(listed):,} older plans are not listed; name or pin one to keep it here." if len(listed) < len(nodes) else ""
+            f"{len(nodes) - len(listed):,} older plans are not listed; name or pin a plan to keep it listed."
+            if len(listed) < len(nodes)
+            else ""
         )
         return {**shown, "nodes": rows, "lanes": max(lanes.values()) + 1, "note": note, "compared": self._comparison()}
 
@@ -81,7 +83,7 @@ class HistoryPanel:
 
     def _verify_number(self, number: int) -> int:
         if not 0 <= number < len(self._session.nodes):
-            raise WorkbenchError("That plan is not in the history.", ["look at the history again"])
+            raise WorkbenchError("That plan is not in the history.", ["see the current history"])
         return number
 
     def _other_number(self) -> int:

@@ -43,8 +43,8 @@ from workbench.widgets.tabs.table_blocks import (
 
 MOST_DIFFERENCES = 100
 NOTHING_COMPARED = (
-    "Nothing of this plan is compiled or measured yet. Once it is, what XLA makes of it and what a run measures stand here beside the "
-    "prediction: memory, kernels and collectives, and why they differ."
+    "This plan is neither compiled nor measured yet. Afterwards this view compares XLA's program and the measurement with the "
+    "prediction: memory, kernels, collectives, and the causes of differences."
 )
 MOST_ALIVE = 24
 MOST_KERNELS = 40
@@ -69,7 +69,7 @@ class Views:
         """Open or close a scope. Raises `WorkbenchError` for one that does not exist."""
         graph = shown_graph(picture_of_stages(report, self.stage))
         if scope not in scopes_of(graph):
-            raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open one that it shows"])
+            raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open a scope of the graph"])
         return replace(self, opened=(choose_open_scopes(graph) if self.opened is None else self.opened) ^ {scope})
 
     def of_stage(self, stage_text: str, report: Report) -> "Views":
@@ -78,7 +78,7 @@ class Views:
             return replace(self, stage=None, place=None, opened=None)
         count = 0 if report.is_of_devices else len(report.stages)
         if not stage_text[:6].isdecimal() or len(stage_text) > 6 or int(stage_text) >= count:
-            raise WorkbenchError(f"The plan has no stage `{stage_text[:40]}`; it has {count}.", ["pick one that is shown"])
+            raise WorkbenchError(f"The plan has no stage `{stage_text[:40]}`; it has {count}.", ["pick one of the stages shown"])
         return replace(self, stage=int(stage_text), place=None, opened=None)
 
     def place_in(self, report: Report) -> int | None:
@@ -98,7 +98,7 @@ def device_blocks(report: Report, selected: str = "") -> list[Block]:
     if not report.arguments:
         return [note_block("The program takes no arguments.")]
     placed = _argument(report, selected)
-    note = "" if _is_selected(placed, selected) else "The largest argument that is split. Select a tensor to see that one."
+    note = "" if _is_selected(placed, selected) else "The largest sharded argument. Select a tensor to see another."
     return [
         picture_block(device_grid(placed, report.plan.hardware, report.plan.axis_assignment), note, name=f"devices {placed.tensor.path}")
     ]
@@ -136,7 +136,7 @@ def memory_blocks(report: Report, comparison_state: ComparisonState | None, view
     compiled = comparison.compiled if comparison else None
     over = memory_over_step(report, compiled, listed=0, chosen=place)
     charts = memory_charts(report, compiled, place)
-    hint = "Click a moment of the step to see what is alive there." if place is None else "Click the same moment again for the peak."
+    hint = "Click a moment of the step to list its live tensors." if place is None else "Click it again to return to the peak."
     return [
         picture_block(over, hint, name="memory over the step", opens=Opens(MomentGesture, "place"), charts=charts),
         picture_block(memory_map(report, place), name="memory map"),
@@ -149,7 +149,7 @@ def memory_blocks(report: Report, comparison_state: ComparisonState | None, view
 def _alive(report: Report, place: int | None) -> Block:
     alive: tuple[Alive, ...] = report.alive if place is None else report.alive_at(place)
     held = sum(each.bytes for each in alive) or 1
-    where = "alive at the peak" if place is None else "alive at this moment"
+    where = "live at the peak" if place is None else "live at this moment"
     columns = (Column(where), Column("role"), Column("share"), Column("per device", number=True))
     places = {role: number for number, role in enumerate(ROLES)}
     rows = [
@@ -182,7 +182,7 @@ def _roles(report: Report) -> Block:
     rows.append(
         row("peak", {"text": "peak of the step", "tone": "strong"}, "", format_bytes(report.memory.peak), f"{report.memory.peak:,}")
     )
-    traffic = f"One device reads and writes {format_bytes(report.traffic)} in its memory in a step."
+    traffic = f"One device reads and writes {format_bytes(report.traffic)} of device memory per step."
     if report.memory.host:
         host_text = format_bytes(report.memory.host)
         traffic += f" It keeps {host_text} in the host's memory, and moves {format_bytes(report.host_traffic)} there and back."
@@ -220,7 +220,7 @@ def _kernels(report: Report, comparison: Comparison | None) -> Block:
             if compiled
             else []
         ),
-        Column("share", title="of the time of all kernels"),
+        Column("share", title="of total kernel time"),
         Column("FLOP", number=True, title="a step, on one device"),
         Column("bytes", number=True, title="read and written a step, on one device"),
         Column("FLOP/byte", number=True),

@@ -48,18 +48,18 @@ FEW = 6  # conflicts whose edits are tried automatically
 _SHORT = 4000  # propagation steps: trying an edit propagates again
 _GLIDE = 80  # steps at which a played replay stops
 NOTHING = (
-    "No statement places anything yet, so nothing is propagated. Drop a dimension on a mesh axis above, or click a row of the graph to "
-    "annotate its value: then you can follow its propagation through the program here, step by step."
+    "The layout is empty, so nothing is propagated. Drop a dimension on a mesh axis above, or click a row of the graph to "
+    "annotate its value. This view then shows the propagation step by step."
 )
-NO_RECORD = "This program was not lowered for the partitioner, so there is no record of how its shardings spread."
-PREPARING = "Computing the propagation: the partitioner runs once more, and records every step."
+NO_RECORD = "This program was not lowered for the partitioner, so its propagation was not recorded."
+PREPARING = "Computing the propagation: the partitioner runs again and records every step."
 _PLACED_COLUMNS = (
-    Column("what has an axis"),
-    Column("since", number=True, title="the step that gave it its last axis"),
+    Column("sharded value"),
+    Column("since", number=True, title="step of its last axis"),
     Column("dimensions"),
     Column("line"),
 )
-_CONFLICTS = (Column("wins"), Column("lost"), Column("where, and why"), Column("to decide it the other way"))
+_CONFLICTS = (Column("wins"), Column("lost"), Column("where, and why"), Column("to resolve it the other way"))
 _OVER = {"data_flow_edge": "the loop that carries it", "return": "the return of the step", "sharding_constraint": "its constraint"}
 _FEWEST = (Column("statement"), Column("now"), Column("fewest"), Column("what it is needed for"))
 
@@ -116,7 +116,7 @@ def find_suggested_edit(gesture: DecideGesture, report: Report, background: Back
     """An edit that was found for the present plan, named by its text; raises `LayoutError` for any other."""
     found = find_edit(gesture.edit, report, background.answers_of)
     if found is None:
-        raise LayoutError(f"`{gesture.edit[:80]}` was found for another plan.", ["look at the conflicts again"])
+        raise LayoutError(f"`{gesture.edit[:80]}` was found for another plan.", ["see the current conflicts"])
     return found
 
 
@@ -142,7 +142,7 @@ def _slider(replay: Propagation, step: int, last: int, placed: int, paint: Paint
         "said": step_text.replace("`", ""),
         "conflicts": count_text(len(conflicts), "conflict") if conflicts else "",
     }
-    return {**note_block("" if last else "Nothing is propagated from there."), "replay": state}
+    return {**note_block("" if last else "Nothing is propagated from here."), "replay": state}
 
 
 def _line(replay: Propagation, move: AxisPropagation, paint: Paint) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _placed_block(replay: Propagation, step: int, shardings: Sequence[Sharding],
     ranked = sorted(groups.values(), key=lambda group: -max(since.get(number, 0) for number in group))
     rows = [_site_row(replay, group, shardings, since, step, paint) for group in ranked[:MOST_ROWS]]
     shown = sum(map(_is_shown, replay.values))
-    count = f"{len(placed):,} of {shown:,} arguments, values and results have an axis so far, the newest first."
+    count = f"{len(placed):,} of {shown:,} arguments, values and results are sharded so far, newest first."
     return block("So far", _PLACED_COLUMNS, rows, " ".join(filter(None, (count, rest_text(len(ranked), MOST_ROWS)))))
 
 
@@ -257,7 +257,7 @@ def _conflict_row(
     if is_quick or key in chosen.weighed:
         edits = edits_cell(report, conflict, background)
     else:
-        edits = buttons_cell(act("Try edits", WeighGesture(key), title="Each is tried, which takes a moment"))
+        edits = buttons_cell(act("Try edits", WeighGesture(key), title="Each edit is tried; this takes a moment"))
     rejected = conflict.first
     where = place_cell(replay.values[rejected.wanted.value], rejected.wanted.dim)["path"]
     places = f" and {count_text(len(conflict.rejections) - 1, 'more place')}" if len(conflict.rejections) > 1 else ""
@@ -276,23 +276,23 @@ def _fewest(report: Report, chosen: Replay, background: BackgroundQueries | None
     title, plan = "Minimal annotations", report.plan
     count = count_text(len(plan.layout.statements), "statement")
     if chosen.fewest is not plan:
-        ask = buttons_cell(act("Find the fewest statements", FewestGesture()))
-        text = {"text": f"{count} now. Which of them are needed to keep the sharding of every value?", "wrap": True}
+        ask = buttons_cell(act("Find a minimal layout", FewestGesture()))
+        text = {"text": f"{count} now. Find the fewest that keep the sharding of every value.", "wrap": True}
         return block(title, (Column(""), Column("")), [row("ask", text, ask)])
     try:
         found = compute_in_background(background, report, "fewest", lambda: minimal_annotations(plan))
     except WorkbenchError as error:
         return block(title, (), [], str(error))
     if found is None:
-        return {**waiting_block("Leaving out one statement after the other, to see what changes."), "title": title}
+        return {**waiting_block("Removing one statement after the other to see the effect."), "title": title}
     return _fewest_block(title, report, found)
 
 
 def _fewest_block(title: str, report: Report, found: MinimalLayout) -> Block:
     now, fewest = report.plan.layout.statements, found.layout.statements
-    proof = "no choice of rules needs fewer." if found.is_fewest else "leaving any of them out changes something."
+    proof = "no other choice of rules needs fewer." if found.is_fewest else "removing any of them changes a sharding."
     if len(fewest) >= len(now):
-        return block(title, (), [], f"{count_text(len(now), 'statement')} now, and that is the fewest found: {proof}")
+        return block(title, (), [], f"{count_text(len(now), 'statement')} now, the fewest found: {proof}")
     rows = list(_statement_rows(now, found))
     rows.append(row("apply", "", "", "", buttons_cell(edit_button(found.edit, f"Make these {len(fewest)} the layout"))))
     sentence = f"{count_text(len(fewest), 'statement')} in place of {len(now)} give {found.placed:,} values their present shardings"
@@ -309,7 +309,7 @@ def _statement_rows(now: Sequence[str], found: MinimalLayout) -> Iterator[Row]:
             if need
             else ""
             if is_kept
-            else "nothing: the others are enough"
+            else "nothing: it is redundant"
         )
         yield row(
             statement,

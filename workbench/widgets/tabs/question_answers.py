@@ -23,11 +23,12 @@ from workbench.widgets.tabs.why_axis import axis_answer, explain_duplication
 
 _ARITHMETIC, _MEMORY, _LAUNCH, _EXPOSED = range(4)  # the shades of the step's bar
 _WHY_SENT = {
-    "all-reduce": "each of them holds a part of a sum, for a summed dimension is split there; all get the whole sum",
-    "reduce-scatter": "each of them holds a part of a sum, for a summed dimension is split there; each gets a part of the whole sum",
-    "all-gather": "each of them holds a part of a value that all need whole",
-    "all-to-all": "a value that is split along one dimension is needed split along another",
-    "collective-permute": "parts of a value are needed on other devices than they are made on",
+    "all-reduce": "each of them holds a partial sum, because a summed dimension is sharded there; all receive the complete sum",
+    "reduce-scatter": "each of them holds a partial sum, because a summed dimension is sharded there; each receives a "
+    "shard of the complete sum",
+    "all-gather": "each of them holds a shard of a value that all need whole",
+    "all-to-all": "a value sharded on one dimension is needed sharded on another",
+    "collective-permute": "shards of a value are needed on other devices",
 }
 _RING = {"all-reduce": "2 V (n − 1) / n", "collective-permute": "V"}
 
@@ -76,7 +77,7 @@ def _stage_of_figure(name: str, report: Report) -> Report:
     if name == "duplication":
         return report.most(lambda each: each.flops.duplication)
     stages, planned = report.stages, report.pipeline
-    assert planned is not None, "a pipelined plan has one where its stages have reports"
+    assert planned is not None, "a pipelined plan has one once its stages have reports"
     return {"flops": stages[planned.busiest], "sent": stages[planned.most_sending(report.mesh)]}.get(name, report.fullest)
 
 
@@ -87,13 +88,13 @@ def _explain_memory(report: Report, _paint: Paint, _measurement: Measurement | N
         Contribution(each.path, each.bytes, lines.get(each.path, ""), places[each.role], (each.role.value,), each.count)
         for each in report.alive
     ]
-    lead = ["The most that one device holds at any moment of the step, and what is alive at that moment."]
+    lead = ["Peak memory of one device during the step, and the tensors live at the peak."]
     if (curve := report.memory_curve).paths:
         totals = [sum(counts) for counts in zip(*curve.by_role.values(), strict=True)]
         peak = curve.paths[totals.index(max(totals))] if totals else ""
         lead += [f"That is at `{peak}`" + (f", {lines[peak]}." if lines.get(peak) else ".")] if peak else []
     columns = (Column("role"),)
-    return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [parts_table("alive at the peak", columns, parts, format_bytes)]
+    return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [parts_table("live at the peak", columns, parts, format_bytes)]
 
 
 def _explain_payload(name: str, report: Report) -> Answer | None:
@@ -106,9 +107,7 @@ def _explain_payload(name: str, report: Report) -> Answer | None:
     if not parts:
         return None
     total = format_bytes(sum(each.total_payload for each in alike))
-    lead = [
-        f"Payload over {axes} in a step: of each collective the larger of what goes in and comes out on one device, times its executions."
-    ]
+    lead = [f"Payload over {axes} per step: for each collective the larger of its input and output on one device, times its executions."]
     columns = (Column("collective"), Column("payload", number=True, title="of one execution"))
     return f"Why {total} over {axes}?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
@@ -118,7 +117,7 @@ def _explain_sent(report: Report, paint: Paint, _measurement: Measurement | None
         Contribution(each.path, each.total_sent, each.source, 1, (each.kind, paint.axes(each.axes)), each.count)
         for each in report.collectives
     ]
-    lead = ["What leaves one device in a step: each collective sends its payload over a ring, times its executions."]
+    lead = ["Bytes sent per device and step: each collective sends its payload over a ring, times its executions."]
     columns = (Column("collective"), Column("mesh axes"))
     return f"Why {format_bytes(report.sent)} sent?", lead, [parts_table("scope", columns, parts, format_bytes)]
 
@@ -151,15 +150,15 @@ def _explain_step(report: Report, _paint: Paint, _measurement: Measurement | Non
             parts.append(Contribution(path, wait_seconds, lines.get(path, ""), _EXPOSED, (f"{kind}, {stream}",)))
     lead = [
         (
-            f"One step {step.place}: {format_seconds(step.arithmetic)} in kernels that wait for arithmetic, "
-            f"{format_seconds(step.memory)} in kernels that wait for memory, {format_seconds(step.launch)} between kernels, "
+            f"One step {step.place}: {format_seconds(step.arithmetic)} in compute-bound kernels, "
+            f"{format_seconds(step.memory)} in memory-bound kernels, {format_seconds(step.launch)} between kernels, "
             f"{format_seconds(step.exposed)} waiting for other devices{_host_wait_text(step)}. "
-            f"{format_seconds(step.hidden)} of communication hides behind computation.{_idle_text(report, step)}"
+            f"{format_seconds(step.hidden)} of communication overlaps with computation.{_idle_text(report, step)}"
         )
     ]
     if sequences := decoded_sequences(report.plan.program):
         lead.append(_decode_text(sequences, step.total))
-    columns = (Column("bound by", title="or the collective that is waited for, and its mesh axes"),)
+    columns = (Column("bound by", title="or the exposed collective and its mesh axes"),)
     return f"Why {format_seconds(step.total)} a step?", lead, [parts_table("kernel or wait", columns, parts, format_seconds)]
 
 
@@ -191,7 +190,7 @@ def _explain_mfu(report: Report, paint: Paint, measurement: Measurement | None) 
             f"The model needs {_flop(report.flops.model)} in a step; at their peak the {report.flops.devices:,} devices of {step.hardware} "
             f"would take {format_seconds(step.mfu * step.total)} for it, and the step takes {format_seconds(step.total)}."
         ),
-        f"With what is computed again and what is duplicated it is {step.hfu:.1%} (HFU). Where the time of the step goes:",
+        f"With recomputed and duplicated work it is {step.hfu:.1%} (HFU). Parts of the step time:",
     ]
     return f"Why {step.mfu:.1%}?", lead, found[2]
 
@@ -202,13 +201,14 @@ def _explain_measured(report: Report, _paint: Paint, measurement: Measurement | 
     slow, fast = max(measurement.step_seconds), min(measurement.step_seconds)
     lead = [
         (
-            f"The median of {len(measurement.step_seconds)} steps on {measurement.devices} × {measurement.device_kind}, the first, which "
-            f"compiles, left out; the fastest took {format_seconds(fast)}, the slowest {format_seconds(slow)}."
+            f"The median of {len(measurement.step_seconds)} steps on {measurement.devices} × "
+            f"{measurement.device_kind}, without the first step, which "
+            f"compiles; the fastest took {format_seconds(fast)}, the slowest {format_seconds(slow)}."
         )
     ]
     step = report.step_time
     if step:
-        lead.append(f"Predicted were {format_seconds(step.total)} on {step.hardware}. “Timeline” sets both side by side.")
+        lead.append(f"The prediction was {format_seconds(step.total)} on {step.hardware}. “Timeline” compares both.")
     return f"Why {format_seconds(measurement.median_seconds)} a step?", lead, []
 
 
@@ -237,7 +237,7 @@ def _explain_collective(name: str, report: Report, paint: Paint) -> Answer | Non
         f"`{path}`" + (f", {first.source}." if first.source else "."),
         f"Along {' and '.join(map(base_axis, first.axes))} ({size} devices) {_WHY_SENT.get(kind, 'values move between devices')}.",
         (
-            f"V = {format_bytes(first.payload)} is the larger of what goes in and comes out on one device; a ring of n = {size} sends "
+            f"V = {format_bytes(first.payload)} is the larger of input and output on one device; a ring of n = {size} sends "
             f"{_RING.get(kind, 'V (n − 1) / n')} = {format_bytes(first.sent)}, {_times(sum(each.count for each in alike))}."
         ),
     ]
@@ -253,7 +253,7 @@ def _explain_collective(name: str, report: Report, paint: Paint) -> Answer | Non
         )
         for place, value in enumerate(values[:MOST_ROWS])
     ]
-    tables = [block("What is computed there", columns, rows)] if rows else []
+    tables = [block("Operations of this kind", columns, rows)] if rows else []
     return f"Why {format_bytes(total)} by {kind}?", lead, tables
 
 

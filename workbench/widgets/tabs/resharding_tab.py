@@ -40,7 +40,7 @@ def resharding_blocks(report: Report, comparison_state: ComparisonState | None, 
     sending = [each for each in report.reshards if not each.is_free]
     free = [each for each in report.reshards if each.is_free]
     if not sending:
-        entries = [note_block("Nothing is sent to reshard: each value is sharded as its readers need it.")]
+        entries = [note_block("No resharding: each value already has the sharding that its readers need.")]
     else:
         entries = [note_block(_summary(report, sending)), _sending(report, sending, paint)]
     return [*entries, *_warning_blocks(report, comparison_state), *padding_blocks(report, paint), *_free(free, paint)]
@@ -50,7 +50,7 @@ def try_edits(key: str, report: Report, background: BackgroundQueries | None = N
     """Find the remedies of one resharding, in the background if possible; raises `WorkbenchError` if the plan no longer has it."""
     found = next((each for each in report.reshards if key_of(each) == key), None)
     if found is None:
-        raise WorkbenchError("The plan no longer reshards anything there.", ["look at the table again"])
+        raise WorkbenchError("The plan no longer reshards this value.", ["see the current table"])
     compute_in_background(background, report, f"remedies {key}", lambda: found.remedies)
 
 
@@ -72,27 +72,27 @@ def _sending(report: Report, sending: list[Reshard], paint: Paint) -> Block:
     timed = report.step_time is not None
     groups.sort(key=lambda group: (not group[0].rematerialises, -sum(each.seconds or each.sent for each in group)))
     columns = (
-        Column("value → needed by", title="where it is made, where it is read, and the lines of both"),
-        Column("made → needed", title="the sharding of its dimensions where it is made, and where it is read"),
-        Column("way", title="which of the eight ways of XLA's partitioner, and its collectives; as planned, Shardy's"),
-        Column("sent a step", number=True, title="bytes that leave each device"),
+        Column("value → reader", title="producer and reader, with source lines"),
+        Column("made → needed", title="sharding at the producer and at the reader"),
+        Column("way", title="one of eight methods of XLA's partitioner, and its collectives; as planned by Shardy"),
+        Column("sent a step", number=True, title="bytes sent per device"),
         Column(
             "held, time" if timed else "held",
             number=True,
-            title="temporary memory on one device at the worst moment" + (", and seconds a step, hidden or not" if timed else ""),
+            title="temporary memory on one device at the peak" + (", and seconds per step, exposed and hidden" if timed else ""),
         ),
-        Column("what avoids it", title="edits that were tried: with each the plan stays legal, less is sent here, and no more in total"),
+        Column("fix", title="tested edits: the plan stays legal, sends less here, and no more in total"),
     )
     rows = [_row(report, group, paint, timed=timed) for group in groups[:MOST_ROWS]]
-    return block("Where a sharding turns into another", columns, rows, rest_text(len(groups), MOST_ROWS))
+    return block("Resharded values", columns, rows, rest_text(len(groups), MOST_ROWS))
 
 
 def _summary(report: Report, sending: list[Reshard]) -> str:
     sent = sum(each.sent for each in sending)
-    share = f", {sent / report.sent:.0%} of all that is sent" if report.sent else ""
+    share = f", {sent / report.sent:.0%} of all bytes sent" if report.sent else ""
     whole = sum(each.rematerialises for each in sending)
-    gathered = f" XLA gathers {whole} of them whole, for it finds no other way." if whole else ""
-    return f"{format_bytes(sent)} leave each device a step to reshard{share}.{gathered}"
+    gathered = f" XLA gathers {whole} of them whole, because it has no other method." if whole else ""
+    return f"{format_bytes(sent)} sent per device and step for resharding{share}.{gathered}"
 
 
 def _row(report: Report, group: list[Reshard], paint: Paint, *, timed: bool) -> Row:
@@ -142,19 +142,19 @@ def _remedies(report: Report, each: Reshard) -> Cell:
     if each.is_tried:
         return {**cell, "remedies": [_remedy(remedy) for remedy in each.remedies], "find": ""}
     noted = [edit for note in report.diagnostics if (note.kind, note.subject) == (REMATERIALISATION, each.path) for edit in note.edits]
-    entries = [{"edit": str(edit), "note": "avoids it", "tone": "good", "title": "Tried on the partitioner's answer"} for edit in noted]
+    entries = [{"edit": str(edit), "note": "avoids it", "tone": "good", "title": "Tested with the partitioner"} for edit in noted]
     return {**cell, "remedies": entries, "find": "Try more edits" if entries else "Try edits"}
 
 
 def _remedy(remedy: Remedy) -> dict[str, str]:
     """An edit with what it saves in the step, and what it costs at the peak."""
-    note = f"{_change(-remedy.saved)} a step" if remedy.saved else "less here, as much in all"
+    note = f"{_change(-remedy.saved)} a step" if remedy.saved else "less here, same total"
     held = (
         {"held": f"{_change(remedy.added_bytes)} at the peak", "held_tone": "warn" if remedy.added_bytes > 0 else "good"}
         if remedy.added_bytes
         else {}
     )
-    title = f"Tried: {format_bytes(remedy.sent)} are still sent at this place."
+    title = f"Tried: {format_bytes(remedy.sent)} are still sent here."
     return {"edit": str(remedy.edit), "note": note, "tone": "good" if remedy.saved else "muted", "title": title, **held}
 
 
@@ -170,9 +170,9 @@ def _warning_blocks(report: Report, comparison_state: ComparisonState | None) ->
     foreseen = {each.path for each in report.reshards if each.rematerialises}
     if not compiled.rematerialised:
         if foreseen:
-            yield note_block("Compiled: the compiler gave no warning of a full rematerialisation.")
+            yield note_block("Compiled: no compiler warning of a full rematerialisation.")
         return
-    columns = (Column("the compiler warns of"), Column("shape"), Column("from"), Column("to"), Column("foreseen"))
+    columns = (Column("compiler warning"), Column("shape"), Column("from"), Column("to"), Column("foreseen"))
     rows = [
         row(
             f"{place} {each.path} {each.name}",
@@ -185,7 +185,7 @@ def _warning_blocks(report: Report, comparison_state: ComparisonState | None) ->
         )
         for place, each in enumerate(compiled.rematerialised)
     ]
-    yield block("Full rematerialisations, as the compiler warned", columns, rows[:MOST_ROWS], rest_text(len(rows), MOST_ROWS))
+    yield block("Full rematerialisations (compiler warnings)", columns, rows[:MOST_ROWS], rest_text(len(rows), MOST_ROWS))
 
 
 def padding_blocks(report: Report, paint: Paint) -> Iterator[Block]:
@@ -203,6 +203,6 @@ def _free(free: list[Reshard], paint: Paint) -> Iterator[Block]:
     if not free:
         return
     groups = group_items(free, lambda each: (template(each.path), template(each.reader), each.before, each.after, each.shape))
-    columns = (Column("only sliced → needed by"), Column("made → needed"))
+    columns = (Column("sliced → reader"), Column("made → needed"))
     rows = [row(key_of(group[0]), *_ends(group, paint), subject=_path(group)) for group in groups[:MOST_FREE]]
-    yield block("Free: each device keeps a part of what it has", columns, rows, rest_text(len(groups), MOST_FREE))
+    yield block("Free: each device slices its local data", columns, rows, rest_text(len(groups), MOST_FREE))

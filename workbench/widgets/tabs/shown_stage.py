@@ -3,7 +3,7 @@
 from typing import Any
 
 from workbench.analysis.tier_comparison import Comparison
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, ways_out_text
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize import stage_memory, stage_traffic
@@ -25,7 +25,7 @@ def stages_state(report: Report, tab: str, stage: int | None) -> dict[str, Any] 
     except WorkbenchError:
         return None
     fullest = report.fullest.stage
-    options = [{"value": "", "label": "All stages", "title": f"All stages; of one device that of stage {fullest}, the fullest"}]
+    options = [{"value": "", "label": "All stages", "title": f"All stages; per-device figures of stage {fullest}, the fullest"}]
     options += [
         {"value": f"{each.stage}", "label": f"{each.stage}", "title": f"Stage {each.stage}: {format_bytes(each.memory.peak)} at its peak"}
         for each in stages[:MOST_STAGES]
@@ -87,5 +87,5 @@ def traffic_of_stages(report: Report, stage: int | None) -> list[Block]:
 
 def broken_pipeline(error: WorkbenchError) -> list[Block]:
     """Why there is nothing to show: no device runs the program without its pipeline."""
-    ways = f" Ways out: {'; '.join(error.ways_out)}." if error.ways_out else ""
-    return [note_block(f"{error.message}{ways} Until then no figure of a device is known; the Pipeline tab has edits that mend it.")]
+    suggestions = " ".join(filter(None, [error.message, ways_out_text(error.ways_out)]))
+    return [note_block(f"{suggestions} The figures appear once the pipeline is valid; the Pipeline tab suggests edits.")]

@@ -82,8 +82,8 @@ def _around(report: Report, name: str, number: int) -> Iterator[tuple[int, str]]
 MOST_ROWS = 40
 MOST_SIDES = 6  # operands or results of one region
 ABOUT_SOURCE = (
-    "The function itself sets this: a constraint holds whatever the layout says, an explicit type asks for a sharding of its argument, and "
-    "along the manual axes of a shard_map the function does its own sharding and its own communication."
+    "Set by the traced function: a constraint overrides the layout, an explicit type sets the sharding of its argument, and "
+    "the function itself shards and communicates along the manual axes of a shard_map."
 )
 
 
@@ -104,7 +104,7 @@ def source_annotation_blocks(report: Report, paint: Paint) -> Iterator[Block]:
         Column("sharding", title="the sharding of its dimensions, in order"),
         Column("line"),
     )
-    title = f"What the function itself lays out{f', over {over}' if over else ''}"
+    title = f"Sharded by the function itself{f', over {over}' if over else ''}"
     yield block(title, columns, rows[:MOST_ROWS], f"{ABOUT_SOURCE} {rest_text(len(rows), MOST_ROWS)}".strip())
 
 

@@ -31,7 +31,7 @@ def placed_answer(subject: str, report: Report, paint: Paint, background: Backgr
         )
     ]
     held = format_bytes(sum(each.local_bytes for each in placed))
-    blocks = [block("Why it is sharded so", _COLUMNS, rows)] if rows else []
+    blocks = [block("Cause of the sharding", _COLUMNS, rows)] if rows else []
     return (
         f"Why {held} on each device?",
         list(_bytes_sentences(placed, report)),
@@ -62,7 +62,7 @@ def _bytes_sentences(placed: list[Placement], report: Report) -> list[str]:
     replicas = first.sharding.replicas(report.mesh)
     if replicas > 1:
         idle = [name for name, size in report.mesh.axes if size > 1 and name not in map(base_axis, first.sharding.axes)]
-        sentences.append(f"{replicas} devices hold the same part: none of its dimensions is split over {' nor '.join(idle)}.")
+        sentences.append(f"{replicas} devices hold the same shard: no dimension is sharded over {' or '.join(idle)}.")
     return sentences
 
 
@@ -98,16 +98,16 @@ def value_answer(subject: str, report: Report, paint: Paint, background: Backgro
     times = f"{value.count:,} times a step" if value.count > 1 else "once a step"
     lead = [f"`{value.path}` ({value.kind})" + (f", {value.source}" if value.source else "") + f", computed {times}."]
     lost = rejection_blocks(report, replay.rejections(number), paint, background) if replay is not None and number is not None else failure
-    return "Why is it sharded so?", lead, [*([block("Where each axis comes from", _COLUMNS, rows)] if rows else []), *lost]
+    return "Why this sharding?", lead, [*([block("Where each axis comes from", _COLUMNS, rows)] if rows else []), *lost]
 
 
 def _propagated_cell(plan: Plan, place: int, dim: str, axes: tuple[str, ...], held: str) -> Cell:
     given = dict(plan.layout.constraints)[held] if held else None
     if given and (constrained := given.dims[place]) is not None:
-        met = "" if set(constrained) == set(axes) else ", which is met behind the operation"
+        met = "" if set(constrained) == set(axes) else ", applied after the operation"
         return {"text": f"constraint `@{held}={given}`{met}", "wrap": True}
     if not axes:
-        return {"text": "none of its operands splits it here", "tone": "muted", "wrap": True}
+        return {"text": "no operand shards it here", "tone": "muted", "wrap": True}
     rule_axes = plan.layout.rule(dim)
     if set(axes) <= set(rule_axes):
         first = next((tensor.path for tensor in plan.program.arguments if dim in tensor.dims), "")

@@ -217,7 +217,7 @@ def table_block(table: fact_page.Table, paint: Paint, most: int) -> Block:
 def _terms_block(table: fact_page.Table) -> Block:
     """What the words of a table mean."""
     rows = [row(name, {"text": name, "tone": "strong"}, {"text": f"{meaning}.", "wrap": True}) for name, meaning in table.terms]
-    return block("What the causes mean", (Column("cause"), Column("what happens")), rows)
+    return block("Causes", (Column("cause"), Column("what happens")), rows)
 
 
 def _page_cell(cell: fact_page.PageCell, paint: Paint) -> Cell:
@@ -258,7 +258,7 @@ def edits_cell(report: Report, conflict: Conflict, background: BackgroundQueries
     return (
         buttons_cell(*(edit_button(edit) for edit in edits))
         if edits
-        else {"text": "only another program or mesh", "tone": "muted", "wrap": True}
+        else {"text": "only a different program or mesh", "tone": "muted", "wrap": True}
     )
 
 

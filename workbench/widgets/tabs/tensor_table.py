@@ -32,7 +32,7 @@ _SECTIONS = {
 }
 _COLUMNS = (
     Column("tensor"),
-    Column("dimensions", title="drag one onto a mesh axis"),
+    Column("dimensions", title="drag onto a mesh axis"),
     Column("per device"),
     Column("bytes", number=True, title="on one device"),
     Column("global shape"),
@@ -40,7 +40,7 @@ _COLUMNS = (
 )
 
 
-_ELSEWHERE = {"text": "other stages", "tone": "muted", "title": "the devices of this stage hold nothing of it"}
+_ELSEWHERE = {"text": "other stages", "tone": "muted", "title": "not on this stage"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +258,9 @@ def result_rows(report: Report, paint: Paint, words: Collection[str], toggled: C
 
 def _note(report: Report, found: Collection[Placement]) -> str:
     held = sum(each.local_bytes for each in found)
-    text = f"{len(found):,} of the step, {format_bytes(held)} per device, laid out by propagation unless you say"
+    text = f"{len(found):,} of the step, {format_bytes(held)} per device, sharded by propagation unless overridden"
     if carried := len(report.plan.program.carried):
-        text += f"; the {carried:,} other{'s' * (carried != 1)} become arguments of the next step, and are sharded like those"
+        text += f"; {carried:,} more {'is' if carried == 1 else 'are'} carried to the next step"
     return text
 
 

@@ -16,12 +16,12 @@ MOST_VALUES = 200
 MOST_SELECTED = 4
 _COLUMNS = (
     Column("value"),
-    Column("dimensions", title="drag one onto a mesh axis"),
+    Column("dimensions", title="drag onto a mesh axis"),
     Column("per device"),
     Column("global shape"),
-    Column("times", number=True, title="computed a step"),
+    Column("times", number=True, title="computed per step"),
     Column("dtype"),
-    Column("line", title="click one to annotate all that it makes"),
+    Column("line", title="click to annotate its values"),
 )
 
 
@@ -52,10 +52,10 @@ def selected_blocks(report: Report, paint: Paint, selected: str) -> list[Block]:
     found = list(alike_values(values))[:MOST_SELECTED]
     if found:
         rows = [_row(layout, place, each, paint) for place, each in enumerate(found)]
-        return [block("Selected", _COLUMNS, rows, "Its chips carry a menu; drop them on an axis of the board.")]
+        return [block("Selected", _COLUMNS, rows, "Open a chip's menu, or drop it on an axis of the board.")]
     if selected and (arguments := argument_blocks(report, paint, selected)):
         return arguments
-    return [note_block("Click a box to annotate its value here, by the menu of its chips or by dropping them on an axis of the board.")]
+    return [note_block("Click a box to annotate its value here: open a chip's menu, or drop it on an axis of the board.")]
 
 
 def alike_values(values: Iterable[Value], words: Collection[str] = ()) -> Iterator[Alike]:

@@ -34,9 +34,9 @@ from workbench.widgets.tabs.table_blocks import (
 MOST_MOVES = 24
 MOST_REJECTIONS = 8
 _NAMED = 3  # statements that could bring an axis as well
-WAITING_TEXT = "It is being computed; the answer appears here."
+WAITING_TEXT = "Computing…"
 _PATH_COLUMNS = (Column("step", number=True), Column("direction"), Column("from"), Column("to"), Column("over"), Column("line"))
-_REJECTION_COLUMNS = (Column("axis"), Column("what was rejected, and why"), Column("to decide it the other way"))
+_REJECTION_COLUMNS = (Column("axis"), Column("rejected axes and reasons"), Column("to resolve it the other way"))
 _ARROWS = {"forward": "↓ forward", "backward": "↑ backward", "across": "↔ across"}
 
 Answer = tuple[str, list[str], list[Block]]
@@ -105,7 +105,7 @@ def origin_cell(replay: Propagation, number: int, dim: int, axes: tuple[str, ...
 
 
 def _origin_text(explanation: Explanation) -> str:
-    way = f", in {count_text(len(explanation.path), 'step')}" if explanation.path else ", put there by hand"
+    way = f", in {count_text(len(explanation.path), 'step')}" if explanation.path else ", set by hand"
     return f"`{explanation.axis_on_dim.axis}` from {explanation.origin}{way}"
 
 
@@ -113,18 +113,18 @@ def _lead(explanation: Explanation) -> Iterator[str]:
     axis, path = explanation.axis_on_dim.axis, explanation.path
     if path:
         last = f"{path[-1].direction} over {path[-1].kind}"
-        yield f"`{axis}` is from {explanation.origin}. It came in {count_text(len(path), 'step')}, the last one {last}."
+        yield f"`{axis}` is from {explanation.origin}. It arrived in {count_text(len(path), 'step')}, the last one {last}."
     else:
-        yield f"`{axis}` was put there by hand: {explanation.origin}."
+        yield f"`{axis}` was set by hand: {explanation.origin}."
     base = base_axis(axis)
     same = sum(each.statement == explanation.origin.statement for each in explanation.others)
     if same:
-        yield f"The same statement could bring it from {count_text(same, 'other place')}."
+        yield f"The same statement could also propagate it from {count_text(same, 'other place')}."
     if named := list(dict.fromkeys(_statement(each) for each in explanation.others if each.statement != explanation.origin.statement)):
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        yield f"Without that statement, {base} could still come from {', '.join(named[:_NAMED])}{more}."
+        yield f"Without that statement, {base} could still be propagated from {', '.join(named[:_NAMED])}{more}."
     elif path:
-        yield f"Nothing else would bring it: without that statement the dimension is not split over {base}."
+        yield f"No other statement propagates it: without it the dimension is not sharded over {base}."
 
 
 def _statement(origin: Origin) -> str:
@@ -133,8 +133,8 @@ def _statement(origin: Origin) -> str:
 
 def _resharded_text(site: ShardedValue, axis: str) -> str:
     return (
-        f"Propagation shards it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}` there, "
-        "and it is resharded behind it."
+        f"Propagation shards it as {site.sharding}; the operation itself computes it as {site.computed}, with `{axis}`, "
+        "followed by a reshard."
     )
 
 
@@ -144,8 +144,8 @@ def _path_blocks(replay: Propagation, explanation: Explanation) -> list[Block]:
     path = explanation.path
     hidden = max(len(path) - MOST_MOVES, 0)
     shown = path if not hidden else (*path[: MOST_MOVES // 2], *path[-MOST_MOVES // 2 :])
-    note = f"{hidden:,} steps in the middle are left out." if hidden else ""
-    return [block("The path it came by", _PATH_COLUMNS, [_move_row(replay, move) for move in shown], note)]
+    note = f"{hidden:,} intermediate steps are omitted." if hidden else ""
+    return [block("Propagation path", _PATH_COLUMNS, [_move_row(replay, move) for move in shown], note)]
 
 
 def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
@@ -163,7 +163,7 @@ def _move_row(replay: Propagation, move: AxisPropagation) -> Row:
 
 def place_cell(site: ShardedValue, dim: int) -> Cell:
     """`d_ff of params/w1`."""
-    behind = " behind its constraint" if site.kind == "sharding_constraint" else ""
+    behind = " after its constraint" if site.kind == "sharding_constraint" else ""
     return {"path": f"{_dim(site, dim)} of {site.path or site.kind}{behind}"}
 
 
@@ -206,7 +206,7 @@ def move_line(replay: Propagation, move: AxisPropagation) -> str:
 
 # Why devices compute more than the program needs: the same products on several of them, or padding.
 
-_TITLE = "how much more than an equal part a device computes"
+_TITLE = "work per device relative to an equal share"
 _COLUMNS = (Column("done"), Column("alike along"), Column("padded", title=_TITLE))
 _SHADE = 3
 
@@ -215,8 +215,8 @@ def explain_duplication(report: Report, paint: Paint, _measurement: Measurement 
     """Title, lead and table of the dots of which devices compute more than their part, by the work that would be saved."""
     flops, parts = report.flops, list(_parts(report, paint))
     whole = f"{_flop(flops.per_device)} on each of {flops.devices:,} devices is {flops.duplication:.2f} × the {_flop(flops.unique)}"
-    lead = [f"{whole} of the program.", *(_causes(report.duplication_causes) if parts else ["No product is done twice."])]
-    table = [parts_table("product", _COLUMNS, parts, _flop, "in vain")] if parts else []
+    lead = [f"{whole} of the program.", *(_causes(report.duplication_causes) if parts else ["No matrix product is duplicated."])]
+    table = [parts_table("product", _COLUMNS, parts, _flop, "wasted")] if parts else []
     return f"Why {flops.duplication:.2f}×?", lead, table
 
 
@@ -234,8 +234,8 @@ def _parts(report: Report, paint: Paint) -> Iterator[Contribution]:
 def _causes(found: Duplication) -> Iterator[str]:
     if found.alike > ONCE:
         yield (
-            "The devices along a mesh axis that splits none of a product's dimensions all compute the same; "
-            "put one of them there, or make the axis smaller."
+            "Devices along a mesh axis that shards no dimension of a product all compute the same; "
+            "shard one of its dimensions over the axis, or shrink the axis."
         )
     if found.padding > ONCE and found.largest:
         largest = found.largest

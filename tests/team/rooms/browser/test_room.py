@@ -203,7 +203,7 @@ def test_whoever_branches_off_goes_on_alone(served):
     ada, bob = served.room("ada", "bob")
     drag(ada, "hidden", "model")
     ada.get_by_role("button", name="Branch off").click()
-    notice = ada.get_by_role("alert").filter(has_text="A room of your own")
+    notice = ada.get_by_role("alert").filter(has_text="Your own room")
     notice.get_by_role("button", name="Go there").click()
     expect(ada.get_by_role("region", name="Room")).to_contain_text("Ada's branch of Tuesday")
     expect(ada.locator(LAYOUT)).to_have_text("batch:data; hidden:model")
@@ -276,7 +276,7 @@ def test_a_role_that_is_taken_away_takes_the_board_from_the_page(served):
     ada, vic = served.room("ada", "vic")
     with served.api("ada") as owner:
         assert owner.delete("/projects/vision/members/vic").status_code == 200
-    expect(vic.locator("#failure")).to_contain_text("This room is not yours to see any more")
+    expect(vic.locator("#failure")).to_contain_text("You no longer have access to this room")
     expect(vic.locator(".wb")).to_have_count(0)
     expect(people(ada)).to_have_count(1)
     drag(ada, "hidden", "model")

@@ -41,12 +41,12 @@ class AssignmentChoices(Record, frozen=True):
     zone: (
         Annotated[
             Annotated[str, Meta(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9_+/-]+$")],
-            described("the time zone of the deadline, Europe/Berlin; if left out, UTC"),
+            described("the time zone of the deadline, such as Europe/Berlin; default UTC"),
         ]
         | None
     ) = None
-    size: Annotated[int, Meta(ge=1, le=MOST_IN_A_GROUP, description="students who work together, at most")] | None = None
-    ranked: Annotated[str, Meta(max_length=NAME, description="the question whose plans are ranked; empty: none")] | None = None
+    size: Annotated[int, Meta(ge=1, le=MOST_IN_A_GROUP, description="maximum group size")] | None = None
+    ranked: Annotated[str, Meta(max_length=NAME, description="the ranked question; empty: none")] | None = None
 
 
 Exercise = Annotated[str, Meta(min_length=2, max_length=DOCUMENT, description="the text of an exercise's document")]
@@ -176,7 +176,7 @@ def _seconds(said: str, zone: str) -> float:
     try:
         return datetime.fromisoformat(said).replace(tzinfo=_known_zone(zone)).timestamp()
     except (ValueError, OverflowError):
-        raise InputError(f"`{said}` is no time of a calendar.", ["write 2026-12-01T23:59"]) from None
+        raise InputError(f"`{said}` is not a date and time.", ["write 2026-12-01T23:59"]) from None
 
 
 def _known_zone(name: str) -> ZoneInfo:

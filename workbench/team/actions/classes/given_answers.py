@@ -30,7 +30,7 @@ def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: 
     """Keep an answer given in a room. Raises `ConflictError` where the room is none."""
     work = session.get(StudentWork, room_id)
     if work is None:
-        raise ConflictError("Nobody works on an assignment in this room.", ["begin: open the assignment"])
+        raise ConflictError("This room belongs to no assignment.", ["open the assignment to start"])
     if graded.plan is not None:
         keep_plan(session, graded.plan)
     answer = GivenAnswer(
@@ -80,7 +80,7 @@ def _own_room(call: Call, session: DatabaseSession) -> str:
     """The room that the person works in. Raises `ConflictError` for somebody who has not begun."""
     participant = session.get(Participant, (call.found.resource.id, call.person.user_id))
     if participant is None:
-        raise ConflictError("You have not begun this assignment yet.", ["begin: POST /assignments/{assignment}/submissions"])
+        raise ConflictError("You have not started this assignment.", ["start it: POST /assignments/{assignment}/submissions"])
     return participant.room_id
 
 

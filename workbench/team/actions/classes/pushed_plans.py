@@ -17,7 +17,7 @@ from workbench.team.rooms.room_records import PushedPlan, read_room
 from workbench.team.store.tables import Assignment, StoredFigures, StoredPlan, StudentWork
 from workbench.team.web.team_services import ReplayedRoom
 
-START, SOMEBODYS = "the plan to start from", "a plan of this class"
+START, SOMEBODYS = "the start plan", "a plan of this class"
 
 
 class PushedRecord(Record, frozen=True):
@@ -29,11 +29,9 @@ class PushedRecord(Record, frozen=True):
     plan: str
 
 
-WorkName = Annotated[
-    str, Meta(max_length=NAME, description="the room whose plan is sent; if left out, the plan that the assignment begins with")
-]
+WorkName = Annotated[str, Meta(max_length=NAME, description="the room whose plan is sent; default: the start plan of the assignment")]
 QuestionName = Annotated[
-    str, Meta(max_length=NAME, description="only to those without a right answer to it; if left out, to any question about a plan")
+    str, Meta(max_length=NAME, description="send only to students without a correct answer to this question; default: to any plan question")
 ]
 
 

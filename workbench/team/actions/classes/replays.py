@@ -52,9 +52,9 @@ def _ranked(call: Call) -> RankedPlan:
     assignment, place = present(call), call.inputs.path["place"]
     if not is_staff(call):
         if not (is_over(assignment) or assignment.released is not None):
-            raise ForbiddenError("How the winner came there is shown once the deadline has passed.", ["wait for it"])
+            raise ForbiddenError("Replay of the winner is shown once the deadline has passed.", ["wait for it"])
         if place != "1":
-            raise ForbiddenError("Students see how the winner came there.", ["look at the first place"])
+            raise ForbiddenError("Students see only the replay of the winner.", ["open the first place"])
     plans = ranking(call, assignment)
     if not place.isdecimal() or not 1 <= int(place) <= len(plans):
         raise MissingError("place", place)

@@ -188,7 +188,7 @@ async def _submit(call: Call) -> int:
         here = Call(call.services, call.principal, session, call.inputs, call.found)
         assignment = present(here)
         if not assignment.ranked:
-            raise ConflictError("No question of this assignment is ranked.", ["choose one: its plans are compared then"])
+            raise ConflictError("This assignment has no ranked question.", ["choose a ranked question"])
         plans = ranking(here, assignment)[:COMPILED]
         waiting = _compiling(here, {each.digest for each in plans})
     wanted = {each.digest for each in plans if "compiled" not in each.figures and each.digest not in waiting}

@@ -27,7 +27,7 @@ async def _search(call: Call) -> tuple[FoundBaselines, str]:
     """The baselines that are known at once, and the job of the one that is searched for."""
     assignment = present(call)
     if not assignment.ranked:
-        raise ConflictError("No question of this assignment is ranked.", ["choose one: its plans are compared then"])
+        raise ConflictError("This assignment has no ranked question.", ["choose a ranked question"])
     found = await planner_of(call).find_baselines(assignment.exercise, assignment.ranked)
     with call.services.store.write() as session:
         keep_plan(session, found.start)
@@ -88,8 +88,8 @@ class SearchedBaselines:
         except WorkbenchError as error:
             found = FoundBaseline("search", "", None, False, str(error))
         except Exception:  # noqa: BLE001 - whoever looks at the ranking waits for a word
-            _log.exception("What a search has found could not be read.")
-            found = FoundBaseline("search", "", None, False, "What the search has found could not be read.")
+            _log.exception("A search result could not be read.")
+            found = FoundBaseline("search", "", None, False, "The search result could not be read.")
         with self._services.store.write() as session:
             keep_baseline(session, row.assignment_id, row.question, found, row.job_id)
 

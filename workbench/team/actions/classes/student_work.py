@@ -37,7 +37,7 @@ def _start(call: Call, partners: Annotated[list[Word], Meta(max_length=6)] = [])
         return mine
     others = [_partner(call, assignment, name) for name in dict.fromkeys(partners) if name != call.person.name]
     if len(others) + 1 > assignment.size:
-        text = f"{len(others) + 1} would work together, and at most {assignment.size} may."
+        text = f"{len(others) + 1} people exceed the maximum group size of {assignment.size}."
         raise InputError(text, ["name fewer", "ask your teacher"])
     people = [call.session.get_one(User, call.person.user_id), *others]
     name = f"{assignment.name}: {', '.join(each.display for each in people)}"[:NAME]
@@ -60,9 +60,11 @@ def _partner(call: Call, assignment: Assignment, name: str) -> User:
     if held is None:
         raise MissingError("person", name)
     if not WORKER.admits(parse_role(held.role)):
-        raise InputError(f"{user.display} is a {held.role} of the project, and works on no assignment.", ["work alone", "name a student"])
+        raise InputError(
+            f"{user.display} is a {held.role} of the project; only students work on assignments.", ["work alone", "name a student"]
+        )
     if call.session.get(Participant, (assignment.id, user.id)) is not None:
-        raise ConflictError(f"{user.display} has begun already.", ["work alone", "name somebody else"])
+        raise ConflictError(f"{user.display} has already started.", ["work alone", "name somebody else"])
     return user
 
 

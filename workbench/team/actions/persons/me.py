@@ -102,7 +102,7 @@ def _sign_out(call: Call, login: str) -> None:
 def _leave(call: Call) -> None:
     """Leave a project."""
     if call.project.personal_of == call.person.user_id:
-        raise ConflictError("This is your own project; nobody leaves that.", ["archive it"])
+        raise ConflictError("You cannot leave your personal project.", ["archive it"])
     held = call.session.get(Member, (call.project.id, call.person.user_id))
     if held is None:
         raise MissingError("membership", call.project.slug)
@@ -115,4 +115,4 @@ def verify_owner_remains(call: Call, without: str) -> None:
     owners = select(Member.user_id).join(User, User.id == Member.user_id).where(User.active)
     owners = owners.where(Member.project_id == call.project.id, Member.role == str(ProjectRole.OWNER))
     if set(call.session.scalars(owners)) <= {without}:
-        raise ConflictError(f"`{call.project.slug}` would have no owner.", ["make somebody else an owner first"])
+        raise ConflictError(f"`{call.project.slug}` would have no owner.", ["first make another person an owner"])

@@ -50,7 +50,7 @@ def _set(call: Call, person: str, role: RoleName) -> MemberRecord:
     """Put somebody into a project, or change a role."""
     user = user_of_name(call.session, person)
     if call.project.personal_of is not None and call.project.personal_of == user.id:
-        raise ConflictError("Of a personal project its person is the owner.", ["make another project"])
+        raise ConflictError("The owner of a personal project cannot change.", ["make another project"])
     held = call.session.get(Member, (call.project.id, user.id))
     if held is None:
         if not user.active:

@@ -56,7 +56,7 @@ def _create(call: Call, name: Named, scopes: Scopes, days: Days | None = None) -
     own = call.person.scopes
     if own is not None and not own >= set(scopes):
         missing = ", ".join(f"`{each}`" for each in scopes if each not in own)
-        raise ForbiddenError(f"A token cannot give what it has not: {missing}.", ["make the token in the browser"])
+        raise ForbiddenError(f"A token cannot grant permissions that it lacks: {missing}.", ["create the token in the browser"])
     expires = None if days is None else now() + days * _DAY
     issued = issue_token(call.session, call.person.user_id, name, tuple(scopes), _not_after(call, expires))
     call.session.flush()

@@ -809,7 +809,7 @@ function drawAsk(wb, of, about) {
     class: "ask quiet",
     type: "button",
     ariaLabel: `Why? ${about}`,
-    title: "What is it made of?",
+    title: "Show the breakdown",
     data: {
       focus: `why ${of}`
     },
@@ -1058,7 +1058,7 @@ function drawFleetControls(wb, parent, state) {
   }, button("\u2212", "Half the budget", {
     verb: "budget",
     value: "less"
-  }), field("memory", state.memory, "memory that may be used of each device", {
+  }), field("memory", state.memory, "memory budget per device", {
     placeholder: "all",
     maxLength: 40
   }), button("+", "Twice the budget", {
@@ -1078,7 +1078,7 @@ function drawFleetControls(wb, parent, state) {
     verb: "devices",
     value: String(count + 1)
   }, !state.more));
-  const hardware = field("fleet_hardware", state.hardware, "hardware that the fleet is planned for", {
+  const hardware = field("fleet_hardware", state.hardware, "hardware of the fleet", {
     placeholder: "8 H100",
     maxLength: 200
   });
@@ -1175,7 +1175,7 @@ function drawFigure(wb, figure) {
   const wide = figure.parts.length > 0;
   const range = figure.range && h("span", {
     class: "range",
-    title: "Nine of ten true figures are in this range, as measured on third-party programs."
+    title: "90 % prediction interval, measured on third-party programs."
   }, figure.range);
   return h("div", {
     class: wide ? "figure wide" : "figure",
@@ -1318,7 +1318,7 @@ function fleetTiming(wb) {
     data: {
       focus: "time"
     },
-    title: "Cut the models and time each unit on one device, in a worker process",
+    title: "Split the models into shard units and time each unit on one device, in a worker process",
     onclick: () => wb.send({
       verb: "time"
     })
@@ -1488,7 +1488,7 @@ function fleetRow(wb, model) {
     type: "button",
     hidden: true,
     ariaLabel: `Stop ${model.name}`,
-    title: "It ends with the mini-batch it is in, and the rest speed up",
+    title: "Stop after the current mini-batch; the other models get its devices",
     data: {
       focus: `stop-${model.key}`
     },
@@ -1876,7 +1876,7 @@ function scaleTool(shown, again) {
       again();
     }
   });
-  const title = "Draw what was measured as long as what was predicted, to compare their order";
+  const title = "Scale the measurement to the length of the prediction, to compare order";
   return h("label", {
     class: "scaling",
     title,
@@ -1910,7 +1910,7 @@ function otherOf(spans, lane, span) {
   const times = Number.isFinite(ratio) && [
     tier,
     of
-  ].includes("measured") ? `: measured is ${ratio.toFixed(2)}\xD7 of what was predicted` : "";
+  ].includes("measured") ? `: measured is ${ratio.toFixed(2)}\xD7 of the prediction` : "";
   return `
 ${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
 }
@@ -2467,7 +2467,7 @@ function zoomTools(wb, shown) {
   }, true);
   return h("span", {
     class: "zooms"
-  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Show all of it", () => showAll(shown)));
+  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Reset zoom", () => showAll(shown)));
 }
 
 // workbench/widgets/static/chart.js
@@ -2826,24 +2826,24 @@ var TOURED = "workbench.toured";
 var TOUR = [
   {
     at: ".figures",
-    title: "What it costs each device",
-    text: "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change."
+    title: "Cost per device",
+    text: "Memory, bytes sent and FLOP of one device per step of this GPT. JAX's own partitioner recomputes them after every change."
   },
   {
     at: ".board",
     title: "Drag `d_ff` onto `model`",
-    text: "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Impossible targets say why.",
+    text: "A chip is a named dimension; a column is an axis of the device mesh. Drag a chip onto an axis (or press Space, arrows, Space) and watch the figures change. Invalid targets show the reason.",
     awaits: true
   },
   {
     at: ".tabs",
-    title: "Ask where a number comes from",
-    text: "Every tensor, collective and byte is in these tabs, with its source line. Point at a number and press Why? to see what it is made of. Undo brings any plan back."
+    title: "Ask for the cause of a number",
+    text: "These tabs list every tensor and collective with its source line. Point at a number and press Why? for its breakdown. Undo restores any plan."
   },
   {
     at: ".jobs",
-    title: "Then prove it",
-    text: "Compile asks XLA for real hardware, even hardware that is not here; Run measures the plan on the devices that are. Both stand beside the prediction."
+    title: "Check the prediction",
+    text: "Compile runs XLA for the chosen hardware, attached or not. Run measures the plan on attached devices. Both are compared with the prediction."
   }
 ];
 function startTour(wb, step = 0) {
@@ -2978,8 +2978,8 @@ function helpSection(wb, { tour: toured = true } = {}) {
   const search = h("input", {
     class: "field",
     type: "search",
-    placeholder: "Search the words",
-    ariaLabel: "Search the words explained here",
+    placeholder: "Search terms",
+    ariaLabel: "Search terms and keys",
     oninput: () => sift()
   });
   const none = h("p", {
@@ -2991,7 +2991,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
     class: "body",
     tabIndex: 0,
     role: "group",
-    ariaLabel: "Words and keys"
+    ariaLabel: "Terms and keys"
   }, none);
   const sift = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -3001,7 +3001,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
       group.hidden = all(group, ".entry").every((entry) => entry.hidden);
     }
     none.hidden = entries.some((entry) => !entry.hidden);
-    none.textContent = none.hidden ? "" : `Nothing here is about \u201C${search.value}\u201D. Try a label as it stands on the board.`;
+    none.textContent = none.hidden ? "" : `No entry for \u201C${search.value}\u201D. Try a label of the board.`;
   };
   const tour = h("button", {
     class: "btn",
@@ -3184,8 +3184,8 @@ function outbox(model, root) {
 }
 
 // workbench/widgets/static/widen.js
-var WIDE = "Show over the whole window";
-var BACK = "Back into the page";
+var WIDE = "Fill the window";
+var BACK = "Restore size";
 function widenTool(wb, place) {
   const button = h("button", {
     class: "btn icon widen",
@@ -3233,7 +3233,7 @@ function widen(wb, place, button) {
   button.focus({
     preventScroll: true
   });
-  wb.say("The picture is over the whole window; Escape brings it back.");
+  wb.say("The picture fills the window; press Escape to restore it.");
 }
 function stayWide(place) {
   const dialog = place.querySelector("dialog[open]:not(:modal)");
@@ -3433,7 +3433,7 @@ function mountFleet(model, el) {
   const silent = h("div", {
     class: "note warn",
     hidden: true
-  }, "Python has not answered for ten seconds: it is busy, or gone.");
+  }, "No answer from the server for 10 s");
   const card = h("div", {
     class: "card"
   });
@@ -3477,7 +3477,7 @@ function mountFleet(model, el) {
     ariaLabel: "Ways to train the same models"
   }, h("h2", {}, termLabel(wb, "To train the same models")), h("p", {
     class: "muted"
-  }, "All are computed from the times of the same units. Only shard units include their transfers."), ways);
+  }, "All use the same unit times. Only shard units include transfers."), ways);
   card.append(head, h("section", {
     class: "fleettop",
     ariaLabel: "Policy, memory, devices and hardware"
@@ -3503,11 +3503,11 @@ function mountFleet(model, el) {
     data: {
       focus: "reread"
     },
-    title: "Models that were added to the file join, those taken out of it stop",
+    title: "Reload the file: new models join, removed models stop",
     onclick: () => wb.send({
       verb: "reread"
     })
-  }, "Read again") : null, h("span", {
+  }, "Reload file") : null, h("span", {
     class: "muted"
   }, state.devices))), h("div", {
     class: "tools"
@@ -3689,7 +3689,7 @@ function drawDevices(wb, parent, { running, devices, away }) {
       data: {
         focus: `device-${device}`
       },
-      title: gone ? "It takes units again" : "It ends its unit and takes no further one",
+      title: gone ? "The device accepts units again" : "The device finishes its unit and accepts no more",
       onclick: () => wb.send({
         verb: gone ? "return" : "leave",
         value: String(device)
@@ -3711,7 +3711,7 @@ function drawHandle(wb, zone) {
     class: "handle",
     type: "button",
     ariaLabel: `Move mesh axis ${zone.axis}: left and right arrows`,
-    title: "Drag to reorder the mesh axes: which devices are neighbours",
+    title: "Drag to reorder the mesh axes (which devices are neighbours)",
     data: {
       focus: `handle-${zone.axis}`
     },
@@ -4065,7 +4065,7 @@ function drawRecipeAxis(wb, row, axis, place) {
       value: "",
       selected: true,
       disabled: true
-    }, "which?")
+    }, "choose axis")
   ], ...options);
 }
 var FEW_EDITS = 2;
@@ -4087,7 +4087,7 @@ function drawRecipe(wb, row) {
   const applies = row.state === "applies";
   const spoken = {
     applies: `Apply ${row.title}`,
-    holds: `${row.title}: in place already`,
+    holds: `${row.title}: already applied`,
     barred: `${row.title} does not apply: ${row.reason}`
   }[row.state];
   const apply = h("button", {
@@ -4106,13 +4106,13 @@ function drawRecipe(wb, row) {
         zone: "tools"
       });
     }
-  }, row.state === "holds" ? "\u2713 in place" : "Apply");
+  }, row.state === "holds" ? "\u2713 applied" : "Apply");
   const axes = row.axes.map((axis, place) => drawRecipeAxis(wb, row, axis, place));
   const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
     h("p", {}, ...withCode(row.reason)),
     row.ways_out.length ? h("p", {
       class: "ways"
-    }, "Ways out: ", ...withCode(row.ways_out.join("; ")), ".") : null
+    }, "Try: ", ...withCode(row.ways_out.join("; ")), ".") : null
   ];
   return h("li", {
     class: `recipe ${row.state}`,
@@ -4140,7 +4140,7 @@ function recipesSection(wb) {
     class: "btn small",
     type: "button",
     ariaExpanded: "false",
-    title: "Known ways to lay a program out, each one step",
+    title: "Standard layouts, applied as one edit",
     data: {
       focus: "recipes",
       verb: "recipes"
@@ -4174,7 +4174,7 @@ function recipesSection(wb) {
     hidden: true
   }, h("header", {}, title, h("span", {
     class: "muted"
-  }, "Each is an ordinary list of edits, made as one step that undo takes back."), close), problem, list);
+  }, "A recipe is a list of edits, applied as one step (undo to go back)."), close), problem, list);
   section.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       event.preventDefault();
@@ -4443,7 +4443,7 @@ function drawRemedies(wb, cell) {
     class: "btn small find",
     type: "button",
     ariaLabel: `${cell.find} for ${cell.about}`,
-    title: "Each is planned and kept only if it saves",
+    title: "Each edit is planned; only edits that reduce the bytes sent are listed",
     data: {
       focus: `find ${cell.key}`
     },
@@ -4461,11 +4461,11 @@ function drawRemedies(wb, cell) {
   const none = cell.remedies.length || find ? null : h("span", {
     class: "muted",
     tabIndex: -1,
-    title: "Every edit that was tried sends more in all, or as much here",
+    title: "Every tested edit sends more in total, or as much here",
     data: {
       focus: `find ${cell.key}`
     }
-  }, "none is known");
+  }, "no fix found");
   return h("div", {
     class: "remedies"
   }, ...cell.remedies.map((remedy) => drawRemedy(wb, remedy)), find, none);
@@ -4940,8 +4940,8 @@ function drawLine(wb, cell) {
     class: "ask number linepick",
     type: "button",
     tabIndex: -1,
-    title: `Annotate what ${cell.line} makes`,
-    ariaLabel: `${cell.line}. Annotate what this line makes`,
+    title: `Annotate values of ${cell.line}`,
+    ariaLabel: `${cell.line}. Annotate the values of this line`,
     ariaHasPopup: "menu",
     data: {
       focus: `line ${cell.line} ${cell.rank}`
@@ -5029,7 +5029,7 @@ function replayOf(wb, first) {
     ariaLabel: "Replay"
   }, back, slider2, on, play, count, met), lines);
   back.ariaLabel = "Step back";
-  on.ariaLabel = "Step on";
+  on.ariaLabel = "Step forward";
   let placed = false;
   const at = () => wanted ?? Number(slider2.value);
   const go = (step) => {
@@ -5071,7 +5071,7 @@ function replayOf(wb, first) {
     label();
   };
   const label = () => {
-    play.textContent = playing ? "Pause" : still() ? "To the end" : "Play";
+    play.textContent = playing ? "Pause" : still() ? "Play to the end" : "Play";
   };
   const drawLine3 = (line) => h("p", {
     data: {
@@ -5535,7 +5535,7 @@ function stageColumns(wb, preview) {
     if (move(piece, starts[piece - 1] + step)) {
       say2(piece);
       send(piece);
-    } else wb.say("It can go no farther: each stage keeps one block.");
+    } else wb.say("End of range: each stage keeps at least one block.");
   });
   const heads = (told) => all(columns, ".stagehead").forEach((head, device) => {
     if (told.heads[device]) head.replaceWith(drawStageHead(told.heads[device]));
@@ -5642,7 +5642,7 @@ function makePipeline(wb, place) {
   const balances = h("div", {
     class: "balances",
     role: "group",
-    ariaLabel: "Ways to set the boundaries"
+    ariaLabel: "Set the boundaries"
   });
   const below = h("div", {
     class: "below"
@@ -5686,7 +5686,7 @@ function makePipeline(wb, place) {
   };
 }
 function drawInvitation(wb, parent, { about, problem, button, choices }) {
-  parent.replaceChildren(h("h3", {}, "No pipeline yet"), h("p", {}, "A pipeline cuts the layers into stages on devices of their own, and sends the batch through them in micro-batches."), h("p", {
+  parent.replaceChildren(h("h3", {}, "No pipeline yet"), h("p", {}, "A pipeline divides the layers into stages on separate devices and processes the batch in micro-batches."), h("p", {
     class: "muted"
   }, ...withCode(about)), problem ? h("div", {
     class: "failure"
@@ -5717,7 +5717,7 @@ function drawRemove(wb) {
     data: {
       focus: "pipeline-remove"
     },
-    title: "The step is no longer pipelined, and the mesh axis of the stages is removed.",
+    title: "Remove the pipeline and its mesh axis.",
     onclick: () => sendStage(wb, "remove")
   }, "Remove pipeline");
 }
@@ -5853,7 +5853,7 @@ function drawOwn(wb, cell) {
     cell.own.split(" ")[0],
     cell.own.slice(cell.own.indexOf(" ") + 1)
   ];
-  const back = cell.of === "value" ? "Free it again" : "By the rules again";
+  const back = cell.of === "value" ? "Remove the constraint" : "Remove the override";
   return h("button", {
     class: "own",
     type: "button",
@@ -5870,7 +5870,7 @@ function drawOwn(wb, cell) {
       rank: cell.chips.length,
       zone: "tables"
     })
-  }, cell.of === "value" ? `constrained ${cell.given}` : `own way ${cell.given}`.trim(), h("span", {
+  }, cell.of === "value" ? `constrained ${cell.given}` : `override ${cell.given}`.trim(), h("span", {
     ariaHidden: "true"
   }, " \xD7"));
 }
@@ -5931,9 +5931,9 @@ function tensorBar(wb) {
       ariaLabel: "What a drop changes"
     }, h("span", {
       class: "muted lead"
-    }, "A drop changes"), h("span", {
+    }, "Drop changes"), h("span", {
       class: "choices"
-    }, choice(false, "the rule", "Every tensor with this dimension moves"), choice(true, tab === "values" ? "only this value" : "only this tensor", "An override of this tensor, or a constraint on this value. Alt while dropping does the other"))), refusal ? drawRefusal(wb, refusal) : "");
+    }, choice(false, "the rule", "The rule of this dimension, in every tensor"), choice(true, tab === "values" ? "only this value" : "only this tensor", "An override of this tensor, or a constraint on this value (hold Alt to switch while dropping)"))), refusal ? drawRefusal(wb, refusal) : "");
   }));
   return {
     bar,
@@ -6334,7 +6334,7 @@ function headTools(wb, state) {
       h("span", {
         class: "badge"
       }, `${state.count}`)
-    ], "history", "All former plans: go back, name, compare", () => wb.send({
+    ], "history", "Previous plans: restore, name, compare", () => wb.send({
       verb: "history",
       open: !state.open
     }), state.open),
@@ -6350,12 +6350,12 @@ function headTools(wb, state) {
       }))
     ] : [],
     tool("Open\u2026", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
-    tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture", () => wb.send(state.sheet === "export" ? {
+    tool("Export", "export", "Code (JAX script, PartitionSpecs, logical axis rules), report page, trace or picture", () => wb.send(state.sheet === "export" ? {
       verb: "close_sheet"
     } : {
       verb: "export"
     }), state.sheet === "export"),
-    tool("Link", "link", "An address that holds this plan", () => wb.send(state.sheet === "link" ? {
+    tool("Link", "link", "Link to this plan", () => wb.send(state.sheet === "link" ? {
       verb: "close_sheet"
     } : {
       verb: "link"
@@ -6658,8 +6658,8 @@ function drawHardware(wb, state, refusal) {
     class: "btn icon",
     type: "button",
     disabled: !state.shapes.length,
-    ariaLabel: "Shapes that the mesh fills",
-    title: "Shapes that the mesh fills",
+    ariaLabel: "Shapes that match the mesh",
+    title: "Shapes that match the mesh",
     ariaHasPopup: "menu",
     data: {
       focus: "hw-shapes"
@@ -6701,7 +6701,7 @@ function drawFacts(wb, { facts, attached }) {
   const onclick = () => wb.send({
     verb: attached.busy ? "cancel_calibration" : "calibrate"
   });
-  const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
+  const title = "Measure this machine once (a few seconds, in a separate process); step times are then predicted for it.";
   const look = {
     class: "btn small",
     type: "button",
@@ -6729,7 +6729,7 @@ function drawWiring(wb, state) {
       focus: "hw-wiring"
     },
     onclick: () => openMenu(wb, change, state.wirings)
-  }, "Rewire\u2026");
+  }, "Reassign\u2026");
   const lines = state.wiring.map((line) => h("span", {
     class: "wire",
     title: line.title
@@ -6756,7 +6756,7 @@ function drawLayout(wb, layout) {
   const show = () => {
     text.classList.toggle("cut", !wb.wholeLayout);
     turn.ariaExpanded = String(Boolean(wb.wholeLayout));
-    turn.textContent = wb.wholeLayout ? "Less of the layout" : "All of the layout";
+    turn.textContent = wb.wholeLayout ? "Collapse layout" : "Show full layout";
   };
   const turn = h("button", {
     class: "whole",
@@ -6929,7 +6929,7 @@ function drawForm(wb, state) {
     class: "btn primary",
     type: "submit",
     ariaDisabled: String(state.checking),
-    title: state.kind === "plan" ? "Check the plan on the board, at other sizes, too" : "Check the answer",
+    title: state.kind === "plan" ? "Check the plan on the board, also at other sizes" : "Check the answer",
     data: {
       focus: "exercise check",
       verb: "answer_question"
@@ -6937,7 +6937,7 @@ function drawForm(wb, state) {
   }, state.checking ? "Checking\u2026" : "Check"), state.kind !== "plan" ? null : h("button", {
     class: "btn",
     type: "button",
-    title: "Put the plan that the question starts from on the board; undo takes it back",
+    title: "Load the plan that the question starts from (undo to go back)",
     data: {
       focus: "exercise start",
       verb: "start_question"
@@ -6945,7 +6945,7 @@ function drawForm(wb, state) {
     onclick: () => wb.send({
       verb: "start_question"
     })
-  }, "Begin again"), h("span", {
+  }, "Restart"), h("span", {
     class: "muted"
   }, ...withCode(state.how))));
   return form;
@@ -7287,7 +7287,7 @@ function historySection(wb) {
     class: "legendline"
   }, h("h2", {}, "History"), h("span", {
     class: "muted help"
-  }, "Enter goes to a plan, P pins it, C compares, M for more. An edit after an undo begins a branch."), close), h("div", {
+  }, "Enter: restore plan. P: pin. C: compare. M: menu. An edit after an undo starts a branch."), close), h("div", {
     class: "inside"
   }, tree, compared));
   const paintTree = painter((state) => keepingFocus(wb.root, list, () => {
@@ -7641,7 +7641,7 @@ function compileSection(wb) {
   const compare = h("button", {
     class: "btn",
     type: "button",
-    title: "Predicted and compiled side by side, in the tab Compared",
+    title: "Compare predicted and compiled in the tab Compared",
     data: {
       focus: "compare"
     },
@@ -7666,8 +7666,8 @@ function compileSection(wb) {
     class: "muted"
   }), unasked = h("label", {
     class: "at-rest",
-    title: "Two seconds after the last edit, while the machine is idle; the next edit ends it."
-  }, atRest, "also automatically, once a plan rests", rests);
+    title: "Starts 2 s after the last edit when the machine is idle; the next edit cancels it."
+  }, atRest, "Compile automatically", rests);
   const message = h("div", {
     class: "message"
   }), of = h("div", {
@@ -7728,7 +7728,7 @@ function runSection(wb) {
   const timeline = h("button", {
     class: "btn",
     type: "button",
-    title: "Predicted and measured side by side, in the tab Timeline",
+    title: "Compare predicted and measured in the tab Timeline",
     onclick: () => openTab(wb, "timeline")
   }, "Open Timeline");
   const form = h("form", {
@@ -7803,7 +7803,7 @@ function sourceSection(wb) {
     if (!state) return;
     name.textContent = state.line;
     code.replaceChildren(...state.lines.length ? state.lines.map((line) => drawLine2(wb, state, line)) : [
-      h("p", {}, "The file is not here.")
+      h("p", {}, "The file is not available here.")
     ]);
     code.querySelector(".here")?.scrollIntoView({
       block: "nearest",
@@ -7819,8 +7819,8 @@ function drawLine2(wb, state, line) {
   const number = line.subject ? h("button", {
     class: "lineno",
     type: "button",
-    title: `Select all that ${line.subject} makes`,
-    ariaLabel: `Select all that ${line.subject} makes`,
+    title: `Select all values of ${line.subject}`,
+    ariaLabel: `Select all values of ${line.subject}`,
     ariaPressed: String(line.subject === wb.selected),
     data: {
       focus: `source ${line.number}`
@@ -8371,7 +8371,7 @@ function whySection(wb) {
     lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
     patchBlocks(wb, blocks, why.blocks);
     words.hidden = !why.words.length;
-    words.replaceChildren("What the words mean: ", ...why.words.flatMap((word, place2) => [
+    words.replaceChildren("Terms: ", ...why.words.flatMap((word, place2) => [
       place2 ? ", " : "",
       termLabel(wb, word)
     ]));
@@ -8402,7 +8402,7 @@ function mount(model, el) {
   const silent = h("div", {
     class: "note warn",
     hidden: true
-  }, "Python has not answered for ten seconds: it is busy, or gone.");
+  }, "No answer from the server for 10 s");
   const card = h("div", {
     class: "card"
   });

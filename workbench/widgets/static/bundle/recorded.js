@@ -1,5 +1,5 @@
 // workbench/widgets/static/recorded.js
-var OUTSIDE = "This board is a recording, and that is not in it.";
+var OUTSIDE = "This recording does not include that action.";
 var moveKey = (fields, gesture) => [gesture.verb, ...fields.map((name) => String(gesture[name] ?? "")), ...gesture.add ? ["add"] : []].join("|");
 function reader({ pool }) {
   const known = /* @__PURE__ */ new Map();
