@@ -255,7 +255,7 @@ function drawNotice(wb, place, { refusal, word }) {
 export function filesSection(wb) {
   const notice = h("div", { class: "notice", hidden: true });
   const sheet = h("section", { class: "sheet", ariaLabel: "Exported text", hidden: true });
-  const section = h("div", {}, notice, sheet);
+  const section = h("div", {}, sheet);
   sheet.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       event.preventDefault();
@@ -293,5 +293,5 @@ export function filesSection(wb) {
     first = false;
   };
   acceptFiles(wb);
-  return { section, paint };
+  return { section, notice, paint };
 }

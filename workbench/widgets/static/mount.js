@@ -57,6 +57,7 @@ export function mount(model, el) {
     head,
     strip.section,
     figures,
+    files.notice, // over the lower edge of the figures
     standing,
     silent,
     exercise.section,
