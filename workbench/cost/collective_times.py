@@ -51,7 +51,9 @@ def _lines(
         return (Line(0.0, 0.0),)
     if hardware.chip.platform == "cuda" and kind in ("all-reduce", "all-gather", "reduce-scatter"):
         switched = _switched_group(group)
-        return reduce_lines(switched) if kind == "all-reduce" else gather_lines(switched)
+        lines = reduce_lines(switched) if kind == "all-reduce" else gather_lines(switched)
+        begun = hardware.runtime.collective_step * (switched.n - 1) * (2 if kind == "all-reduce" else 1)
+        return tuple(line._replace(alpha=line.alpha + begun) for line in lines)
     if kind == "all-reduce":
         once = _gather_rates(group)
         return (Line(2 * once.alpha, 2 * once.beta),)

@@ -21,11 +21,12 @@ from workbench.cost.fusion.eager_kernels import eager_kernels_of
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.fusion.simplify_operations import NARROW, narrowed_values
+from workbench.cost.kept_and_deferred import Cost, add_state_copies, defer_sums, kernels_of_weights
 from workbench.cost.kernel_times import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
 from workbench.cost.on_chip_memory import OnChip, on_chip
-from workbench.cost.simulate_overlap import Cost, SimulatedStep, simulate_step
+from workbench.cost.simulate_overlap import SimulatedStep, simulate_step
 from workbench.cost.step_flops import count_dot_flops, flops_of
 from workbench.cost.tile_padding import tiled_bytes
 from workbench.cost.timeline_regions import TimelineRegion, regions_of
@@ -43,7 +44,7 @@ from workbench.propagation import (
     read_argument_placements,
     structure_of,
 )
-from workbench.propagation.structure.program_structure import Op, Structure, TracedValue
+from workbench.propagation.structure.program_structure import Op, Structure, TracedValue, returned_values
 from workbench.reports.collective import Collective
 from workbench.reports.device_memory import Memory
 from workbench.reports.partitioned import Partitioned
@@ -60,6 +61,7 @@ class Estimate:
 
     - `planned` is Shardy's answer; `partitioned` the same, or with XLA's own collectives where XLA was asked;
     - `times`, `simulated` and `step_time` (seconds) are of the hardware, `None` without any;
+    - `once`: seconds of kernels that a pipeline's task runs in the first micro-batch alone; they are in no other figure;
     - `traffic`: bytes read and written in a step; `host_traffic`: bytes sent to the host's memory and fetched back in a step.
     """
 
@@ -77,6 +79,7 @@ class Estimate:
     traffic: int
     host_traffic: int
     step_time: StepTime | None
+    once: float = 0.0
 
     @cached_property
     def arguments(self) -> tuple[Placement, ...]:
@@ -110,14 +113,14 @@ def estimate(plan: Plan, hardware: Hardware | None = None, answer: Partitioned |
     with gc_paused() if len(plan.program.operations) > _MANY else nullcontext():
         planned = partition(plan, hardware)
         partitioned = planned if answer is None else with_answer(planned, answer, plan.mesh)
-        return _estimate_cost(plan, hardware, planned, partitioned, own_mesh or plan.mesh)
+        return _estimate_cost(plan, hardware, planned, partitioned, own_mesh)
 
 
 def estimate_on(found: Estimate, hardware: Hardware) -> Estimate:
     """The same plan on other hardware; nothing is partitioned again where both have one back end."""
     if backend_of(hardware) != backend_of(found.hardware):
         return estimate(found.plan, hardware)
-    return _estimate_cost(found.plan, hardware, found.planned, found.partitioned, found.plan.mesh)
+    return _estimate_cost(found.plan, hardware, found.planned, found.partitioned, None)
 
 
 def estimate_propagated(plan: Plan, planned: Propagated, own_mesh: Mesh) -> Estimate:
@@ -125,7 +128,7 @@ def estimate_propagated(plan: Plan, planned: Propagated, own_mesh: Mesh) -> Esti
     return _estimate_cost(plan, plan.hardware, planned, planned, own_mesh)
 
 
-def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, partitioned: Propagated, own_mesh: Mesh) -> Estimate:
+def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, partitioned: Propagated, own_mesh: Mesh | None) -> Estimate:
     program, mesh, backend = plan.program, plan.mesh, backend_of(hardware)
     fixed = _build_fixed(
         program,
@@ -134,20 +137,32 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         narrows=backend.narrows_dot_operands,
         copies_to_host_late=backend.copies_to_host_late,
         fuses=hardware is None or hardware.runtime.fuses,
+        sums_in_products=hardware is not None and hardware.runtime.sums_in_products,
     )
     tile, capacity = (hardware.chip.array_tile, hardware.chip.memory) if hardware else ((), 0)
     local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
-    windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, own_mesh, hardware.chip) if hardware else {}
+    windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, own_mesh or mesh, hardware.chip) if hardware else {}
     times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, windows, fixed.backward) if hardware else None
-    over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, _on_chip(fixed, partitioned, times, hardware))
+    once = 0.0
+    if own_mesh is not None and hardware and times and hardware.runtime.keeps_casts:
+        times, once = times.without(sorted(fixed.of_weights))
+    if hardware and hardware.runtime.state_copies != 1:
+        add_state_copies(program, partitioned.structure, padded_bytes, hardware.runtime)
+    in_place = hardware is not None and hardware.runtime.updates_in_place
+    placed = _on_chip(fixed, partitioned, times, hardware)
+    over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, placed, updates_in_place=in_place)
     dot_flops, host = count_dot_flops(partitioned, plan.mesh), host_memory(program, partitioned, local_bytes)
     windowed = decomposed_collectives(partitioned) if hardware and hardware.runtime.decomposes else windows.keys()
     costs = tuple(collective_costs(partitioned.reshards, plan, hardware, windowed)) if hardware else ()
+    if own_mesh is not None and hardware and hardware.runtime.defers_sums:
+        costs, deferred = defer_sums(partitioned, costs, fixed.sums)
+        once += deferred
     simulated = seconds = None
     if hardware and times:
         busy = (times.busy + times.launch).tolist()
         beside = hardware.chip.efficiency_of("beside")
-        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.runtime, beside, fixed.weights)
+        sums = None if own_mesh is None else fixed.sums
+        simulated = simulate_step(partitioned, fixed.kernels, fixed.regions, busy, costs, hardware.runtime, beside, fixed.weights, sums)
         seconds = with_transfers(step_time(hardware, fixed.kernels, times, simulated, dot_flops, mesh.size), host, hardware.chip)
     return Estimate(
         plan=plan,
@@ -164,12 +179,15 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         traffic=moved_bytes(fixed.kernels, local_bytes),
         host_traffic=host.moved,
         step_time=seconds,
+        once=once,
     )
 
 
 def _with_reserved(memory: Memory, hardware: Hardware | None) -> Memory:
-    share = hardware.runtime.reserved if hardware else 1.0
-    return replace(memory, reserved=round(memory.peak * share)) if share > 1 else memory
+    if hardware is None or hardware.runtime.reserved <= 1:
+        return memory
+    runtime = hardware.runtime
+    return replace(memory, reserved=round(memory.peak * runtime.reserved), margin=runtime.memory_margin)
 
 
 class _Fixed(NamedTuple):
@@ -182,16 +200,28 @@ class _Fixed(NamedTuple):
     dtypes: tuple[str, ...]  # of each value, as it is stored
     backward: frozenset[int]  # dots of the backward pass
     weights: frozenset[int]  # arguments of main that are parameters
+    sums: frozenset[int]  # results of main that are gradients
+    of_weights: frozenset[int]  # kernels of main that compute what depends on parameters alone
 
 
 @cache_with_program(220)
 def _build_fixed(
-    program: Program, *, recomputes: bool, copies_transposed: bool, narrows: bool, copies_to_host_late: bool, fuses: bool
+    program: Program,
+    *,
+    recomputes: bool,
+    copies_transposed: bool,
+    narrows: bool,
+    copies_to_host_late: bool,
+    fuses: bool,
+    sums_in_products: bool,
 ) -> _Fixed:
     structure = structure_of(program)
     narrow = narrowed_values(structure) if narrows else frozenset[int]()
     dtypes = tuple(NARROW if number in narrow else value.dtype for number, value in enumerate(structure.values))
-    kernels = kernels_of(structure, dtypes, recomputes=recomputes) if fuses else eager_kernels_of(program, structure, dtypes)
+    if fuses:
+        kernels = kernels_of(structure, dtypes, recomputes=recomputes)
+    else:
+        kernels = eager_kernels_of(program, structure, dtypes, sums_in_products=sums_in_products)
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     types = tuple(numbers.setdefault((value.shape, dtype), len(numbers)) for value, dtype in zip(structure.values, dtypes, strict=True))
     held = held_until_fetched(structure) if copies_to_host_late else {}
@@ -199,7 +229,10 @@ def _build_fixed(
     backward = frozenset(each.op for each in kernels.dots if program.operations[each.op].path.startswith("grad/"))
     arguments = zip(structure.arguments, program.arguments, strict=True)
     weights = frozenset(value for value, tensor in arguments if tensor.role is Role.PARAMETER)
-    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes, backward, weights)
+    results = zip(returned_values(structure, 0), program.results, strict=True)
+    sums = frozenset(value for value, tensor in results if tensor.role is Role.GRADIENT)
+    of_weights = kernels_of_weights(kernels, weights)
+    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes, backward, weights, sums, of_weights)
 
 
 def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:

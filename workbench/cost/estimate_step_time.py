@@ -8,8 +8,9 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import axis_size, base_axis
 from workbench.cost.collective_times import collective_seconds
 from workbench.cost.fusion.kernel_table import Kernels
+from workbench.cost.kept_and_deferred import Cost
 from workbench.cost.kernel_times import KernelTimes
-from workbench.cost.simulate_overlap import Cost, SimulatedStep, overlaps
+from workbench.cost.simulate_overlap import SimulatedStep, overlaps
 from workbench.cost.step_flops import DotFlops, utilisation
 from workbench.cost.windowed_dots import dot_of
 from workbench.errors import HardwareError

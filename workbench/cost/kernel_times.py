@@ -7,7 +7,7 @@ hides that pass behind it, and begins sooner. Numbers are those of libtpu 0.0.42
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite, prod
 from typing import NamedTuple
 
@@ -71,6 +71,15 @@ class KernelTimes:
         """Seconds at work: the longer of computing and memory traffic."""
         return np.maximum(self.arithmetic, self.memory)
 
+    def without(self, kernels: Sequence[int]) -> tuple["KernelTimes", float]:
+        """The times without those of some kernels, and the seconds of these."""
+        numbers = list(kernels)
+        seconds = float((self.busy + self.launch)[numbers].sum())
+        dots, vector, memory, launch = (each.copy() for each in (self.dots, self.vector, self.memory, self.launch))
+        for each in (dots, vector, memory, launch):
+            each[numbers] = 0.0
+        return replace(self, dots=dots, vector=vector, memory=memory, launch=launch), seconds
+
 
 def kernel_times(
     kernels: Kernels,
@@ -98,6 +107,7 @@ def kernel_times(
     steps = np.bincount(kernels.workers, elements * kernels.steps, kernels.count).astype(np.float64)
     vector = steps / (chip.vector_flops * chip.efficiency_of("vector"))
     launches = ((moved > 0) | (dots > 0)).astype(np.float64)  # the others were dropped as dead
+    launches[list(kernels.continuing)] = 0.0
     unestimated = np.zeros(kernels.count, dtype=np.bool_)
     if isfinite(chip.sweep):
         swept = _swept_elements(kernels, stored, elements)
@@ -111,8 +121,15 @@ def kernel_times(
         )
         unestimated = _mark_unestimated(kernels, partitioned)
     share = chip.efficiency_of("sustained")
+    launched = chip.launch / chip.efficiency_of("launch") * launches
     return KernelTimes(
-        dots / share, vector / share, memory / share, chip.launch * launches, moved + collective_matmul.moved, steps, unestimated
+        dots / share,
+        vector / share,
+        memory / share,
+        launched,
+        moved + collective_matmul.moved,
+        steps,
+        unestimated,
     )
 
 
@@ -236,10 +253,10 @@ def _dot_seconds(
         if work.convolution is not None:
             return convolution_seconds(work.convolution, shape, summed, dtype, chip)
         return product_seconds(BlockedDot(batch, rows, columns, summed), dtype, chip)
-    if len(chip.matmul_tile) == _BLOCKS and kind in chip.efficiency:
+    if len(chip.matmul_tile) == _BLOCKS and chip.has_share(kind):
         attention = AttentionDot(batch, rows, columns, summed / share, share, is_backward=kind == _BACKWARD)
-        return flops / (chip.peak(dtype) * chip.efficiency[kind]) * attention_slowdown(attention, chip.matmul_tile[3])
-    reached = chip.efficiency_of(kind if kind in chip.efficiency else _MATMUL)
+        return flops / (chip.peak(dtype) * chip.efficiency_of(kind)) * attention_slowdown(attention, chip.matmul_tile[3])
+    reached = chip.efficiency_of(kind if chip.has_share(kind) else _MATMUL)
     if len(chip.matmul_tile) == _SIDES and work.passes > 1:
         busy = 2 * work.passes * passes_volume(rows, columns, summed * work.zeros / work.passes, chip.matmul_tile)
     else:

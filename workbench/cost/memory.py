@@ -23,6 +23,7 @@ from workbench.propagation.structure.stored_values import VIEWING
 from workbench.reports.device_memory import ARGUMENT_ROLES, Alive, Memory, MemoryCurve
 
 _ACTIVATION, _OUTPUT = ROLES.index(Role.ACTIVATION), ROLES.index(Role.OUTPUT)
+_OPTIMIZER = "optimizer/"  # the scope of the update: a weight that is gathered there is written over the one before
 
 
 @dataclass(slots=True)
@@ -46,12 +47,21 @@ class _Life:
 class MemoryOverStep:
     """What is alive on one device at each position of a step.
 
-    `local_bytes` are those of each value of the structure; `on_chip` says which of them stay in memory on the chip, where it has any.
+    `local_bytes` are those of each value of the structure; `on_chip` says which of them stay in memory on the chip, where it has any;
+    `updates_in_place` as in `Runtime`.
     """
 
     def __init__(
-        self, program: Program, partitioned: Propagated, lifetimes: Lifetimes, local_bytes: Sequence[int], on_chip: OnChip | None = None
+        self,
+        program: Program,
+        partitioned: Propagated,
+        lifetimes: Lifetimes,
+        local_bytes: Sequence[int],
+        on_chip: OnChip | None = None,
+        *,
+        updates_in_place: bool = False,
     ) -> None:
+        self._updates_in_place = updates_in_place
         self._program, self._partitioned, self._lifetimes = program, partitioned, lifetimes
         self._structure = partitioned.structure
         self._sizes = np.asarray(local_bytes, dtype=np.int64)
@@ -81,6 +91,8 @@ class MemoryOverStep:
                     continue  # in the same buffer; as is what is reduced over other axes again
                 reduced.add((each.source, each.before))
             operation = self._program.operations[each.sender]
+            if self._updates_in_place and operation.path.startswith(_OPTIMIZER):
+                continue
             yield _Life(each.region, each.first_use, each.last_use, each.local_bytes, f"{operation.path} ({each.kind})")
             if each.frees_source and each.source is not None:
                 self._freed[each.source] = each.first_use

@@ -10,11 +10,11 @@ One iteration is simulated by `simulate_turn`.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from workbench.cost.fusion.kernel_table import Kernels
+from workbench.cost.kept_and_deferred import Cost, is_summed_last
 from workbench.cost.simulate_turn import HostCalls, Send, SimulatedTurn, busiest_link, simulate, simulate_called, slow_beside
 from workbench.cost.timeline_regions import TimelineRegion
 from workbench.cost.windowed_dots import dot_of
@@ -38,16 +38,6 @@ OVERLAPPING = {
 _AT_ONCE = 8
 """Kernels between a collective and what reads its result: no more stand there where a layer's activations are gathered or summed; gradients
 are read far behind, weights were there long before."""
-
-
-class Cost(NamedTuple):
-    """The cost of one execution of a collective: seconds, on which links, whether computation overlaps it, and whether the compiler
-    decomposes it together with a dot (see `windowed_dots`)."""
-
-    seconds: float
-    links: tuple[str, ...]
-    overlaps: bool
-    is_windowed: bool = False
 
 
 def overlaps(kind: str, chip: Chip) -> bool:
@@ -94,22 +84,26 @@ def simulate_step(
     runtime: Runtime = XLA,
     beside: float = 1.0,
     weights: frozenset[int] = frozenset(),
+    sums: frozenset[int] | None = None,
 ) -> SimulatedStep:
     """Simulate all regions, inner ones first; `busy` are the seconds of each kernel (0 if it was dropped), `costs` those of each
-    collective; `beside` is the share of their speed that kernels keep while collectives run; `weights` are main's arguments that are."""
+    collective; `beside` is the share of their speed that kernels keep while collectives run; `weights` are main's arguments that are.
+    `sums`: where the program is one task among many, the gradients it returns: weights and gradients are then sent beside other tasks."""
     sends: list[list[Send]] = [[] for _ in regions]
     numbers: list[list[int]] = [[] for _ in regions]
     for number, (reshard, cost) in enumerate(zip(partitioned.reshards, costs, strict=True)):
         region = regions[reshard.region]
         send = _make_send(reshard, cost, partitioned.structure, kernels, region)
-        can_float = runtime.waits_at_once and floats(reshard, partitioned.structure, kernels, region, weights)
-        if can_float and (runtime.prefetches or region.parent < 0):
+        can_float = runtime.waits_at_once and floats(reshard, partitioned.structure, kernels, region, weights, sums or frozenset())
+        if sums is not None and runtime.exchanges_beside and reshard.kind == "all-to-all":
+            send = send._replace(floats=True, overlaps=True)
+        elif can_float and (runtime.prefetches or region.parent < 0):
             send = send._replace(floats=runtime.prefetches, overlaps=runtime.prefetches)
         elif runtime.waits_at_once and not cost.is_windowed and _is_read_at_once(send, region):
             send = send._replace(overlaps=False)
         sends[reshard.region].append(send)
         numbers[reshard.region].append(number)
-    sends[0] = start_ahead(sends[0])
+    sends[0] = start_ahead(sends[0]) if sums is None else sends[0]
     seconds_of_loop: dict[int, float] = {}
     calls_of_loop: dict[int, float] = {}
     turns: list[SimulatedTurn] = []
@@ -120,7 +114,8 @@ def simulate_step(
         for place, op in region.loops:
             items[place] = seconds_of_loop.get(op, 0.0)
         loop = partitioned.structure.regions[number].parent
-        calls = _list_calls(region, items, sends[number], calls_of_loop, runtime) if runtime.waits_for_host else None
+        called = [busy > 0 and kernel not in kernels.continuing for kernel, busy in zip(region.kernels, items, strict=True)]
+        calls = _list_calls(region, called, sends[number], calls_of_loop, runtime) if runtime.waits_for_host else None
         turn = _simulate_turn(items, sends[number], calls, is_loop=loop >= 0)
         turn = slow_beside(turn, items, sends[number], beside) if beside < 1 else turn
         calls_of_loop[loop] = calls_of_loop.get(loop, 0.0) + (calls.total * region.trips if calls else 0.0)
@@ -141,18 +136,19 @@ def _is_read_at_once(send: Send, region: TimelineRegion) -> bool:
 
 
 def _list_calls(
-    region: TimelineRegion, items: Sequence[float], sends: Sequence[Send], of_loop: Mapping[int, float], runtime: Runtime
+    region: TimelineRegion, is_called: Sequence[bool], sends: Sequence[Send], of_loop: Mapping[int, float], runtime: Runtime
 ) -> HostCalls:
-    """When the host has called each item and send of a region: one after the other, a send behind the items that it waits for."""
+    """When the host has called each item and send of a region: one after the other, a send behind the items that it waits for. An item that
+    is not called was dropped, or is a part of an earlier call."""
     loops = dict(region.loops)
-    costs = [of_loop.get(loops[i], 0.0) if i in loops else runtime.dispatch * (busy > 0) for i, busy in enumerate(items)]
+    costs = [of_loop.get(loops[i], 0.0) if i in loops else runtime.dispatch * is_one for i, is_one in enumerate(is_called)]
     waiting = sorted(range(len(sends)), key=lambda number: sends[number].after)
     now, called, called_sends = 0.0, [], [0.0] * len(sends)
-    for item in range(len(items) + 1):
-        while waiting and min(sends[waiting[0]].after, len(items)) <= item:
+    for item in range(len(costs) + 1):
+        while waiting and min(sends[waiting[0]].after, len(costs)) <= item:
             now += runtime.collective_dispatch
             called_sends[waiting.pop(0)] = now
-        if item < len(items):
+        if item < len(costs):
             now += costs[item]
             called.append(now)
     return HostCalls(tuple(called), tuple(called_sends), now, frozenset(loops))
@@ -235,11 +231,21 @@ _LONGEST = 64  # operations among which the last ones of a hand-written kernel a
 _AHEAD = 8  # matrices and scales of a layer of a Transformer
 
 
-def floats(reshard: InsertedCollective, structure: Structure, kernels: Kernels, region: TimelineRegion, weights: frozenset[int]) -> bool:
-    """Whether a collective is of weights alone; or, in a loop, nothing of the iteration waits for its result."""
+def floats(
+    reshard: InsertedCollective,
+    structure: Structure,
+    kernels: Kernels,
+    region: TimelineRegion,
+    weights: frozenset[int],
+    sums: frozenset[int] = frozenset(),
+) -> bool:
+    """Whether a collective is of weights alone; or, in a loop, nothing of the iteration waits for its result; or the results `sums` of
+    main alone do."""
     if reshard.source is None:
         return region.parent < 0 and reshard.kind == "all-gather" and structure.arguments[reshard.result] in weights
     sent = structure.ops[reshard.source].results[reshard.result]
+    if region.parent < 0 and sums and is_summed_last(reshard, structure, sums):
+        return True
     if region.parent < 0:
         return reshard.kind == "all-gather" and is_made_of_arguments(structure, sent, among=weights)
     if is_made_of_arguments(structure, sent, unchanged=region.unchanged):

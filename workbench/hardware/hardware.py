@@ -93,13 +93,14 @@ class Chip:
       `memory` and, for what dots read, `operands` are of `memory_bandwidth`, above 1 where it is read ahead into memory on the chip;
       `large` is that of arrays that do not fit there (`on_chip_memory`); `sustained` is the share of all of these, the compiler's estimate,
       that a run reaches; `attention` and `attention_backward` are of hand-written kernels with dots, with heads of any size; `beside` is
-      the share of their speed that kernels keep while collectives run;
+      the share of their speed that kernels keep while collectives run; `launch` is that of starting kernels one behind the other;
     - `calibrated`: the measured runs that its shares were fitted on, empty where there are none; `shares_of`: then the chip whose are
       taken;
     - `target`: its name in the compile tier (`tpu:v5e`), empty where there is no compiler for it here;
     - `price`: US dollars an hour of a chip as its vendor sells it, on demand; `None` where it is not known. JAX counts `chip_devices`
       devices on such a chip;
-    - `sources`: the source of each number.
+    - `sources`: the source of each number;
+    - `runtime_shares`: the shares under the hardware's runtime, where it has its own.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Chip:
     price: float | None = None
     chip_devices: int = 1
     sources: Mapping[str, str] = field(default_factory=dict)
+    runtime_shares: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _verify_rates(self, ("memory_bandwidth", "vector_flops", "sweep", "host_bandwidth"), ("memory", "launch", "host_memory"))
@@ -143,7 +145,11 @@ class Chip:
 
     def efficiency_of(self, work: str) -> float:
         """The share of the peak that this class of work reaches."""
-        return self.efficiency.get(work, 1.0)
+        return self.runtime_shares.get(work, self.efficiency.get(work, 1.0))
+
+    def has_share(self, work: str) -> bool:
+        """Whether the share of this class of work is known."""
+        return work in self.runtime_shares or work in self.efficiency
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,19 +218,21 @@ class Hardware:
         return replace(self, axes=changed, name=add_link_change(self.name, change))
 
     def with_runtime(self, name: str) -> "Hardware":
-        """The same devices under another runtime: `XLA`, `eager` or `CUDA graphs`. Raises `HardwareError` for one they do not have."""
+        """The same devices under another runtime, one of `runtimes.toml`. Raises `HardwareError` for one they do not have."""
         runtime = find_runtime(name)
         if runtime != XLA and self.chip.platform != "cuda":
             raise HardwareError(f"{self.chip.name} runs what XLA compiles; `{runtime.name}` is a runtime of GPUs.", ["leave it out"])
         devices, *options = split_options(self.name) if self.name else [""]
         others = [each for each in options if not is_runtime(each) and not is_switch(each)]
         chosen = [] if runtime == XLA else [runtime.name]
-        found = replace(self, runtime=runtime, name=", ".join([devices, *chosen, *others]) if devices else "")
+        found = replace(
+            self, chip=self._chip_under(runtime), runtime=runtime, name=", ".join([devices, *chosen, *others]) if devices else ""
+        )
         switches = () if runtime == XLA else self.runtime.switches
         return reduce(Hardware.with_switch, switches, found)
 
     def with_switch(self, switch: str) -> "Hardware":
-        """The same runtime with `no prefetch`, `no reshard` or `async TP` (`Runtime`). Raises `HardwareError` under XLA."""
+        """The same runtime with one of `SWITCHES`, as `no prefetch`. Raises `HardwareError` under XLA."""
         word = find_switch(switch)
         if self.runtime == XLA:
             raise HardwareError(f"`{switch}` is an option of a runtime other than XLA.", [f'write "{self}, eager, {switch}"'])
@@ -232,7 +240,11 @@ class Hardware:
         others = [each for each in options if each != word]
         place = sum(is_runtime(each) or each in SWITCHES for each in others)
         name = ", ".join([devices, *others[:place], word, *others[place:]]) if devices else ""
-        return replace(self, runtime=self.runtime.switched(word), name=name)
+        runtime = self.runtime.switched(word)
+        return replace(self, chip=self._chip_under(runtime), runtime=runtime, name=name)
+
+    def _chip_under(self, runtime: Runtime) -> Chip:
+        return replace(self.chip, runtime_shares=runtime.shares_on(self.chip.target, self.chip.efficiency))
 
     def _axes_named(self, name: str) -> tuple[PhysicalAxis, ...]:
         """The physical axis of this name, or all whose links have it."""

@@ -133,7 +133,7 @@ class TogetherBytes(NamedTuple):
 class BlockCost(NamedTuple):
     """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
     without recomputation; the payload of the collectives in the forward task, and in the forward and the backward task; the bytes that
-    leave a device in them, and FLOP of the dots, in the same two ways."""
+    leave a device in them, and FLOP of the dots, in the same two ways; `once`: seconds that the first micro-batch takes in addition."""
 
     path: str
     forward: float
@@ -147,6 +147,7 @@ class BlockCost(NamedTuple):
     outgoing_both: int = 0
     flops_forward: int = 0
     flops_both: int = 0
+    once: float = 0.0
 
     @property
     def work(self) -> float:
@@ -181,6 +182,7 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
         sum(outgoing),
         forward.flops.per_device,
         forward.flops.per_device + backward_task.flops.per_device,
+        forward.once + backward_task.once,
     )
 
 

@@ -127,9 +127,9 @@ def partition_costs(staged: StagedProgram, starts: Sequence[int]) -> tuple[Stage
             residuals=ledger.residuals(a, b) + ledger.batch_inputs(stage),
             input_activations=ledger.input_activations(stage) + ledger.batch_inputs(stage),
             sends=sends[stage],
-            update=ledger.update(stage, sent),
+            update=ledger.update(stage, sent) + sum(each.once for each in stage_blocks),
             batch_inputs=ledger.batch_inputs(stage),
-            borrowed_grads=ledger.borrowed_grads(stage) + reduced_grads,
+            borrowed_grads=ledger.borrowed_grads(stage) + (0 if ledger.sums_in_place else reduced_grads),
             sent_update=sent,
             sent_forward=sum_payloads(each.sent_forward for each in stage_blocks),
             sent_both=sum_payloads(each.sent_both for each in stage_blocks),
@@ -171,6 +171,11 @@ class _Ledger:
     @property
     def parts(self) -> DataParallelGroups:
         return self.context.parts
+
+    @property
+    def sums_in_place(self) -> bool:
+        """Whether gradients are summed over devices in the memory that they lie in."""
+        return self.plan.hardware is not None and self.plan.hardware.runtime.updates_in_place
 
     @property
     def partition(self) -> StagePartition:

@@ -15,6 +15,7 @@ from workbench.cost.estimate import Estimate
 from workbench.cost.kernel_graph import graph_of
 from workbench.cost.timeline_events import timeline
 from workbench.cost.value_records import list_reshards, list_values
+from workbench.hardware.runtime import XLA
 from workbench.pipeline.stage_memory_report import StageMemory
 from workbench.pipeline.stage_work import (
     UPDATE,
@@ -60,13 +61,13 @@ def stage_reports(whole: Report, planned: PipelineReport, find_remedies: FindRem
 
 def _stage_report(whole: Report, details: "StageDetails") -> Report:
     work = details.work
-    reserved = whole.hardware.runtime.reserved if whole.hardware else 1.0
+    runtime = whole.hardware.runtime if whole.hardware else XLA
     return Report(
         plan=whole.plan,
         arguments=details.slices.arguments,
         results=whole.results,
         collectives=stage_collectives(work),
-        memory=details.over_step.memory(work.planned.capacity, reserved),
+        memory=details.over_step.memory(work.planned.capacity, runtime),
         flops=stage_flops(work),
         traffic=stage_traffic(work),
         kernels=count_kernels(work),

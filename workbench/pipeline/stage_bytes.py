@@ -179,7 +179,8 @@ def _weigh_params(plan: Plan, network: Network) -> tuple[SliceBytes, ...]:
             types = tensor.dtype, str(accumulator_type(tensor.dtype))
             param_bytes, sum_bytes = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
             state = sum(_local_bytes(each.shape, each.dtype, layer, placement, plan) for each, placement in states[leaf])
-            found[leaf, layer is None] = SliceBytes(param_bytes, sum_bytes, state)
+            copies = plan.hardware.runtime.copies_beside(tensor.dtype) if plan.hardware else 1.0
+            found[leaf, layer is None] = SliceBytes(param_bytes, sum_bytes, round(state * copies))
     return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from workbench.core.schedules.schedule import Kind, Task
 from workbench.core.tensor import Role
+from workbench.hardware.runtime import Runtime
 from workbench.pipeline.stage_work import UPDATE, ResidentSlices, StageWork
 from workbench.reports.device_memory import Alive, Memory, MemoryCurve
 from workbench.reports.simulated_pipeline import Held, Moment, SimulatedPipeline
@@ -71,12 +72,12 @@ class StageMemory:
         counts = [moment.bytes for moment in self.moments]
         return counts.index(max(counts))
 
-    def memory(self, capacity: int, reserved_share: float) -> Memory:
+    def memory(self, capacity: int, runtime: Runtime) -> Memory:
         """Bytes at the peak by role."""
         roles = {role: counts[self.peak] for role, counts in self.curve.by_role.items()}
         found = Memory(roles, capacity=capacity, working=roles[Role.ACTIVATION])
-        reserved = round(found.peak * reserved_share) if reserved_share > 1 else 0
-        return Memory(roles, capacity=capacity, working=found.working, reserved=reserved)
+        reserved = round(found.peak * runtime.reserved) if runtime.reserved > 1 else 0
+        return Memory(roles, capacity=capacity, working=found.working, reserved=reserved, margin=runtime.memory_margin)
 
     def alive(self, place: int) -> tuple[Alive, ...]:
         """What a device holds at a moment, the largest first."""

@@ -36,17 +36,21 @@ FREE_TRANSFER = Transfer(lambda _: 0.0)
 
 
 def transfer_of(plan: Plan) -> Transfer:
-    """The transfer from one stage to the next over the links that the pipeline's axis runs over, overlapped with computation."""
+    """The transfer from one stage to the next over the links that the pipeline's axis runs over, overlapped with computation unless the
+    runtime waits for it."""
     hardware, spec = plan.hardware, plan.pipeline
     if hardware is None or spec is None:
         return FREE_TRANSFER
+    waits = hardware.runtime.waits_for_sends
     group = group_of((spec.axis,), plan.mesh, hardware, plan.axis_assignment)
 
     @cache  # a step sends the same few sizes thousands of times
     def seconds(count: int) -> float:
-        return collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment)
+        sent = collective_seconds("collective-permute", (spec.axis,), count, plan.mesh, hardware, plan.axis_assignment)
+        return sent / hardware.chip.efficiency_of("transfer") if waits else sent
 
     return Transfer(
         seconds,
+        overlapped=not waits,
         shared_port=any(each.shape is AxisTopology.SWITCH for level in group for each in level),
     )

@@ -2,11 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from workbench.core.tensor import Role
 
 ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.MODEL_STATE, Role.INPUT)
 """Roles of arguments; values that a step computes have others."""
+
+
+class Verdict(StrEnum):
+    """Whether a step fits into a device's memory."""
+
+    FITS = "fits"
+    CLOSE = "close"
+    TOO_MUCH = "does not fit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +25,7 @@ class Memory:
     `host` are bytes it keeps in the host's memory, `capacity` what a device of the report's hardware has; 0 without any. `working` are the
     bytes of intermediate values at the worst moment, on-chip memory included: the part that may be off (see
     `analysis.prediction_intervals`). `reserved` is what the runtime's allocator then holds of the device, 0 where that is just the peak:
-    PyTorch's keeps blocks that it has cut (`torch.cuda.max_memory_reserved`).
+    PyTorch's keeps blocks that it has cut (`torch.cuda.max_memory_reserved`). `margin` is the share of the peak that it may be off.
     """
 
     by_role: Mapping[Role, int]
@@ -24,6 +33,19 @@ class Memory:
     capacity: int = 0
     working: int = 0
     reserved: int = 0
+    margin: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it fits; *close* where the capacity lies in the margin of the peak, or below what the allocator holds.
+
+        >>> [Memory({Role.PARAMETER: count}, capacity=100, margin=0.1).verdict.value for count in (90, 95, 105, 112)]
+        ['fits', 'close', 'close', 'does not fit']
+        """
+        if not self.fits and self.peak * (1 - self.margin) > self.capacity:
+            return Verdict.TOO_MUCH
+        most = max(round(self.peak * (1 + self.margin)), self.reserved)
+        return Verdict.CLOSE if self.capacity and most > self.capacity else Verdict.FITS
 
     @property
     def fits(self) -> bool:

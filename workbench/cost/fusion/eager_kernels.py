@@ -7,6 +7,7 @@ iterations, are the host's, and what a loop stacks stays where each iteration ha
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from workbench.core.program import Program
 from workbench.cost.fusion.fuse_operations import FREE, KernelGrouping
@@ -17,21 +18,40 @@ from workbench.propagation.structure.stored_values import PASSING, VIEWING
 
 _UPDATE = "stablehlo.dynamic_update_slice"
 _MULTI_TENSOR = ("optimizer", "accumulate")  # scopes in which PyTorch calls one kernel for many tensors (`foreach`, `fused`)
+_UPDATING = ("optimizer", "accumulate", "reduce", "cast")  # scopes that do the same with every parameter (`trace_update`)
+_GRAD_SUM = "accumulate"
+_SCALED_PRODUCT = "scaled_product"  # a product in float8, whose library takes the scales of its operands (cublasLtMatmul, `_scaled_mm`)
+_CASTING = "quantize/cast"  # to float8: widened in registers
 _STACKING = "dynamic_update_index_in_dim"  # the scope in which `lax.scan` stacks its results
 _MARKS = PASSING | {"stablehlo.reduce_precision"}
 """What only marks a value: in a traced program its precision, its sharding, or that it is computed again."""
 
 
-def eager_kernels_of(program: Program, structure: Structure, dtypes: Sequence[str] = ()) -> Kernels:
-    """The kernels of a program as an eager runtime calls them; `dtypes` as for `kernels_of`."""
+def eager_kernels_of(program: Program, structure: Structure, dtypes: Sequence[str] = (), *, sums_in_products: bool = False) -> Kernels:
+    """The kernels of a program as an eager runtime calls them; `dtypes` as for `kernels_of`, `sums_in_products` as in `Runtime`."""
     calls = tuple((operation.path.rpartition("/")[0], operation.source) for operation in program.operations)
-    return _CallGrouping(structure, dtypes or [value.dtype for value in structure.values], calls).kernels()
+    kernels = _CallGrouping(structure, dtypes or [value.dtype for value in structure.values], calls, sums_in_products).kernels()
+    return replace(kernels, continuing=_list_continuing(kernels, [scope for scope, _ in calls]))
+
+
+def _list_continuing(kernels: Kernels, scopes: Sequence[str]) -> frozenset[int]:
+    """The kernels that are a part of an earlier kernel's call: a step of the update is called once for all tensors."""
+    called: set[tuple[int, str]] = set()
+    found = set()
+    for kernel, op in enumerate(kernels.ops):
+        call = kernels.regions[kernel], scopes[op]
+        if scopes[op].partition("/")[0] in _UPDATING and call in called:
+            found.add(kernel)
+        called.add(call)
+    return frozenset(found)
 
 
 class _CallGrouping(KernelGrouping):
-    def __init__(self, structure: Structure, dtypes: Sequence[str], calls: Sequence[tuple[str, str]]) -> None:
-        self._calls = calls
+    def __init__(self, structure: Structure, dtypes: Sequence[str], calls: Sequence[tuple[str, str]], sums_in_products: bool) -> None:
+        self._calls, self._sums_in_products = calls, sums_in_products
+        self._products: set[int] = set()
         self._called: dict[tuple[int, tuple[str, str]], int] = {}
+        self._scaled: dict[str, int] = {}  # by scope: the kernel of its last product in float8
         super().__init__(structure, dtypes, recomputes=False)
 
     def _group_operation(self, index: int, op: Op) -> None:
@@ -39,7 +59,7 @@ class _CallGrouping(KernelGrouping):
             for source in self._sources[op.operands[1]]:
                 self._note_read(source, -1)
             self._sources[op.results[0]] = self._sources[op.operands[0]]
-        elif op.kind in _MARKS:
+        elif op.kind in _MARKS or self._is_widened(index, op):
             for slot, result in enumerate(op.results):
                 self._sources[result] = self._sources[op.operands[slot]]
         else:
@@ -52,9 +72,19 @@ class _CallGrouping(KernelGrouping):
         value = self._structure.values[op.results[0]] if op.results else None
         return op.kind in ELEMENTWISE and value is not None and not value.shape and "float" not in value.dtype
 
+    def _is_widened(self, index: int, op: Op) -> bool:
+        if op.kind != "stablehlo.convert" or not self._calls[index][0].endswith(_CASTING):
+            return False
+        return self._structure.values[op.results[0]].dtype == "float32"
+
     def _choose_kernel(self, index: int, op: Op) -> int:
+        scope = self._calls[index][0]
         key = op.region, self._calls[index]
         read = {source.kernel for source in self._all_sources(op)}
+        if op.kind not in DOTS and self._scaled.get(scope) in read:  # the epilogue of that product
+            return self._scaled[scope]
+        if self._sums_in_products and scope.startswith(_GRAD_SUM) and not self._products.isdisjoint(read):
+            return max(self._products & read)
         found = self._called.get(key, -1)
         is_part = found in read or self._calls[index][0].startswith(_MULTI_TENSOR)
         if op.kind not in DOTS and is_part and found >= max(read, default=0) and found >= 0:
@@ -62,4 +92,8 @@ class _CallGrouping(KernelGrouping):
         self._kernels.append(KernelDraft(op.region, set(), op.position, is_plain=False))
         if op.kind not in DOTS:
             self._called[key] = len(self._kernels) - 1
+            return len(self._kernels) - 1
+        self._products.add(len(self._kernels) - 1)
+        if scope.endswith(_SCALED_PRODUCT):
+            self._scaled[scope] = len(self._kernels) - 1
         return len(self._kernels) - 1

@@ -60,6 +60,7 @@ class Kernels:
     serial: tuple[int, ...]  # scatters that run a row at a time
     numbers: Integers  # values that are single numbers, without dimensions
     unfilled: frozenset[int]  # values that have memory, and that nothing is written to where they are made (see `loop_edges`)
+    continuing: frozenset[int] = frozenset()  # kernels that one call starts together with an earlier one (see `eager_kernels`)
 
     @property
     def count(self) -> int:

@@ -3,7 +3,7 @@ scaling as torchao's `float8_linear` does it).
 
 An operand x becomes q = x s in eight bits, with s = the type's largest number / max |x|; the product of two is divided by both scales.
 The gradients of both operands are such products, too. What is scaled, cast and multiplied is what a device does; nothing is kept from one
-step to the next.
+step to the next. A weight is cast again for the backward pass: kept, it would be held once for each micro-batch in flight.
 
     tensorwise   one s for an operand; gradients arrive in e5m2, with more range, the rest is e4m3
     rowwise      one s for each row, over what the product sums; all in e4m3. An operand is then cast once for each of its two products
@@ -20,6 +20,8 @@ from workbench.errors import PrecisionError, unknown_name
 
 E4M3, E5M2 = jnp.float8_e4m3fn, jnp.float8_e5m2
 SCALINGS = ("tensorwise", "rowwise")
+SCALED_PRODUCT = "scaled_product"
+"""The scope of a product and of what undoes its scales: one call of a library (`cost.fusion.eager_kernels`)."""
 _SMALLEST = 1e-12
 """What a largest magnitude counts as at least, so that zeros have a scale."""
 
@@ -51,13 +53,13 @@ def _forward(x: Any, w: Any, subscripts: str, scaling: str) -> tuple[Any, Any]:
     left, right, out = split_subscripts(subscripts)
     quantized = _quantize(x, _summed(left, out, scaling), E4M3), _quantize(w, _summed(right, out, scaling), E4M3)
     result = _multiply(f"{left},{right}->{out}", *quantized, x.dtype)
-    return result, quantized if scaling == "tensorwise" else (x, w)
+    return result, (quantized[0], w) if scaling == "tensorwise" else (x, w)
 
 
 def _backward(subscripts: str, scaling: str, residuals: Any, arriving: Any) -> tuple[Any, Any]:
     left, right, out = split_subscripts(subscripts)
     if scaling == "tensorwise":
-        (x, w), g = residuals, _quantize(arriving, (), E5M2)
+        x, w, g = residuals[0], _quantize(residuals[1], (), E4M3), _quantize(arriving, (), E5M2)
         for_x, for_w = (g, w), (x, g)
     else:
         x, w = residuals
@@ -94,17 +96,20 @@ def _summed(letters: str, out: str, scaling: str) -> tuple[int, ...]:
 def _quantize(x: Any, dims: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
     """x in eight bits, and what to multiply it by to have x again: float32, of x's rank, with 1 for each dimension in `dims`, all if ()."""
     with jax.named_scope("quantize"):
-        largest = jnp.max(jnp.abs(x), axis=dims or None, keepdims=True).astype(jnp.float32)
-        scale = float(jnp.finfo(dtype).max) / jnp.maximum(largest, _SMALLEST)
-        return (x.astype(jnp.float32) * scale).astype(dtype), 1 / scale
+        with jax.named_scope("scale"):
+            largest = jnp.max(jnp.abs(x), axis=dims or None, keepdims=True).astype(jnp.float32)
+            scale = float(jnp.finfo(dtype).max) / jnp.maximum(largest, _SMALLEST)
+        with jax.named_scope("cast"):
+            return (x.astype(jnp.float32) * scale).astype(dtype), 1 / scale
 
 
 def _multiply(subscripts: str, x: tuple[Any, Any], w: tuple[Any, Any], dtype: Any) -> Any:
     """The product of two quantized operands, of type `dtype`. What devices sum of it is in that type, too, but for float16, which has no
     room for the product before it is scaled."""
     left, right, out = split_subscripts(subscripts)
-    product = jnp.einsum(subscripts, x[0], w[0], preferred_element_type=jnp.float32 if dtype == jnp.float16 else dtype)
-    return (product.astype(jnp.float32) * (align_scale(x[1], left, out) * align_scale(w[1], right, out))).astype(dtype)
+    with jax.named_scope(SCALED_PRODUCT):
+        product = jnp.einsum(subscripts, x[0], w[0], preferred_element_type=jnp.float32 if dtype == jnp.float16 else dtype)
+        return (product.astype(jnp.float32) * (align_scale(x[1], left, out) * align_scale(w[1], right, out))).astype(dtype)
 
 
 def align_scale(scale: Any, letters: str, out: str) -> Any:
