@@ -19,6 +19,7 @@ from typing import Any
 
 import workbench as wb
 from workbench.core.program import Program
+from workbench.models.mixture.mixture import expert_parallel
 
 PUBLISHED = Path(__file__).parents[1] / "tests" / "published"
 MPT = {
@@ -33,7 +34,8 @@ MPT = {
     "70b": (80, 8192, 64),
 }
 """Layers, width and heads (llm-foundry, scripts/train/yamls/pretrain)."""
-EAGER, TRANSFORMER_ENGINE, MEGATRON, INFERENCE, FRAMEWORK, DEEPSPEED = "eager", "CUDA graphs", "eager", "CUDA graphs", "eager", "eager"
+FOUNDRY, TRANSFORMER_ENGINE, MEGATRON, DEEPSPEED = "eager, flash 1", "Megatron Core", "DeepSpeed", "DeepSpeed"
+INFERENCE, FRAMEWORK = "inference engine", "PyTorch inference"
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,7 @@ def _foundry_plan(row: Mapping[str, str], chip: str, *, is_float8: bool) -> wb.P
     gpus, accumulation = int(row["gpus"]), int(row["accumulation"])
     layers, d_model, heads = MPT[row["model"]]
     program = _mpt(layers, d_model, heads, int(row["seq"]), int(row["global_batch"]), row["checkpointing"] == "True", is_float8)
-    runtime = TRANSFORMER_ENGINE if is_float8 else EAGER
-    hardware = f"{gpus // 8} nodes of 8 {chip}, {runtime}" if gpus > 8 else f"8 {chip}, {runtime}"
+    hardware = f"{gpus // 8} nodes of 8 {chip}, {FOUNDRY}" if gpus > 8 else f"8 {chip}, {FOUNDRY}"
     return _accumulated(program, gpus, accumulation, hardware, "zero_3")
 
 
@@ -108,7 +109,7 @@ def _accumulated(program: Program, gpus: int, accumulation: int, hardware: str, 
 
 
 @cache
-def _mpt(layers: int, d_model: int, heads: int, seq: int, batch: int, recompute: bool, float8: bool) -> Program:  # noqa: FBT001
+def _mpt(layers: int, d_model: int, heads: int, seq: int, batch: int, recompute: bool, float8: bool) -> Program:
     return wb.models.build(
         "decoder",
         preset="llama2-7b",
@@ -124,7 +125,7 @@ def _mpt(layers: int, d_model: int, heads: int, seq: int, batch: int, recompute:
         positions="learned",
         norm="layer",
         tied=True,
-        fused="attention norm activation",
+        fused="attention norm activation loss",
         recompute="replay" if recompute else "kernels",
         params="float32",
         seq=seq,
@@ -167,18 +168,17 @@ def _bridge_plan(setup: tuple[str, ...]) -> wb.Plan:
     if per_node not in (8, 72) or (nodes > 1 and gpus % per_node):  # racks of 72, of which a run had 64
         hardware = f"{gpus // 64} nodes of 64 {chip}, {TRANSFORMER_ENGINE}" if gpus > 64 else f"{gpus} {chip}, {TRANSFORMER_ENGINE}"
     replicas = gpus // (tp * pp * cp)
-    program = _llama(_BRIDGE[model], seq, gbs, cp)
+    program = _llama(_BRIDGE[model], seq, gbs)
     if pp == tp == cp == 1:
         return _accumulated(program, gpus, gbs // (replicas * mbs), hardware, "zero_3" if fsdp > 1 else "zero_1")
     return megatron_plan(program, tp, pp, replicas, gbs // (replicas * mbs), hardware, chunks=vp, context=cp)
 
 
 @cache
-def _llama(preset: str, seq: int, batch: int, ring: int) -> Program:
-    more = {"ring": ring} if ring > 1 else {}
-    return wb.models.build(
-        "decoder", preset=preset, seq=seq, batch=batch, recompute="kernels", params="float32", float8="tensorwise", **more
-    )
+def _llama(preset: str, seq: int, batch: int, float8: str = "tensorwise") -> Program:
+    """In Megatron's mixed precision: weights and gradients in bfloat16, moments in float32."""
+    program = wb.models.build("decoder", preset=preset, seq=seq, batch=batch, recompute="kernels", params="bfloat16", float8=float8)
+    return program.variant(precision=wb.Precision.parse("moments=float32"))
 
 
 def megatron_plan(
@@ -222,7 +222,7 @@ def _gpt_plan(run: Mapping[str, Any]) -> wb.Plan:
         d_head=d_model // heads,
         d_ff=4 * d_model,
         dropout=0.0,
-        recompute="full",
+        recompute="replay",
         seq=2048,
         batch=batch,
         **model,
@@ -243,7 +243,7 @@ def _llama405_runs(name: str, run: Mapping[str, Any]) -> Iterator[ClusterRow]:
 def _llama405_plan(run: Mapping[str, Any]) -> wb.Plan:
     layout = run["layout"]
     batch = layout["replicas"] * layout["micro_batches"]
-    program = wb.models.build("decoder", preset="llama3-405b", seq=8192, batch=batch, recompute="kernels", params="float32")
+    program = _llama("llama3-405b", 8192, batch, "")
     pipeline = f"stages:16 micro_batches:{layout['micro_batches']} schedule:interleaved chunks:{layout['chunks']} remat:never"
     mesh = f"data:{layout['replicas']} stage:16 model:{layout['tensor']}"
     plan = wb.Plan(program, mesh, "", hardware=f"{run['hardware']}, {TRANSFORMER_ENGINE}", pipeline=pipeline)
@@ -268,11 +268,9 @@ def _deepseek_plan(run: Mapping[str, Any]) -> wb.Plan:
         recompute="kernels",
     )
     pipeline = f"stages:16 micro_batches:{layout['micro_batches']} schedule:dualpipe_v chunks:2 remat:never"
-    hardware = f"{run['hardware']}, {TRANSFORMER_ENGINE}"
-    plan = wb.Plan(program, "stage:16 data:2 expert:64", "", hardware=hardware, pipeline=pipeline)
-    for recipe in ("data_parallel", "expert_parallel", "zero_1"):
-        plan = plan.recipe(recipe)
-    return plan
+    hardware = f"{run['hardware']}, {TRANSFORMER_ENGINE}, batch overlap"
+    layout = expert_parallel(batch="data+expert")
+    return wb.Plan(program, "stage:16 data:2 expert:64", layout, hardware=hardware, pipeline=pipeline).recipe("zero_1")
 
 
 def _decoding_runs(name: str, run: Mapping[str, Any]) -> Iterator[ClusterRow]:
@@ -298,8 +296,8 @@ def _finetuning_plan(run: Mapping[str, Any]) -> wb.Plan:
     """All weights trained in bfloat16 with float32 copies; layers are recomputed, as LLaMA-Factory does by default."""
     replicas = run["layout"]["replicas"]
     program = wb.models.build(
-        "decoder", **run["model"], seq=1536, batch=replicas, recompute="replay", params="float32", fused="attention norm nonlinearity"
-    )
+        "decoder", **run["model"], seq=1536, batch=replicas, recompute="replay", params="bfloat16", fused="attention norm nonlinearity"
+    ).variant(precision=wb.Precision.parse("moments=float32"))
     plan = wb.Plan(program, f"data:{replicas}", "", hardware=f"{run['hardware']}, {DEEPSPEED}")
     for recipe in ("data_parallel", f"zero_{run['layout']['zero']}"):
         plan = plan.recipe(recipe)

@@ -5,21 +5,33 @@ Half of the rows, by a digest of their setup, are for fitting (`benchmarks/clust
 `--json` has `step_mape` (mean error of a step, by kind of work), `ran_but_too_much` (runs that are said not to fit),
 `out_of_memory_but_fits`, `range_holds` (share of times inside their range), and the same by stack.
 
-    python benchmarks/clusters.py [--quick] [--json] [--fitted] [--stack NAME]
+`--ranges` writes how far times are off on the fitted half (`workbench/analysis/gpu_step_intervals.toml`), `--page` the table of
+`docs/accuracy.md` from `benchmarks/results/clusters.json`, which holds that line.
+
+    python benchmarks/clusters.py [--quick] [--json] [--fitted] [--stack NAME] [--ranges] [--page]
 """
 
 import argparse
 import json
+import math
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from scipy.stats import t as student
 
 from benchmarks.cluster_rows import ClusterRow, cluster_rows
+from workbench.analysis.gpu_step_intervals import FEWEST, STEP_INTERVALS_FILE, work_of
 from workbench.errors import WorkbenchError
 from workbench.reports.report_details import STEP, Range
 
+RESULTS = Path(__file__).with_name("results") / "clusters.json"
+PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
+INSIDE = 0.95  # of the runs to come are below the upper end of a range, so that nine of ten are inside
 QUICK = 3
 """Of a stack with so many rows or more, every third is planned if `--quick` is said."""
 
@@ -34,6 +46,9 @@ class ClusterResult:
     capacity: int
     verdict: str
     interval: Range | None
+    runtime: str
+    work: str
+    target: str
 
     @property
     def error(self) -> float | None:
@@ -53,8 +68,10 @@ def predict(row: ClusterRow) -> ClusterResult:
     report = row.plan().report()
     interval = report.ranges.get(STEP)
     memory = report.fullest.memory if report.stages else report.memory
-    verdict = "fits" if report.peak <= memory.capacity else "does not fit"
-    return ClusterResult(row, report.seconds or 0.0, report.peak, memory.capacity, verdict, interval)
+    hardware = report.hardware
+    assert hardware, row.name
+    where = hardware.runtime.name, work_of(report), hardware.chip.target
+    return ClusterResult(row, report.seconds or 0.0, report.peak, memory.capacity, memory.verdict.value, interval, *where)
 
 
 def results_of(rows: Sequence[ClusterRow]) -> list[ClusterResult]:
@@ -118,6 +135,56 @@ def _names(results: Iterable[ClusterResult], field: str) -> list[str]:
     return list(dict.fromkeys(getattr(result.row, field) for result in results))
 
 
+def write_ranges(results: Iterable[ClusterResult]) -> None:
+    """Write the mean and the spread of the errors of the fitted half, by runtime and kind of work."""
+    groups: dict[tuple[str, str], list[ClusterResult]] = {}
+    for result in results:
+        if result.row.is_fitted and result.row.seconds:
+            groups.setdefault((result.runtime, result.work), []).append(result)
+    text = (
+        "# How far published runs on GPUs were from their prediction, by runtime and kind of work: mean and\n"
+        "# standard deviation of log(measured / predicted) (workbench/analysis/gpu_step_intervals.py). Made by\n"
+        "# benchmarks/clusters.py --ranges of its fitted half.\n"
+    )
+    for (runtime, work), found in groups.items():
+        if len(found) >= FEWEST:
+            text += f"\n[[intervals]]\nruntime = {json.dumps(runtime)}\nwork = {json.dumps(work)}\n{_interval_text(found)}"
+    STEP_INTERVALS_FILE.write_text(text, encoding="utf-8")
+
+
+def _interval_text(found: Sequence[ClusterResult]) -> str:
+    errors = [math.log((result.row.seconds or result.seconds) / result.seconds) for result in found]
+    seconds = [result.seconds for result in found]
+    return (
+        f"targets = {json.dumps(sorted({result.target for result in found}))}\n"
+        f"cases = {len(found)}\nshortest = {min(seconds):.3g}\nlongest = {max(seconds):.4g}\n"
+        f"mean = {fmean(errors):.3f}\ndeviation = {stdev(errors):.3f}\n"
+        f"factor = {student.ppf(INSIDE, len(found) - 1) * math.sqrt(1 + 1 / len(found)):.3f}\n"
+    )
+
+
+def page_text(found: Mapping[str, Any]) -> str:
+    """The page of the documentation: the scores of the tested half by stack."""
+    lines = [
+        "# How accurate step times on clusters are",
+        "",
+        "Published runs, planned as a user would write them, beside what was measured. Half of them, by a digest of their setup,",
+        "were fitted on; this table is of the others. Made by `benchmarks/clusters.py --page`, which has the sources. A *stack* is",
+        "what ran it: FSDP is llm-foundry, Megatron Core is Megatron-Bridge and Llama 3's own runs.",
+        "",
+        "| Stack | Runs | Mean error of a step | Bias | Ran, and said not to fit | Out of memory, and said to fit | Inside the range |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for stack, row in found["stacks"].items():
+        error = "" if row["step_mape"] is None else f"{row['step_mape']:.0%}"
+        held = "not calibrated" if row["range_holds"] is None else f"{row['range_holds']:.0%}"
+        bias = "" if row["step_mape"] is None else f"{row['bias']:+.0%}"
+        counts = f"{row['ran_but_too_much']} | {row['out_of_memory_but_fits']}"
+        lines.append(f"| {stack} | {row['rows']} | {error} | {bias} | {counts} | {held} |")
+    kinds = ", ".join(f"{kind} {error:.0%}" for kind, error in found["step_mape"].items() if error is not None)
+    return "\n".join([*lines, "", f"By kind of work: {kinds}. Fitted runs: {found['fitted']['step_mape']:.0%}.", ""])
+
+
 def chosen_rows(*, quick: bool, stack: str = "", fitted: bool = False) -> list[ClusterRow]:
     """The rows to plan."""
     rows = [row for row in cluster_rows() if row.stack.startswith(stack) and (row.is_fitted or not fitted)]
@@ -139,10 +206,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a third of the rows of large tables")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     parser.add_argument("--fitted", action="store_true", help="the fitted half alone")
+    parser.add_argument("--page", action="store_true", help="write docs/accuracy.md from the last results")
+    parser.add_argument("--ranges", action="store_true", help="write the ranges of step times")
     parser.add_argument("--stack", default="", help="rows whose stack begins so")
     options = parser.parse_args()
+    if options.page:
+        PAGE.write_text(page_text(json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+        return
     rows = chosen_rows(quick=options.quick, stack=options.stack, fitted=options.fitted)
     results = results_of(rows)
+    if options.ranges:
+        write_ranges(results)
+        return
     found = summary(results)
     found["refused"] = len(rows) - len(results)
     for name, table in found["stacks"].items():

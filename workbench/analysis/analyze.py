@@ -8,6 +8,7 @@ from workbench.analysis.compiled_report import with_compiled
 from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.analysis.diagnose import diagnose
 from workbench.analysis.diagnose_pipeline import with_pipeline
+from workbench.analysis.gpu_step_intervals import has_published_runs, interval_for
 from workbench.analysis.prediction_intervals import ranges_of
 from workbench.analysis.remedies import Analyze, find_remedies
 from workbench.core.source_annotations import SourceAnnotations
@@ -73,8 +74,17 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
         partitioned=answer,
         details=PlannedDetails(found, analyze),
     )
+    report = _with_calibration(report)
     report = diagnose(report, found.planned, found.partitioned.edges)  # edits are tried on Shardy's propagation, and compared with that
     return with_compiled(report, answer.scheduled) if answer is not None and answer.scheduled is not None else report
+
+
+def _with_calibration(report: Report) -> Report:
+    """The report whose step time says *not calibrated* where no run like it was published, under a runtime of which others were."""
+    time, hardware = report.step_time, report.hardware
+    if time is None or hardware is None or not has_published_runs(hardware) or interval_for(report) is not None:
+        return report
+    return replace(report, step_time=replace(time, calibrated="", shares_of=""))
 
 
 # The report of a pipeline of `engine:spmd`: of the one program that all devices run, the shifting buffer, planned as any program is.

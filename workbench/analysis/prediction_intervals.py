@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from workbench.analysis.gpu_step_intervals import interval_for
 from workbench.cost.tpu_kernel_cycles import known_rates
 from workbench.hardware.hardware import Chip
 from workbench.reports.diagnostic import UNKNOWN_TRIP_COUNT
@@ -37,9 +38,15 @@ def ranges_of(report: Report) -> Mapping[str, Range]:
     """The intervals of a report's figures: bytes sent, bytes at the peak, seconds of kernels and of a step.
 
     There is none for a figure that the compiler has settled, for one without cases on this platform, or for bytes and times that depend on
-    a loop whose trip count depends on data; and none at all without hardware, or for a pipeline.
+    a loop whose trip count depends on data; and none at all without hardware. A pipeline has one for its step alone, under a runtime of
+    which runs were published (`gpu_step_intervals`).
     """
-    if report.hardware is None or report.plan.pipeline is not None:
+    if report.hardware is None:
+        return {}
+    published = interval_for(report)
+    if published is not None and report.seconds and is_counted(report):
+        return {STEP: published.range_of(report.seconds)}
+    if report.plan.pipeline is not None:
         return {}
     known = _residuals_for(report, report.hardware.chip)
     found: dict[str, Range] = {}
