@@ -192,8 +192,7 @@ def test_any_traced_function_can_be_searched():
         (
             {"pins": {"model": 3}},
             SearchError,
-            "No plan of the space has `model=3`: 3 does not divide 8 devices.\n"
-            "  Try: pin `model` to 1, 2, 4 or 8 · leave the pin out.",
+            "No plan of the space has `model=3`: 3 does not divide 8 devices.\n  Try: pin `model` to 1, 2, 4 or 8 · leave the pin out.",
         ),
         ({"pins": {"model": (3, 5)}}, SearchError, "No plan of the space has `model=3 or 5`: none of 3 or 5 divides 8 devices."),
         ({"layouts": "spatial"}, SearchError, "The layout `spatial` does not apply: "),

@@ -35,9 +35,7 @@ def test_what_the_user_can_mend_is_nobodys_bug():
 
 def test_an_error_made_again_elsewhere_keeps_what_was_said():
     error = PartitionError("refused", ["go back"], "refused because\nof this")
-    assert (
-        str(PartitionError(*error.parts)) == str(error) == ("refused\n  Try: go back.\n  In full:\n    refused because\n    of this")
-    )
+    assert str(PartitionError(*error.parts)) == str(error) == ("refused\n  Try: go back.\n  In full:\n    refused because\n    of this")
     assert WorkbenchError("all of it", (), "all of it").detail == ""
 
 

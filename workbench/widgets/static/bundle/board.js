@@ -809,7 +809,7 @@ function drawAsk(wb, of, about) {
     class: "ask quiet",
     type: "button",
     ariaLabel: `Why? ${about}`,
-    title: "What is it made of?",
+    title: "Show the breakdown",
     data: {
       focus: `why ${of}`
     },
@@ -1058,7 +1058,7 @@ function drawFleetControls(wb, parent, state) {
   }, button("\u2212", "Half the budget", {
     verb: "budget",
     value: "less"
-  }), field("memory", state.memory, "memory that may be used of each device", {
+  }), field("memory", state.memory, "memory budget per device", {
     placeholder: "all",
     maxLength: 40
   }), button("+", "Twice the budget", {
@@ -1078,7 +1078,7 @@ function drawFleetControls(wb, parent, state) {
     verb: "devices",
     value: String(count + 1)
   }, !state.more));
-  const hardware = field("fleet_hardware", state.hardware, "hardware that the fleet is planned for", {
+  const hardware = field("fleet_hardware", state.hardware, "hardware of the fleet", {
     placeholder: "8 H100",
     maxLength: 200
   });
@@ -1175,7 +1175,7 @@ function drawFigure(wb, figure) {
   const wide = figure.parts.length > 0;
   const range = figure.range && h("span", {
     class: "range",
-    title: "Nine of ten true figures are in this range, as measured on third-party programs."
+    title: "90 % prediction interval, measured on third-party programs."
   }, figure.range);
   return h("div", {
     class: wide ? "figure wide" : "figure",
@@ -1318,7 +1318,7 @@ function fleetTiming(wb) {
     data: {
       focus: "time"
     },
-    title: "Cut the models and time each unit on one device, in a worker process",
+    title: "Split the models into shard units and time each unit on one device, in a worker process",
     onclick: () => wb.send({
       verb: "time"
     })
@@ -1488,7 +1488,7 @@ function fleetRow(wb, model) {
     type: "button",
     hidden: true,
     ariaLabel: `Stop ${model.name}`,
-    title: "It ends with the mini-batch it is in, and the rest speed up",
+    title: "Stop after the current mini-batch; the other models get its devices",
     data: {
       focus: `stop-${model.key}`
     },
@@ -1876,7 +1876,7 @@ function scaleTool(shown, again) {
       again();
     }
   });
-  const title = "Draw what was measured as long as what was predicted, to compare their order";
+  const title = "Scale the measurement to the length of the prediction, to compare order";
   return h("label", {
     class: "scaling",
     title,
@@ -1910,7 +1910,7 @@ function otherOf(spans, lane, span) {
   const times = Number.isFinite(ratio) && [
     tier,
     of
-  ].includes("measured") ? `: measured is ${ratio.toFixed(2)}\xD7 of what was predicted` : "";
+  ].includes("measured") ? `: measured is ${ratio.toFixed(2)}\xD7 of the prediction` : "";
   return `
 ${of} ${clock(seconds[other])} from ${clock(starts[other])}${times}`;
 }
@@ -2467,7 +2467,7 @@ function zoomTools(wb, shown) {
   }, true);
   return h("span", {
     class: "zooms"
-  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Show all of it", () => showAll(shown)));
+  }, zoom("\u2212", "Zoom out", zoomOut), zoom("+", "Zoom in", zoomIn), zoom("\u2194", "Reset zoom", () => showAll(shown)));
 }
 
 // workbench/widgets/static/chart.js
@@ -2826,24 +2826,24 @@ var TOURED = "workbench.toured";
 var TOUR = [
   {
     at: ".figures",
-    title: "What it costs each device",
-    text: "The bytes one device holds, sends and computes in a step of this GPT. They come from the partitioner that JAX itself uses, anew after every change."
+    title: "Cost per device",
+    text: "Memory, bytes sent and FLOP of one device per step of this GPT. JAX's own partitioner recomputes them after every change."
   },
   {
     at: ".board",
     title: "Drag `d_ff` onto `model`",
-    text: "Each chip is a dimension by name, each column an axis of the device mesh. Drag a chip onto an axis, or press Space, arrows, Space, and watch the figures move. Impossible targets say why.",
+    text: "A chip is a named dimension; a column is an axis of the device mesh. Drag a chip onto an axis (or press Space, arrows, Space) and watch the figures change. Invalid targets show the reason.",
     awaits: true
   },
   {
     at: ".tabs",
-    title: "Ask where a number comes from",
-    text: "Every tensor, collective and byte is in these tabs, with its source line. Point at a number and press Why? to see what it is made of. Undo brings any plan back."
+    title: "Ask for the cause of a number",
+    text: "These tabs list every tensor and collective with its source line. Point at a number and press Why? for its breakdown. Undo restores any plan."
   },
   {
     at: ".jobs",
-    title: "Then prove it",
-    text: "Compile asks XLA for real hardware, even hardware that is not here; Run measures the plan on the devices that are. Both stand beside the prediction."
+    title: "Check the prediction",
+    text: "Compile runs XLA for the chosen hardware, attached or not. Run measures the plan on attached devices. Both are compared with the prediction."
   }
 ];
 function startTour(wb, step = 0) {
@@ -2941,11 +2941,11 @@ function followTour(wb, layout) {
   } else placeTour(wb);
 }
 function firstTour(wb, model) {
-  if (model.get("tour") && !remembered(TOURED)) {
-    setTimeout(() => {
-      if (!wb.tour && !wb.held) startTour(wb);
-    }, 400);
-  }
+  if (!model.get("tour") || remembered(TOURED)) return;
+  const begin = () => {
+    if (!wb.tour && !wb.held && wb.root.dataset.starting !== "true") startTour(wb);
+  };
+  setTimeout(begin, 400);
 }
 
 // workbench/widgets/static/help.js
@@ -2978,8 +2978,8 @@ function helpSection(wb, { tour: toured = true } = {}) {
   const search = h("input", {
     class: "field",
     type: "search",
-    placeholder: "Search the words",
-    ariaLabel: "Search the words explained here",
+    placeholder: "Search terms",
+    ariaLabel: "Search terms and keys",
     oninput: () => sift()
   });
   const none = h("p", {
@@ -2991,7 +2991,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
     class: "body",
     tabIndex: 0,
     role: "group",
-    ariaLabel: "Words and keys"
+    ariaLabel: "Terms and keys"
   }, none);
   const sift = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -3001,7 +3001,7 @@ function helpSection(wb, { tour: toured = true } = {}) {
       group.hidden = all(group, ".entry").every((entry) => entry.hidden);
     }
     none.hidden = entries.some((entry) => !entry.hidden);
-    none.textContent = none.hidden ? "" : `Nothing here is about \u201C${search.value}\u201D. Try a label as it stands on the board.`;
+    none.textContent = none.hidden ? "" : `No entry for \u201C${search.value}\u201D. Try a label of the board.`;
   };
   const tour = h("button", {
     class: "btn",
@@ -3184,8 +3184,8 @@ function outbox(model, root) {
 }
 
 // workbench/widgets/static/widen.js
-var WIDE = "Show over the whole window";
-var BACK = "Back into the page";
+var WIDE = "Fill the window";
+var BACK = "Restore size";
 function widenTool(wb, place) {
   const button = h("button", {
     class: "btn icon widen",
@@ -3233,7 +3233,7 @@ function widen(wb, place, button) {
   button.focus({
     preventScroll: true
   });
-  wb.say("The picture is over the whole window; Escape brings it back.");
+  wb.say("The picture fills the window; press Escape to restore it.");
 }
 function stayWide(place) {
   const dialog = place.querySelector("dialog[open]:not(:modal)");
@@ -3433,7 +3433,7 @@ function mountFleet(model, el) {
   const silent = h("div", {
     class: "note warn",
     hidden: true
-  }, "Python has not answered for ten seconds: it is busy, or gone.");
+  }, "No answer from the server for 10 s");
   const card = h("div", {
     class: "card"
   });
@@ -3477,7 +3477,7 @@ function mountFleet(model, el) {
     ariaLabel: "Ways to train the same models"
   }, h("h2", {}, termLabel(wb, "To train the same models")), h("p", {
     class: "muted"
-  }, "All are computed from the times of the same units. Only shard units include their transfers."), ways);
+  }, "All use the same unit times. Only shard units include transfers."), ways);
   card.append(head, h("section", {
     class: "fleettop",
     ariaLabel: "Policy, memory, devices and hardware"
@@ -3503,11 +3503,11 @@ function mountFleet(model, el) {
     data: {
       focus: "reread"
     },
-    title: "Models that were added to the file join, those taken out of it stop",
+    title: "Reload the file: new models join, removed models stop",
     onclick: () => wb.send({
       verb: "reread"
     })
-  }, "Read again") : null, h("span", {
+  }, "Reload file") : null, h("span", {
     class: "muted"
   }, state.devices))), h("div", {
     class: "tools"
@@ -3689,7 +3689,7 @@ function drawDevices(wb, parent, { running, devices, away }) {
       data: {
         focus: `device-${device}`
       },
-      title: gone ? "It takes units again" : "It ends its unit and takes no further one",
+      title: gone ? "The device accepts units again" : "The device finishes its unit and accepts no more",
       onclick: () => wb.send({
         verb: gone ? "return" : "leave",
         value: String(device)
@@ -3711,7 +3711,7 @@ function drawHandle(wb, zone) {
     class: "handle",
     type: "button",
     ariaLabel: `Move mesh axis ${zone.axis}: left and right arrows`,
-    title: "Drag to reorder the mesh axes: which devices are neighbours",
+    title: "Drag to reorder the mesh axes (which devices are neighbours)",
     data: {
       focus: `handle-${zone.axis}`
     },
@@ -4065,7 +4065,7 @@ function drawRecipeAxis(wb, row, axis, place) {
       value: "",
       selected: true,
       disabled: true
-    }, "which?")
+    }, "choose axis")
   ], ...options);
 }
 var FEW_EDITS = 2;
@@ -4087,7 +4087,7 @@ function drawRecipe(wb, row) {
   const applies = row.state === "applies";
   const spoken = {
     applies: `Apply ${row.title}`,
-    holds: `${row.title}: in place already`,
+    holds: `${row.title}: already applied`,
     barred: `${row.title} does not apply: ${row.reason}`
   }[row.state];
   const apply = h("button", {
@@ -4106,13 +4106,13 @@ function drawRecipe(wb, row) {
         zone: "tools"
       });
     }
-  }, row.state === "holds" ? "\u2713 in place" : "Apply");
+  }, row.state === "holds" ? "\u2713 applied" : "Apply");
   const axes = row.axes.map((axis, place) => drawRecipeAxis(wb, row, axis, place));
   const told = applies ? drawRecipeEdits(row) : row.state === "holds" ? [] : [
     h("p", {}, ...withCode(row.reason)),
     row.ways_out.length ? h("p", {
       class: "ways"
-    }, "Ways out: ", ...withCode(row.ways_out.join("; ")), ".") : null
+    }, "Try: ", ...withCode(row.ways_out.join("; ")), ".") : null
   ];
   return h("li", {
     class: `recipe ${row.state}`,
@@ -4140,7 +4140,7 @@ function recipesSection(wb) {
     class: "btn small",
     type: "button",
     ariaExpanded: "false",
-    title: "Known ways to lay a program out, each one step",
+    title: "Standard layouts, applied as one edit",
     data: {
       focus: "recipes",
       verb: "recipes"
@@ -4174,7 +4174,7 @@ function recipesSection(wb) {
     hidden: true
   }, h("header", {}, title, h("span", {
     class: "muted"
-  }, "Each is an ordinary list of edits, made as one step that undo takes back."), close), problem, list);
+  }, "A recipe is a list of edits, applied as one step (undo to go back)."), close), problem, list);
   section.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       event.preventDefault();
@@ -4443,7 +4443,7 @@ function drawRemedies(wb, cell) {
     class: "btn small find",
     type: "button",
     ariaLabel: `${cell.find} for ${cell.about}`,
-    title: "Each is planned and kept only if it saves",
+    title: "Each edit is planned; only edits that reduce the bytes sent are listed",
     data: {
       focus: `find ${cell.key}`
     },
@@ -4461,11 +4461,11 @@ function drawRemedies(wb, cell) {
   const none = cell.remedies.length || find ? null : h("span", {
     class: "muted",
     tabIndex: -1,
-    title: "Every edit that was tried sends more in all, or as much here",
+    title: "Every tested edit sends more in total, or as much here",
     data: {
       focus: `find ${cell.key}`
     }
-  }, "none is known");
+  }, "no fix found");
   return h("div", {
     class: "remedies"
   }, ...cell.remedies.map((remedy) => drawRemedy(wb, remedy)), find, none);
@@ -4940,8 +4940,8 @@ function drawLine(wb, cell) {
     class: "ask number linepick",
     type: "button",
     tabIndex: -1,
-    title: `Annotate what ${cell.line} makes`,
-    ariaLabel: `${cell.line}. Annotate what this line makes`,
+    title: `Annotate values of ${cell.line}`,
+    ariaLabel: `${cell.line}. Annotate the values of this line`,
     ariaHasPopup: "menu",
     data: {
       focus: `line ${cell.line} ${cell.rank}`
@@ -4982,7 +4982,7 @@ function replayOf(wb, first) {
   let state = first, sending = 0, playing = 0;
   let wanted = null;
   const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const slider = h("input", {
+  const slider2 = h("input", {
     type: "range",
     min: "0",
     step: "1",
@@ -4993,7 +4993,7 @@ function replayOf(wb, first) {
     },
     oninput: () => {
       pause();
-      go(Number(slider.value));
+      go(Number(slider2.value));
     }
   });
   const button = (name, text, does) => h("button", {
@@ -5027,20 +5027,20 @@ function replayOf(wb, first) {
     class: "controls",
     role: "group",
     ariaLabel: "Replay"
-  }, back, slider, on, play, count, met), lines);
+  }, back, slider2, on, play, count, met), lines);
   back.ariaLabel = "Step back";
-  on.ariaLabel = "Step on";
+  on.ariaLabel = "Step forward";
   let placed = false;
-  const at = () => wanted ?? Number(slider.value);
+  const at = () => wanted ?? Number(slider2.value);
   const go = (step) => {
     wanted = Math.max(0, Math.min(state.last, step));
-    slider.value = String(wanted);
+    slider2.value = String(wanted);
     mark(wanted);
     clearTimeout(sending);
     send();
   };
   const send = () => {
-    if (wanted === null || !slider.isConnected) return;
+    if (wanted === null || !slider2.isConnected) return;
     if (wb.root.dataset.busy === "true") {
       sending = setTimeout(send, 20);
       return;
@@ -5060,7 +5060,7 @@ function replayOf(wb, first) {
   const start = () => {
     if (at() >= state.last) go(0);
     playing = setInterval(() => {
-      if (!slider.isConnected || at() >= state.last) pause();
+      if (!slider2.isConnected || at() >= state.last) pause();
       else if (wb.root.dataset.busy !== "true") go(at() + state.stride);
     }, ROUND);
     label();
@@ -5071,7 +5071,7 @@ function replayOf(wb, first) {
     label();
   };
   const label = () => {
-    play.textContent = playing ? "Pause" : still() ? "To the end" : "Play";
+    play.textContent = playing ? "Pause" : still() ? "Play to the end" : "Play";
   };
   const drawLine3 = (line) => h("p", {
     data: {
@@ -5093,10 +5093,10 @@ function replayOf(wb, first) {
   }, `  over ${line.over}`));
   const paint = painter((now) => {
     state = now;
-    slider.max = String(now.last);
-    slider.disabled = play.disabled = !now.last;
-    slider.setAttribute("aria-valuetext", now.said);
-    if (wanted === null && (!placed || wb.root.dataset.busy !== "true")) slider.value = String(now.step);
+    slider2.max = String(now.last);
+    slider2.disabled = play.disabled = !now.last;
+    slider2.setAttribute("aria-valuetext", now.said);
+    if (wanted === null && (!placed || wb.root.dataset.busy !== "true")) slider2.value = String(now.step);
     placed = true;
     mark(at());
     label();
@@ -5535,7 +5535,7 @@ function stageColumns(wb, preview) {
     if (move(piece, starts[piece - 1] + step)) {
       say2(piece);
       send(piece);
-    } else wb.say("It can go no farther: each stage keeps one block.");
+    } else wb.say("End of range: each stage keeps at least one block.");
   });
   const heads = (told) => all(columns, ".stagehead").forEach((head, device) => {
     if (told.heads[device]) head.replaceWith(drawStageHead(told.heads[device]));
@@ -5642,7 +5642,7 @@ function makePipeline(wb, place) {
   const balances = h("div", {
     class: "balances",
     role: "group",
-    ariaLabel: "Ways to set the boundaries"
+    ariaLabel: "Set the boundaries"
   });
   const below = h("div", {
     class: "below"
@@ -5686,7 +5686,7 @@ function makePipeline(wb, place) {
   };
 }
 function drawInvitation(wb, parent, { about, problem, button, choices }) {
-  parent.replaceChildren(h("h3", {}, "No pipeline yet"), h("p", {}, "A pipeline cuts the layers into stages on devices of their own, and sends the batch through them in micro-batches."), h("p", {
+  parent.replaceChildren(h("h3", {}, "No pipeline yet"), h("p", {}, "A pipeline divides the layers into stages on separate devices and processes the batch in micro-batches."), h("p", {
     class: "muted"
   }, ...withCode(about)), problem ? h("div", {
     class: "failure"
@@ -5717,7 +5717,7 @@ function drawRemove(wb) {
     data: {
       focus: "pipeline-remove"
     },
-    title: "The step is no longer pipelined, and the mesh axis of the stages is removed.",
+    title: "Remove the pipeline and its mesh axis.",
     onclick: () => sendStage(wb, "remove")
   }, "Remove pipeline");
 }
@@ -5853,7 +5853,7 @@ function drawOwn(wb, cell) {
     cell.own.split(" ")[0],
     cell.own.slice(cell.own.indexOf(" ") + 1)
   ];
-  const back = cell.of === "value" ? "Free it again" : "By the rules again";
+  const back = cell.of === "value" ? "Remove the constraint" : "Remove the override";
   return h("button", {
     class: "own",
     type: "button",
@@ -5870,7 +5870,7 @@ function drawOwn(wb, cell) {
       rank: cell.chips.length,
       zone: "tables"
     })
-  }, cell.of === "value" ? `constrained ${cell.given}` : `own way ${cell.given}`.trim(), h("span", {
+  }, cell.of === "value" ? `constrained ${cell.given}` : `override ${cell.given}`.trim(), h("span", {
     ariaHidden: "true"
   }, " \xD7"));
 }
@@ -5931,9 +5931,9 @@ function tensorBar(wb) {
       ariaLabel: "What a drop changes"
     }, h("span", {
       class: "muted lead"
-    }, "A drop changes"), h("span", {
+    }, "Drop changes"), h("span", {
       class: "choices"
-    }, choice(false, "the rule", "Every tensor with this dimension moves"), choice(true, tab === "values" ? "only this value" : "only this tensor", "An override of this tensor, or a constraint on this value. Alt while dropping does the other"))), refusal ? drawRefusal(wb, refusal) : "");
+    }, choice(false, "the rule", "The rule of this dimension, in every tensor"), choice(true, tab === "values" ? "only this value" : "only this tensor", "An override of this tensor, or a constraint on this value (hold Alt to switch while dropping)"))), refusal ? drawRefusal(wb, refusal) : "");
   }));
   return {
     bar,
@@ -6334,7 +6334,7 @@ function headTools(wb, state) {
       h("span", {
         class: "badge"
       }, `${state.count}`)
-    ], "history", "All former plans: go back, name, compare", () => wb.send({
+    ], "history", "Previous plans: restore, name, compare", () => wb.send({
       verb: "history",
       open: !state.open
     }), state.open),
@@ -6343,13 +6343,19 @@ function headTools(wb, state) {
         verb: "save"
       }))
     ] : [],
+    ...state.starts ? [
+      tool("New\u2026", "new_plan", "Begin another plan: your model, the zoo, your machines", () => wb.send({
+        verb: "new_plan",
+        open: true
+      }))
+    ] : [],
     tool("Open\u2026", "open_file", "Open a *.plan.json file; it can also be dropped here", () => picker.click()),
-    tool("Export", "export", "As code: a JAX script, PartitionSpecs, logical axis rules; as a page to mail, a trace, a picture", () => wb.send(state.sheet === "export" ? {
+    tool("Export", "export", "Code (JAX script, PartitionSpecs, logical axis rules), report page, trace or picture", () => wb.send(state.sheet === "export" ? {
       verb: "close_sheet"
     } : {
       verb: "export"
     }), state.sheet === "export"),
-    tool("Link", "link", "An address that holds this plan", () => wb.send(state.sheet === "link" ? {
+    tool("Link", "link", "Link to this plan", () => wb.send(state.sheet === "link" ? {
       verb: "close_sheet"
     } : {
       verb: "link"
@@ -6653,8 +6659,8 @@ function drawHardware(wb, state, refusal) {
     class: "btn icon",
     type: "button",
     disabled: !state.shapes.length,
-    ariaLabel: "Shapes that the mesh fills",
-    title: "Shapes that the mesh fills",
+    ariaLabel: "Shapes that match the mesh",
+    title: "Shapes that match the mesh",
     ariaHasPopup: "menu",
     data: {
       focus: "hw-shapes"
@@ -6696,7 +6702,7 @@ function drawFacts(wb, { facts, attached }) {
   const onclick = () => wb.send({
     verb: attached.busy ? "cancel_calibration" : "calibrate"
   });
-  const title = "This machine is measured once, in seconds, in a process of its own; times are then predicted for it.";
+  const title = "Measure this machine once (a few seconds, in a separate process); step times are then predicted for it.";
   const look = {
     class: "btn small",
     type: "button",
@@ -6724,7 +6730,7 @@ function drawWiring(wb, state) {
       focus: "hw-wiring"
     },
     onclick: () => openMenu(wb, change, state.wirings)
-  }, "Rewire\u2026");
+  }, "Reassign\u2026");
   const lines = state.wiring.map((line) => h("span", {
     class: "wire",
     title: line.title
@@ -6751,7 +6757,7 @@ function drawLayout(wb, layout) {
   const show = () => {
     text.classList.toggle("cut", !wb.wholeLayout);
     turn.ariaExpanded = String(Boolean(wb.wholeLayout));
-    turn.textContent = wb.wholeLayout ? "Less of the layout" : "All of the layout";
+    turn.textContent = wb.wholeLayout ? "Collapse layout" : "Show full layout";
   };
   const turn = h("button", {
     class: "whole",
@@ -6924,7 +6930,7 @@ function drawForm(wb, state) {
     class: "btn primary",
     type: "submit",
     ariaDisabled: String(state.checking),
-    title: state.kind === "plan" ? "Check the plan on the board, at other sizes, too" : "Check the answer",
+    title: state.kind === "plan" ? "Check the plan on the board, also at other sizes" : "Check the answer",
     data: {
       focus: "exercise check",
       verb: "answer_question"
@@ -6932,7 +6938,7 @@ function drawForm(wb, state) {
   }, state.checking ? "Checking\u2026" : "Check"), state.kind !== "plan" ? null : h("button", {
     class: "btn",
     type: "button",
-    title: "Put the plan that the question starts from on the board; undo takes it back",
+    title: "Load the plan that the question starts from (undo to go back)",
     data: {
       focus: "exercise start",
       verb: "start_question"
@@ -6940,7 +6946,7 @@ function drawForm(wb, state) {
     onclick: () => wb.send({
       verb: "start_question"
     })
-  }, "Begin again"), h("span", {
+  }, "Restart"), h("span", {
     class: "muted"
   }, ...withCode(state.how))));
   return form;
@@ -7282,7 +7288,7 @@ function historySection(wb) {
     class: "legendline"
   }, h("h2", {}, "History"), h("span", {
     class: "muted help"
-  }, "Enter goes to a plan, P pins it, C compares, M for more. An edit after an undo begins a branch."), close), h("div", {
+  }, "Enter: restore plan. P: pin. C: compare. M: menu. An edit after an undo starts a branch."), close), h("div", {
     class: "inside"
   }, tree, compared));
   const paintTree = painter((state) => keepingFocus(wb.root, list, () => {
@@ -7313,6 +7319,291 @@ function historySection(wb) {
     });
     paintCompared(state.compared);
     if (opened) tree.scrollTop = 0;
+  };
+  return {
+    section,
+    paint
+  };
+}
+
+// workbench/widgets/static/wait_line.js
+function waitLine(wb, verb) {
+  const bar = h("div", {
+    class: "progress unknown"
+  }, h("i")), phase = h("span", {
+    role: "status"
+  });
+  const seconds = h("span", {
+    class: "seconds",
+    ariaHidden: "true"
+  });
+  const cancel = h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: verb
+    },
+    onclick: () => wb.send({
+      verb
+    })
+  }, "Cancel");
+  const element = h("div", {
+    class: "wait",
+    hidden: true
+  }, bar, phase, seconds, cancel);
+  let begun = 0, timer = 0;
+  const count = () => {
+    const passed = Math.floor((performance.now() - begun) / 1e3);
+    seconds.textContent = passed ? `${passed} s` : "";
+    if (!element.isConnected) clearInterval(timer);
+  };
+  const paint = (state) => {
+    element.hidden = !state;
+    clearInterval(timer);
+    if (!state) return;
+    if (phase.textContent !== state.phase) phase.textContent = state.phase;
+    begun = performance.now() - 1e3 * state.seconds;
+    count();
+    timer = setInterval(count, 250);
+  };
+  return {
+    element,
+    paint
+  };
+}
+
+// workbench/widgets/static/model_strip.js
+var REST2 = 120;
+var sendSize = (wb, name, value) => wb.send({
+  verb: "size_model",
+  name,
+  value
+});
+function slider(wb, name) {
+  let stops = [];
+  let timer = 0, said = "", isHeld = false, isBusy = false;
+  const at = () => stops[Number(range.value)] ?? said;
+  const tell = () => {
+    clearTimeout(timer);
+    if (at() !== said) sendSize(wb, name, said = at());
+  };
+  const range = h("input", {
+    type: "range",
+    min: "0",
+    step: "1",
+    ariaLabel: `${name}, slider`,
+    data: {
+      focus: `slider ${name}`
+    },
+    oninput: () => {
+      isHeld = true;
+      number.value = at();
+      range.ariaValueText = at();
+      clearTimeout(timer);
+      if (!isBusy) timer = setTimeout(tell, REST2);
+    },
+    onchange: () => {
+      isHeld = false;
+      tell();
+    }
+  });
+  const number = h("input", {
+    class: "field",
+    inputMode: "numeric",
+    maxLength: 12,
+    ariaLabel: name,
+    data: {
+      focus: `size ${name}`
+    },
+    onchange: () => sendSize(wb, name, said = number.value)
+  });
+  const element = h("label", {
+    class: "sizer",
+    data: {
+      size: name
+    }
+  }, h("span", {
+    class: "muted"
+  }, name), range, number);
+  const paint = (field, busy) => {
+    isBusy = busy;
+    if (isHeld || busy) return;
+    said = field.value;
+    stops = field.stops;
+    range.max = String(stops.length - 1);
+    range.value = String(stops.indexOf(field.value));
+    range.ariaValueText = field.value;
+    number.value = field.value;
+    number.title = field.hint;
+  };
+  return {
+    element,
+    paint
+  };
+}
+function drawField(wb, field) {
+  const about = {
+    class: "field",
+    ariaLabel: field.name,
+    title: field.hint,
+    data: {
+      focus: `size ${field.name}`
+    }
+  };
+  const onchange = (event) => sendSize(
+    wb,
+    field.name,
+    /** @type {HTMLInputElement | HTMLSelectElement} */
+    event.target.value
+  );
+  const options = field.kind === "flag" ? [
+    "true",
+    "false"
+  ] : field.options;
+  const control = field.kind === "choice" || field.kind === "flag" ? h("select", {
+    ...about,
+    onchange
+  }, ...options.map((each) => h("option", {
+    value: each,
+    selected: each === field.value
+  }, each || "none"))) : h("input", {
+    ...about,
+    value: field.value,
+    maxLength: 60,
+    onchange
+  });
+  return h("label", {
+    class: "sizer",
+    data: {
+      size: field.name
+    }
+  }, h("span", {
+    class: "muted"
+  }, field.name), control);
+}
+function drawNames2(wb, names) {
+  const fields = names.map(({ name, size, reason }) => {
+    const field = h("input", {
+      class: "field",
+      value: name,
+      ariaLabel: `name of dimension ${name}`,
+      title: reason,
+      maxLength: 64,
+      spellcheck: false,
+      data: {
+        focus: `name ${name}`
+      },
+      onchange: () => wb.send({
+        verb: "rename_dim",
+        dim: name,
+        name: field.value,
+        zone: "model"
+      })
+    });
+    return h("label", {
+      class: "sizer",
+      title: reason
+    }, field, h("span", {
+      class: "muted"
+    }, size));
+  });
+  const confirm = h("button", {
+    class: "btn small",
+    type: "button",
+    data: {
+      focus: "confirm-names"
+    },
+    onclick: () => wb.send({
+      verb: "confirm_names"
+    })
+  }, "Confirm names");
+  return [
+    h("span", {
+      class: "muted"
+    }, "Proposed dimension names"),
+    ...fields,
+    confirm
+  ];
+}
+function modelStrip(wb) {
+  const section = h("section", {
+    class: "modelstrip",
+    ariaLabel: "Sizes of the model",
+    hidden: true
+  });
+  const main = h("div", {
+    class: "sizes"
+  }), more = h("div", {
+    class: "sizes all-sizes",
+    hidden: true
+  }), names = h("div", {
+    class: "sizes dim-names"
+  });
+  const problem = h("div", {}), wait = waitLine(wb, "stop_sizing");
+  const preset = h("div", {
+    class: "preset-size"
+  }), sliders = h("div", {
+    class: "sliders"
+  });
+  const all2 = h("button", {
+    class: "btn small",
+    type: "button",
+    ariaExpanded: "false",
+    data: {
+      focus: "all-sizes"
+    },
+    onclick: () => {
+      more.hidden = !more.hidden;
+      all2.ariaExpanded = String(!more.hidden);
+    }
+  }, "All sizes");
+  main.append(preset, sliders, all2, wait.element);
+  section.append(main, more, problem, names);
+  const sliding = /* @__PURE__ */ new Map();
+  const paintMore = painter((fields) => keepingFocus(wb.root, section, () => {
+    const [first, ...others] = fields[0]?.name === "preset" ? fields : [
+      null,
+      ...fields
+    ];
+    preset.replaceChildren(...first ? [
+      drawField(wb, first)
+    ] : []);
+    more.replaceChildren(...others.filter((each) => each !== null).map((each) => drawField(wb, each)));
+    all2.hidden = !others.length;
+  }));
+  const paintNames = painter((state) => keepingFocus(wb.root, names, () => {
+    names.hidden = !state.length;
+    names.replaceChildren(...state.length ? drawNames2(wb, state) : []);
+  }));
+  const paintProblem = painter(({ told }) => problem.replaceChildren(...told ? [
+    h("div", {
+      class: "told bad",
+      role: "alert"
+    }, ...drawProblem(told).filter((each) => each !== null))
+  ] : []));
+  const paint = (state, refusal, seq) => {
+    section.hidden = !state;
+    if (!state) return wait.paint(null);
+    const slid = state.sizes.filter((each) => each.stops.length);
+    if (slid.map((each) => each.name).join() !== [
+      ...sliding.keys()
+    ].join()) {
+      sliding.clear();
+      for (const { name } of slid) sliding.set(name, slider(wb, name));
+      sliders.replaceChildren(...[
+        ...sliding.values()
+      ].map((each) => each.element));
+    }
+    for (const field of slid) sliding.get(field.name)?.paint(field, Boolean(state.work));
+    main.hidden = !state.sizes.length;
+    section.dataset.waiting = String(Boolean(state.work));
+    paintMore(state.sizes.filter((each) => !each.stops.length));
+    paintNames(state.names);
+    paintProblem({
+      told: refusal,
+      seq
+    });
+    wait.paint(state.work);
   };
   return {
     section,
@@ -7351,7 +7642,7 @@ function compileSection(wb) {
   const compare = h("button", {
     class: "btn",
     type: "button",
-    title: "Predicted and compiled side by side, in the tab Compared",
+    title: "Compare predicted and compiled in the tab Compared",
     data: {
       focus: "compare"
     },
@@ -7376,8 +7667,8 @@ function compileSection(wb) {
     class: "muted"
   }), unasked = h("label", {
     class: "at-rest",
-    title: "Two seconds after the last edit, while the machine is idle; the next edit ends it."
-  }, atRest, "also automatically, once a plan rests", rests);
+    title: "Starts 2 s after the last edit when the machine is idle; the next edit cancels it."
+  }, atRest, "Compile automatically", rests);
   const message = h("div", {
     class: "message"
   }), of = h("div", {
@@ -7438,7 +7729,7 @@ function runSection(wb) {
   const timeline = h("button", {
     class: "btn",
     type: "button",
-    title: "Predicted and measured side by side, in the tab Timeline",
+    title: "Compare predicted and measured in the tab Timeline",
     onclick: () => openTab(wb, "timeline")
   }, "Open Timeline");
   const form = h("form", {
@@ -7513,7 +7804,7 @@ function sourceSection(wb) {
     if (!state) return;
     name.textContent = state.line;
     code.replaceChildren(...state.lines.length ? state.lines.map((line) => drawLine2(wb, state, line)) : [
-      h("p", {}, "The file is not here.")
+      h("p", {}, "The file is not available here.")
     ]);
     code.querySelector(".here")?.scrollIntoView({
       block: "nearest",
@@ -7529,8 +7820,8 @@ function drawLine2(wb, state, line) {
   const number = line.subject ? h("button", {
     class: "lineno",
     type: "button",
-    title: `Select all that ${line.subject} makes`,
-    ariaLabel: `Select all that ${line.subject} makes`,
+    title: `Select all values of ${line.subject}`,
+    ariaLabel: `Select all values of ${line.subject}`,
     ariaPressed: String(line.subject === wb.selected),
     data: {
       focus: `source ${line.number}`
@@ -7545,6 +7836,471 @@ function drawLine2(wb, state, line) {
   return h("div", {
     class: line.number === state.number ? "codeline here" : "codeline"
   }, number, h("code", {}, line.text || " "));
+}
+
+// workbench/widgets/static/sizing_answer.js
+function drawSizing(wb, answer) {
+  const labels = answer.rows[0]?.cells.map((cell) => cell.label) ?? [];
+  const open = (row) => wb.send({
+    verb: "open_layout",
+    goal: row.goal
+  });
+  const rows = answer.rows.map((row) => h("tr", {
+    onclick: () => open(row)
+  }, h("th", {
+    scope: "row"
+  }, h("button", {
+    class: "btn small",
+    type: "button",
+    title: "Open this layout on the board",
+    data: {
+      focus: `layout ${row.goal}`
+    },
+    onclick: (event) => {
+      event.stopPropagation();
+      open(row);
+    }
+  }, row.label)), ...row.cells.map((cell) => h("td", {
+    data: {
+      label: cell.label
+    }
+  }, cell.text || "\u2013"))));
+  return [
+    h("p", {
+      class: `headline ${answer.tone}`,
+      role: "status"
+    }, answer.headline),
+    rows.length ? h("div", {
+      class: "scroll",
+      tabIndex: 0,
+      role: "region",
+      ariaLabel: "Layouts"
+    }, h("table", {}, h("caption", {
+      class: "sr"
+    }, "Layouts; a row opens on the board"), h("thead", {}, h("tr", {}, h("th", {
+      scope: "col"
+    }, "Open"), ...labels.map((label) => h("th", {
+      scope: "col"
+    }, label)))), h("tbody", {}, ...rows))) : null,
+    answer.notes.length ? h("details", {
+      class: "notes"
+    }, h("summary", {}, `${answer.notes.length} assumptions and notes`), h("ul", {}, ...answer.notes.map((note) => h("li", {}, ...withCode(note))))) : null
+  ].filter((each) => each !== null);
+}
+
+// workbench/widgets/static/start_lists.js
+function drawFunctions(wb, functions) {
+  if (!functions.length) return [];
+  const rows = functions.map((each) => h("li", {}, each.builder ? drawBuilder(wb, each) : drawLoss(each)));
+  return [
+    h("h3", {}, "Functions in this folder"),
+    h("ul", {}, ...rows)
+  ];
+}
+function drawBuilder(wb, builder) {
+  const name = h("code", {}, builder.key);
+  if (!builder.allowed) {
+    return h("details", {}, h("summary", {}, name, h("span", {
+      class: "muted"
+    }, " not allowed yet")), h("p", {}, "Choosing it runs its code, so its module has to be allowed. Start the server with ", h("code", {}, builder.command), "."));
+  }
+  return h("button", {
+    class: "btn small",
+    type: "button",
+    title: "Its module is imported, and the function is called",
+    data: {
+      focus: `function ${builder.key}`
+    },
+    onclick: () => wb.send({
+      verb: "choose_model",
+      model: builder.key
+    })
+  }, name);
+}
+var drawLoss = (loss) => h("details", {}, h("summary", {}, h("code", {}, loss.key), h("span", {
+  class: "muted"
+}, " a loss: five lines make a plan of it")), h("pre", {
+  class: "code",
+  tabIndex: 0,
+  role: "region",
+  ariaLabel: `lines for ${loss.key}`
+}, loss.lines));
+function drawRecent(recent) {
+  if (!recent.length) return [];
+  return [
+    h("h3", {}, "Recent plans"),
+    h("ul", {}, ...recent.map(({ label, link }) => h("li", {}, h("a", {
+      href: link
+    }, label))))
+  ];
+}
+function drawLessons(courses) {
+  const count = courses.reduce((sum, { lessons }) => sum + lessons.length, 0);
+  const drawn = ({ title, link }) => h("li", {}, link ? h("a", {
+    href: link,
+    target: "_blank",
+    rel: "noopener noreferrer"
+  }, `${title} \u2197`) : title);
+  const listed = courses.map(({ course, lessons }) => h("div", {}, h("h3", {}, course), h("ol", {}, ...lessons.map(drawn))));
+  return [
+    h("details", {}, h("summary", {}, `${count} lessons, from one product to serving`), h("div", {
+      class: "courses"
+    }, ...listed))
+  ];
+}
+
+// workbench/widgets/static/zoo_picker.js
+function zooPicker(wb) {
+  const search = h("input", {
+    class: "field zoosearch",
+    type: "search",
+    placeholder: "Search the zoo: llama3-8b, mixture, 70B \u2026",
+    ariaLabel: "search the models of the zoo",
+    autocomplete: "off",
+    spellcheck: false,
+    data: {
+      focus: "start-search"
+    },
+    oninput: () => narrow(),
+    onkeydown: (event) => {
+      const first = (
+        /** @type {HTMLElement | undefined} */
+        shown()[0]
+      );
+      if (event.key !== "Enter" || !first) return;
+      event.preventDefault();
+      first.click();
+    }
+  });
+  const list = h("div", {
+    class: "modelcards",
+    role: "group",
+    ariaLabel: "Models of the zoo",
+    tabIndex: -1
+  });
+  const none = h("p", {
+    class: "muted none",
+    hidden: true
+  });
+  const texts = /* @__PURE__ */ new Map();
+  const shown = () => [
+    ...texts.keys()
+  ].filter((card) => !card.hidden);
+  const narrow = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const [card, text] of texts) card.hidden = !words.every((word) => text.includes(word));
+    none.hidden = shown().length > 0;
+    const name = search.value.trim(), isRepository = /^[\w-]+\/[\w.-]+$/.test(name);
+    none.replaceChildren("Not in the zoo. Drop its ", h("code", {}, "config.json"), " below; nothing is downloaded. ", ...isRepository ? [
+      "To fetch it: ",
+      h("code", {}, `hf download ${name} config.json --local-dir .`)
+    ] : []);
+  };
+  const paint = painter(({ zoo, abouts }) => {
+    texts.clear();
+    for (const each of zoo) {
+      texts.set(drawCard(wb, each, abouts[each.model]), `${each.key} ${each.size} ${abouts[each.model]}`.toLowerCase());
+    }
+    list.replaceChildren(...texts.keys());
+    narrow();
+  });
+  return {
+    search,
+    list,
+    none,
+    paint
+  };
+}
+var drawCard = (wb, card, about) => h("button", {
+  class: "modelcard",
+  type: "button",
+  title: about,
+  data: {
+    focus: `zoo ${card.key}`,
+    model: card.key
+  },
+  onclick: () => wb.send({
+    verb: "choose_model",
+    model: card.key
+  })
+}, h("b", {}, card.title), h("span", {
+  class: "muted"
+}, card.title === card.model ? "" : card.model), h("span", {
+  class: "muted"
+}, card.size));
+
+// workbench/widgets/static/start.js
+var MOST_FILE2 = 1 << 20;
+async function readStartFile(wb, file) {
+  if (!file) return;
+  wb.send({
+    verb: "start_file",
+    name: file.name,
+    text: file.size > MOST_FILE2 ? null : await file.text()
+  });
+}
+function fileDrop(wb, panel) {
+  const picker = h("input", {
+    type: "file",
+    accept: ".json,application/json",
+    hidden: true,
+    tabIndex: -1,
+    ariaLabel: "config.json or plan file",
+    data: {
+      focus: "start-picker"
+    },
+    onchange: () => {
+      readStartFile(wb, picker.files?.[0]);
+      picker.value = "";
+    }
+  });
+  const button = h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "start-file"
+    },
+    onclick: () => picker.click()
+  }, "Choose a file\u2026");
+  panel.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    panel.classList.add("receiving");
+  });
+  panel.addEventListener("dragleave", (event) => {
+    if (!panel.contains(
+      /** @type {Node | null} */
+      event.relatedTarget
+    )) panel.classList.remove("receiving");
+  });
+  panel.addEventListener("drop", (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    panel.classList.remove("receiving");
+    readStartFile(wb, event.dataTransfer?.files[0]);
+  });
+  return h("div", {
+    class: "filedrop"
+  }, h("span", {}, "Hugging Face ", h("code", {}, "config.json"), " or a plan file: drop it here, or"), button, picker);
+}
+function machinesForm(wb) {
+  const id = `machines-${wb.view}`, list = h("datalist", {
+    id
+  });
+  const typed = (name, label, placeholder) => h("input", {
+    class: "field",
+    placeholder,
+    ariaLabel: label,
+    autocomplete: "off",
+    spellcheck: false,
+    maxLength: 200,
+    data: {
+      focus: `start-${name}`
+    }
+  });
+  const on = typed("on", "machines", "64 H100, TPU v5p 4x4x4 \u2026"), batch = typed("batch", "batch", "auto"), tokens = typed("tokens", "sequence", "auto");
+  on.setAttribute("list", id);
+  const decode = h("input", {
+    type: "checkbox",
+    data: {
+      focus: "start-decode"
+    },
+    onchange: () => sendAll()
+  });
+  const sendAll = () => wb.send({
+    verb: "choose_machines",
+    on: on.value,
+    batch: batch.value,
+    tokens: tokens.value,
+    decode: decode.checked
+  });
+  const quick = h("div", {
+    class: "quick",
+    role: "group",
+    ariaLabel: "Machines"
+  });
+  const workload = h("div", {
+    class: "workload"
+  }, h("label", {
+    title: "Sequences of a step, 512, or tokens, 4M"
+  }, h("span", {
+    class: "muted"
+  }, "Batch"), batch), h("label", {
+    title: "Tokens of a sequence, 8k or 8192"
+  }, h("span", {
+    class: "muted"
+  }, "Sequence"), tokens), h("label", {
+    class: "check"
+  }, decode, h("span", {}, "Decoding step, not training")));
+  const ask = h("button", {
+    class: "btn primary",
+    type: "submit",
+    data: {
+      focus: "start-ask"
+    }
+  }, "Does it fit?");
+  const form = h("form", {
+    class: "machines",
+    ariaLabel: "Machines",
+    onsubmit: (event) => {
+      event.preventDefault();
+      sendAll();
+    }
+  }, h("div", {
+    class: "line"
+  }, on, ask), list, quick, workload);
+  const take = (text) => {
+    on.value = text;
+    sendAll();
+  };
+  const paintQuick = painter(({ machines, attached }) => {
+    const names = [
+      ...machines,
+      ...attached ? [
+        "attached"
+      ] : []
+    ];
+    list.replaceChildren(...names.map((name) => h("option", {
+      value: name
+    })));
+    quick.replaceChildren(...names.map((name) => h("button", {
+      class: "btn small",
+      type: "button",
+      data: {
+        focus: `on ${name}`
+      },
+      onclick: () => take(name)
+    }, name === "attached" ? "This machine" : name)));
+  });
+  const paintValues = painter((state) => {
+    on.value = state.on;
+    batch.value = state.batch;
+    tokens.value = state.tokens;
+    decode.checked = state.decode;
+  });
+  const paint = (state) => {
+    paintQuick({
+      machines: state.machines,
+      attached: state.attached
+    });
+    paintValues({
+      on: state.on,
+      batch: state.batch,
+      tokens: state.tokens,
+      decode: state.decode
+    });
+    workload.hidden = !!state.model && !state.model.sized;
+  };
+  return {
+    form,
+    on,
+    paint
+  };
+}
+function startSection(wb) {
+  const section = h("section", {
+    class: "start",
+    ariaLabel: "New plan",
+    hidden: true
+  });
+  const zoo = zooPicker(wb), machines = machinesForm(wb), wait = waitLine(wb, "stop_start");
+  const chosen = h("div", {
+    class: "chosen-model",
+    hidden: true
+  }), choices = h("div", {
+    class: "model-choices"
+  });
+  const functions = h("div", {
+    class: "functions"
+  }), answer = h("div", {
+    class: "sizing"
+  }), problem = h("div", {
+    class: "problem"
+  });
+  const recent = h("div", {
+    class: "recent"
+  }), lessons = h("div", {
+    class: "lessons"
+  });
+  const back = h("button", {
+    class: "btn",
+    type: "button",
+    data: {
+      focus: "start-back"
+    },
+    onclick: () => wb.send({
+      verb: "new_plan",
+      open: false
+    })
+  }, "Go to the board");
+  choices.append(zoo.search, zoo.list, zoo.none, fileDrop(wb, section), functions);
+  section.append(h("header", {}, h("h1", {}, "What do you want to shard?"), back), h("div", {
+    class: "two-choices"
+  }, h("div", {
+    class: "start-step"
+  }, h("h2", {}, "1 Model"), chosen, choices), h("div", {
+    class: "start-step"
+  }, h("h2", {}, "2 Machines"), machines.form, problem, wait.element, answer)), h("footer", {}, recent, lessons));
+  const paintChosen = painter((model) => {
+    chosen.hidden = !model;
+    choices.hidden = !!model;
+    if (!model) return chosen.replaceChildren();
+    const other = h("button", {
+      class: "btn small",
+      type: "button",
+      data: {
+        focus: "start-other"
+      },
+      onclick: () => wb.send({
+        verb: "choose_model",
+        model: ""
+      })
+    }, "Choose another");
+    chosen.replaceChildren(h("b", {}, model.title), h("span", {
+      class: "muted"
+    }, model.about), other);
+    machines.on.focus({
+      preventScroll: true
+    });
+  });
+  const paintAnswer = painter((state) => keepingFocus(wb.root, answer, () => answer.replaceChildren(...state ? drawSizing(wb, state) : [])));
+  const paintProblem = painter(({ told }) => problem.replaceChildren(...told ? [
+    h("div", {
+      class: "told bad",
+      role: "alert"
+    }, ...drawProblem(told).filter((each) => each !== null))
+  ] : []));
+  const paintFunctions = painter((state) => functions.replaceChildren(...drawFunctions(wb, state)));
+  const paintRecent = painter((state) => recent.replaceChildren(...drawRecent(state)));
+  const paintLessons = painter((state) => lessons.replaceChildren(...drawLessons(state)));
+  const paint = (state, refusal, seq) => {
+    const isOpen = Boolean(state?.open), opened = isOpen && section.hidden;
+    section.hidden = !isOpen;
+    wb.root.dataset.starting = String(isOpen);
+    if (!state?.open) return wait.paint(null);
+    zoo.paint({
+      zoo: state.zoo,
+      abouts: state.abouts
+    });
+    machines.paint(state);
+    paintChosen(state.model);
+    paintFunctions(state.functions);
+    paintRecent(state.recent);
+    paintLessons(state.lessons);
+    paintProblem({
+      told: refusal ?? state.problem,
+      seq
+    });
+    wait.paint(state.work);
+    paintAnswer(state.answer);
+    section.dataset.waiting = String(Boolean(state.work));
+    if (opened) setTimeout(() => (state.model ? machines.on : zoo.search).focus({
+      preventScroll: true
+    }));
+  };
+  return {
+    section,
+    paint
+  };
 }
 
 // workbench/widgets/static/why.js
@@ -7616,7 +8372,7 @@ function whySection(wb) {
     lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
     patchBlocks(wb, blocks, why.blocks);
     words.hidden = !why.words.length;
-    words.replaceChildren("What the words mean: ", ...why.words.flatMap((word, place2) => [
+    words.replaceChildren("Terms: ", ...why.words.flatMap((word, place2) => [
       place2 ? ", " : "",
       termLabel(wb, word)
     ]));
@@ -7647,7 +8403,7 @@ function mount(model, el) {
   const silent = h("div", {
     class: "note warn",
     hidden: true
-  }, "Python has not answered for ten seconds: it is busy, or gone.");
+  }, "No answer from the server for 10 s");
   const card = h("div", {
     class: "card"
   });
@@ -7669,7 +8425,8 @@ function mount(model, el) {
   const why = whySection(wb);
   const compile = compileSection(wb), lines = sourceSection(wb);
   const history = historySection(wb), files = filesSection(wb), exercise = exerciseSection(wb);
-  card.append(head, figures, files.notice, standing, silent, exercise.section, board.section, files.section, history.section, alarms, h("div", {
+  const start = startSection(wb), strip = modelStrip(wb);
+  card.append(start.section, head, strip.section, figures, files.notice, standing, silent, exercise.section, board.section, files.section, history.section, alarms, h("div", {
     class: "lower"
   }, tables.section, h("div", {
     class: "jobs"
@@ -7706,6 +8463,7 @@ function mount(model, el) {
         path: state.files.path,
         saves: state.files.saves,
         exchanges: state.files.exchanges,
+        starts: Boolean(state.start),
         sheet: state.files.sheet?.kind ?? ""
       },
       refusal: inHead,
@@ -7713,6 +8471,10 @@ function mount(model, el) {
     });
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
+    const began = root.dataset.starting === "true";
+    start.paint(state.start, refusal?.zone === "start" ? refusal : null, seq);
+    if (began && !state.start?.open && !undo) firstTour(wb, model);
+    strip.paint(state.model, refusal?.zone === "model" ? refusal : null, seq);
     const aboutIt = refusal?.zone === "exercise" ? refusal : null;
     exercise.paint({
       state: state.exercise,
