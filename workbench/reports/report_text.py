@@ -136,7 +136,7 @@ def arguments_text(placements: Sequence[Placement]) -> str:
             )
         )
     if followers:
-        count = f"{len(followers)} more optimizer-state tensors"
+        count = f"{len(followers)} more in optimizer state"
         rows.append((count, "", "as their parameters", "", "", format_bytes(sum(each.local_bytes for each in followers))))
     return table_text(["path", "type", "dimensions~", "on", "per device", "bytes>"], rows)
 
