@@ -100,9 +100,9 @@ def test_layers_that_lie_alike_are_one_row_and_others_are_not():
 
 
 def test_optimizer_state_is_folded_only_where_it_lies_as_its_parameter():
-    assert "4 more optimizer-state tensors" in str(mlp_report())
+    assert "4 more in optimizer state" in str(mlp_report())
     text = str(mlp_report("batch:data; d_ff:model; opt_state/**/layers/0/w1=[model, -]"))
-    assert "3 more optimizer-state tensors" in text
+    assert "3 more in optimizer state" in text
     assert "opt_state/0/mu/layers/0/w1" in text
 
 

@@ -215,7 +215,7 @@ def _trip_count_text(loop: Operation) -> str:
     name = loop.source if loop.source and not loop.path.startswith("grad/") else f"{loop.path}/while".lstrip("/")
     return (
         "The number of iterations of this loop depends on data; its body is counted once, here and wherever XLA's own program is read. "
-        f"Way out: say how often it runs, `turns[{name}]=8` in the layout."
+        f"Try: state how often it runs, `turns[{name}]=8` in the layout."
     )
 
 

@@ -75,7 +75,7 @@ def _diagnose_split_stacks(report: Report, partitioned: Propagated) -> Iterator[
             "split stack",
             name,
             f"A loop takes one slice of `{name}` in each turn along {layers}, which is split over `{'+'.join(axes)}`: every device needs "
-            f"every slice, and XLA gathers the whole stack, {size} on each device, for the loop, or in each turn. Way out: split "
+            f"every slice, and XLA gathers the whole stack, {size} on each device, for the loop, or in each turn. Try: split "
             f"{another}, so that a turn gathers one slice, or make `{'+'.join(axes)}` the axis of a pipeline.",
             (ShardDim(tensor.dims[dim], ()),) if tensor and report.plan.layout.rule(tensor.dims[dim]) else (),
         )

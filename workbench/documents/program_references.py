@@ -110,7 +110,7 @@ def _no_builder_error(target: str, module: str, function: Callable[..., Any]) ->
     parameters = list(inspect.signature(function).parameters.values()) if inspect.isfunction(function) else []
     arguments = [each.name for each in parameters if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
     if not arguments:
-        return DocumentError(f"`{target}` does not say that it returns a program, so a document may not call it.", [declared])
+        return DocumentError(f"`{target}` is not declared to return a program, so a document may not call it.", [declared])
     call = f"trace_training({name}, {', '.join(arguments)}, optimizer=optax.adam(1e-3))" if len(arguments) == 2 else None
     builder = f"""
     import jax, optax
