@@ -56,7 +56,7 @@ CASES = {
     FewStatements(1): (GRID, "I:x", "I:x; K:y", "2 statements; 1 is enough."),
     Sends(): (PRODUCT, "I:x", "J:x", "most of it by all-reduce over x at dot_general. Let it send nothing."),
     Sends("29.3 KiB"): (PRODUCT, "J:x; result=[x, -]", "J:x", "Let it send not more than 29.3 KiB."),
-    Sends("1 GiB", "reduce-scatter"): (PRODUCT, "J:x; result=[x, -]", "J:x", "It sends by all-reduce where reduce-scatter would do."),
+    Sends("1 GiB", "reduce-scatter"): (PRODUCT, "J:x; result=[x, -]", "J:x", "It sends by all-reduce where reduce-scatter would suffice."),
     UsesCollective("reduce-scatter", "x"): (
         PRODUCT,
         "J:x; result=[x, -]",
@@ -65,7 +65,7 @@ CASES = {
     ),
     UsesCollective("all-reduce", never=True): (PRODUCT, "I:x", "J:x", "It makes 1 all-reduce: one at dot_general."),
     ComputesOnce(): (GRID, "I:x+y", "I:x", "Products are computed 2.00 times"),
-    Holds("input", 4_000): (PRODUCT, "J:x", "I:x", "Each device holds 17.0 KiB of input, where 3.91 KiB are asked for."),
+    Holds("input", 4_000): (PRODUCT, "J:x", "I:x", "Each device holds 17.0 KiB of input; the limit is 3.91 KiB."),
     GathersNothingWhole(): (
         CUBE,
         "@sin=[r, c, -]; @mul=[-, c+r, -]",
@@ -88,7 +88,7 @@ CASES = {
         LAYERS,
         "",
         LAYERS.updated(mesh="all:16", hardware="TPU v5e 4x4"),
-        "It takes 16 devices, where 8 are allowed.",
+        "It uses 16 devices; the limit is 8.",
     ),
     SameResult(): (
         GPT,
@@ -97,7 +97,7 @@ CASES = {
         "It computes in bfloat16, but the exercise computes as traced: results round differently.",
     ),
     FigureAtMost("parameters", "700 kB"): (GPT, "d_model:data", "", "Bytes of parameters on a device: "),
-    FigureAtLeast("duplication", 8): (GRID, "", "I:x", "How often the same product is computed: 2; 8 is required."),
+    FigureAtLeast("duplication", 8): (GRID, "", "I:x", "How many times the same product is computed: 2; 8 is required."),
 }
 
 
@@ -162,7 +162,7 @@ def test_without_hardware_what_takes_time_is_not_known():
 WRONG = {
     "There is no goal `pek`; there are `lies`, ": {"goal": "pek"},
     "There is no field `at_least` of the goal `peak`; there are `at_most`.": {"goal": "peak", "at_least": 1},
-    "The goal `peak` does not say `at_most`.": {"goal": "peak"},
+    "The goal `peak` lacks `at_most`.": {"goal": "peak"},
     "`much` is not an amount of bytes.": {"goal": "peak", "at_most": "much"},
     "There is no kind `all-redcue` for the goal `sends`; there are ": {"goal": "sends", "kind": "all-redcue"},
     "The goal `statements`: `at_most` is '2'; it should be a whole number.": {"goal": "statements", "at_most": "2"},

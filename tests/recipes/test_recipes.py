@@ -398,12 +398,12 @@ def test_an_axis_that_splits_something_else_already_is_refused():
     plan = plan_of("decoder", "data:4", "data_parallel")
     with pytest.raises(RecipeError, match="which already shards `batch`") as caught:
         plan.recipe("megatron", "data")
-    assert caught.value.ways_out[0] == "take `batch` off `data`"
+    assert caught.value.ways_out[0] == "remove `batch` from `data`"
 
 
 def test_the_axis_of_a_pipeline_is_refused():
     plan = Plan(program("decoder"), "data:4 stage:2").apply(SetPipeline(PipelineSpec(stages=2, micro_batches=4)))
-    with pytest.raises(RecipeError, match="it holds the stages of the pipeline"):
+    with pytest.raises(RecipeError, match="it carries the stages of the pipeline"):
         plan.recipe("megatron", "stage")
 
 

@@ -184,7 +184,7 @@ def test_a_parameter_given_twice_or_that_is_not_known_is_refused_in_words(client
 def test_what_is_wrong_is_said_with_its_place(client, world):
     things = world.things["vision"]
     answer = client.post(f"/api/v1/rooms/{things['room']}/comments", json={"node": 1, "text": ""})
-    assert answer.json()["error"]["message"] == "The body is not as it has to be at `text`: '' should be non-empty."
+    assert answer.json()["error"]["message"] == "Invalid body at `text`: '' should be non-empty."
     answer = client.put("/api/v1/projects/vision/hardware/pod", json={"hardware": "9 Quantum Processors"})
     assert "Quantum Processors" in answer.json()["error"]["message"]
     assert answer.status_code == 400

@@ -190,7 +190,7 @@ def test_another_digest_is_not_approved(registry: ProgramRegistry, commit: Commi
     program = fetched_git(registry, commit(PROGRAM))
     with pytest.raises(ProgramRegistryError, match="the approval was for 000000000000"):
         registry.approve(program.id, "0" * 64, by="ada")
-    with pytest.raises(ProgramRegistryError, match="has a program `mine` already"):
+    with pytest.raises(ProgramRegistryError, match="already has a program `mine`"):
         registry.add_git("p", "mine", "mine:build", "https://example.com/a.git", "0" * 40, by="ada")
     with pytest.raises(ProgramRegistryError, match="There is no program `none`"):
         registry.get("none")
