@@ -41,9 +41,11 @@ class WorkbenchError(Exception):
 
 
 def ways_out_text(ways_out: Iterable[str]) -> str:
-    """Text `Try: make it 4 · leave it whole.`, or the question `Did you mean it?`; empty without suggestions."""
-    text = " · ".join(ways_out)
-    return f"Try: {text}." if text and not text.endswith("?") else text[:1].upper() + text[1:]
+    """Text `Try: make it 4 · leave it whole.`, after the question `Did you mean it?` where there is one; empty without suggestions."""
+    ways = tuple(ways_out)
+    questions = [f"{each[:1].upper()}{each[1:]}" for each in ways if each.endswith("?")]
+    others = " · ".join(each for each in ways if not each.endswith("?"))
+    return " ".join([*questions, *([f"Try: {others}."] if others else [])])
 
 
 class MeshError(WorkbenchError):

@@ -125,10 +125,10 @@ def test_a_number_comes_from_the_plan():
 def test_a_wrong_number_is_told_its_likely_mistake():
     right = NUMBER.right
     assert "bits instead of bytes" in str(NUMBER.check(8 * right))
-    assert "of all devices" in str(NUMBER.check(4 * right))
+    assert "all devices instead" in str(NUMBER.check(4 * right))
     assert "keeps its own part" in str(NUMBER.check(right * 4 / 3))
     assert "Where is that from?" in str(NUMBER.check("12345"))
-    assert str(NUMBER.check(1, attempt=2)) == "Not yet:\n  - 1 B is not it.\nHint: A ring."
+    assert str(NUMBER.check(1, attempt=2)) == "Not yet:\n  - 1 B is wrong.\nHint: A ring."
 
 
 def test_a_number_without_its_unit_is_told_how_to_write_it():

@@ -228,7 +228,7 @@ def _proof_cells(state: SearchState) -> tuple[str, str]:
     if state.best is None:
         return "none", state.status
     if state.is_proved:
-        return "proved", "and the front with it" if state.is_complete else "the front may yet gain plans"
+        return "proved", "and the front is complete" if state.is_complete else "the front is incomplete"
     return ("open", state.status) if state.gap else ("proved", state.status.removeprefix("proved, "))
 
 

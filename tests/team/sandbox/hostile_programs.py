@@ -199,14 +199,14 @@ HOSTILE = (
             "    pass",
         ),
         (EndKind.DEADLINE,),
-        "within 1 s",
+        "time limit of 1 s",
         seconds=1,
     ),
     HostileProgram(
         "never ends its import",
         "while True:\n    pass",
         (EndKind.DEADLINE,),
-        "within 1 s",
+        "time limit of 1 s",
         seconds=1,
     ),
     HostileProgram(
@@ -384,7 +384,7 @@ HOSTILE = (
         "stops itself",
         "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
         (EndKind.DEADLINE,),
-        "within 1 s",
+        "time limit of 1 s",
         seconds=1,
     ),
     HostileProgram(
@@ -399,7 +399,7 @@ HOSTILE = (
             "time.sleep(60)",
         ),
         (EndKind.DEADLINE,),
-        "within 1 s",
+        "time limit of 1 s",
         seconds=1,
     ),
 )
