@@ -97,7 +97,7 @@ def test_a_run_of_what_is_done_already_says_so_and_keeps_its_losses(file, tmp_pa
     first = json.loads(capsys.readouterr().out)
     assert main(["fleet", "run", file, "--devices", "1", "--folder", kept]) == 0
     told = capsys.readouterr()
-    assert "All models were trained: trained in an earlier run, 6 units, which their checkpoints hold.\n" in told.out
+    assert "All models were trained in an earlier run: 6 units, which their checkpoints hold.\n" in told.out
     assert "2 of 2 models are done from an earlier run" in told.err
     rows = [line.split() for line in told.out.splitlines() if line.startswith(" fit-")]
     assert [row[-1] for row in rows] == ["before", "before"]

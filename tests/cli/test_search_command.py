@@ -99,8 +99,8 @@ def test_layouts_are_chosen_from_where_they_are_named(tmp_path, capsys):
 def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
     assert main([*TWO_LAYER, "--at-most", "memory=1 KiB", "--json"]) == 1
     printed = capsys.readouterr()
-    assert "workbench: No plan keeps `at most 1.00 KiB a device`." in printed.err
-    assert json.loads(printed.out)["clash"].startswith("No plan keeps `at most 1.00 KiB a device`.\nWith `at most ")
+    assert "workbench: No plan meets `at most 1.00 KiB a device`." in printed.err
+    assert json.loads(printed.out)["clash"].startswith("No plan meets `at most 1.00 KiB a device`.\nWith `at most ")
     assert main([*TWO_LAYER, "--at-most", "memory=1 KiB", "-o", "nowhere.plan.json"]) == 1
     assert "Try: allow at most " in capsys.readouterr().err
 
@@ -109,7 +109,7 @@ def test_what_no_plan_keeps_is_told_with_the_ways_out(capsys):
     ("arguments", "text"),
     [
         (["--devices", "0"], "0 is not a whole number from 1"),
-        (["--within", "soon"], "soon is no time above 0, such as 60s or 5m"),
+        (["--within", "soon"], "soon is not a time above 0, such as 60s or 5m"),
         (["--pin", "zero"], "zero: write NAME=VALUE"),
         (["--objective", "beauty"], "invalid choice: 'beauty'"),
         (["--until", "bored"], "invalid choice: 'bored'"),

@@ -113,7 +113,7 @@ WRONG = {
     "question `bytes`: `many` is not an amount of bytes.": with_question(1, answer="many"),
     "at `$.questions[1].answer.figure`, 'peek' is not one of": with_question(1, answer={"figure": "peek", "plan": "product"}),
     "at `$.questions[1].unit`, 'miles' is not one of": with_question(1, unit="miles"),
-    "question `which`: No choice of `which` is right.": with_question(2, choices=[{"text": "I"}, {"text": "J"}]),
+    "question `which`: No choice of `which` is marked right.": with_question(2, choices=[{"text": "I"}, {"text": "J"}]),
     "has two questions `split`.": with_question(1, name="split"),
 }
 

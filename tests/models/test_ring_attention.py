@@ -192,7 +192,7 @@ def test_ring_attention_is_a_recipe_of_programs_that_go_around():
     kinds = {each.kind for each in plan.report().collectives if "context" in each.axes}
     assert kinds == {"collective-permute", "all-reduce"}
     assert find_recipe("ring_attention").edits(Plan(plan.program, "data:2 context:4"))
-    with pytest.raises(RecipeError, match="The plan is ring attention already"):
+    with pytest.raises(RecipeError, match="The plan is already ring attention"):
         plan.recipe("ring_attention")
 
 

@@ -154,7 +154,7 @@ def test_the_head_of_the_report_has_the_figures_of_the_pipeline():
 def test_what_cannot_be_cut_says_so_before_the_notes_of_the_whole():
     program = trace(lambda x: x @ x, jax.ShapeDtypeStruct((4, 4), "float32"))
     wrong = Plan(program, "stage:2", pipeline="stages:2 micro_batches:2").report()
-    with pytest.raises(PipelineError, match="no training step"):
+    with pytest.raises(PipelineError, match="not a training step"):
         _ = wrong.pipeline
     first, *others = wrong.notes
     assert (first.kind, [str(edit) for edit in first.edits]) == ("cannot be cut", ["no pipeline"])

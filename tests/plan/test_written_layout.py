@@ -98,5 +98,5 @@ def test_the_recipe_puts_the_statements_of_the_program_back(training):
         .updated(layout=wb.Layout("batch:data", overrides=wb.Plan(training, "data:4 model:2").layout.overrides))
         .argument_shardings
     )
-    with pytest.raises(RecipeError, match="as written already"):
+    with pytest.raises(RecipeError, match="already as written"):
         wb.Plan(training, "data:4 model:2").recipe("as_written")

@@ -96,7 +96,7 @@ def test_two_pins_that_contradict_are_both_named(result):
     assert not clash.reason, "why other plans were refused is not why"
     assert {each.requirement for each in clash.relaxations} == set(requirements)
     assert str(clash) == clash_text(clash)
-    assert clash_text(clash).startswith("No plan keeps `stage 1` and `schedule zb_v` together.\nWith `stage 1 or ")
+    assert clash_text(clash).startswith("No plan meets `stage 1` and `schedule zb_v` together.\nWith `stage 1 or ")
 
 
 def test_a_search_that_ran_out_of_time_does_not_say_that_there_is_no_plan(result, monkeypatch):
@@ -128,7 +128,7 @@ def test_no_plan_is_an_error_with_the_ways_out():
     assert re.search(r"`\. All \d+ combinations examined: 0 planned, the others excluded by bounds or illegal\.$", caught.value.message)
     assert caught.value.ways_out[0].startswith("allow at most ")
     assert caught.value.ways_out[0].endswith(" (the least possible, proved)")
-    assert "No plan keeps" in search_text(result)
+    assert "No plan meets" in search_text(result)
     assert re.search(r"\n +the best is +none +no plan keeps the requirements\n", search_text(result))
     assert progress_text(result.state).endswith("no plan keeps the requirements")
 
@@ -154,8 +154,8 @@ def test_the_texts(result):
 @pytest.mark.parametrize(
     ("known", "line"),
     [
-        ({"is_complete": True}, "the best is proved and the front with it"),
-        ({}, "the best is proved the front may yet gain plans"),
+        ({"is_complete": True}, "the best is proved and the front is complete"),
+        ({}, "the best is proved the front is incomplete"),
         ({"is_proved": False, "least": 0.0}, "the best is open no lower bound is known yet"),
         ({"is_proved": False, "least": 0.75}, "the best is open at most 33.4% slower than the proven lower bound"),
         ({"is_proved": False, "least": 0.4}, "the best is open at most 2.5 times the proven lower bound"),

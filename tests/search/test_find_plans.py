@@ -263,4 +263,4 @@ def test_pins_that_contradict_each_other_are_known_before_anything_is_planned(pl
     few = {**SMALL, "layouts": ("replicated",), "remats": ("none",), "schedules": ("1f1b", "zero_bubble")}
     result = find_plans(plan, within=600, **few, pins={"stage": 1, "schedule": "zero_bubble", "zero": "zero_1"})
     assert (result.state.evaluated, result.state.bounded, result.state.is_complete) == (0, 0, True)
-    assert result.no_plan_error().message.startswith("No plan keeps `stage 1` and `schedule zero_bubble` together.")
+    assert result.no_plan_error().message.startswith("No plan meets `stage 1` and `schedule zero_bubble` together.")

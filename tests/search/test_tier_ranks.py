@@ -74,7 +74,7 @@ def test_the_best_the_front_and_the_text_follow_the_compilers():
     text = search_text(ranked)
     assert "tier" in text.splitlines()[0]
     assert "2 partitioned; the proof is of planned step times" in text
-    assert ranked.title.endswith("2 plans on the front, the best by its partitioned step; as planned proved, and the front with it")
+    assert ranked.title.endswith("2 plans on the front, the best by its partitioned step; as planned proved, and the front is complete")
     again = ranked.with_tried([])
     assert again.front == ranked.front
 

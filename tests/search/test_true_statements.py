@@ -112,7 +112,7 @@ def test_each_ending_says_how_it_came_and_what_was_examined(name):
         assert f"{size:,} combinations" in error.message
     assert said[OUT_OF_TIME].endswith("The search did not finish.")
     assert said[CANCELLED].endswith("The search was cancelled.")
-    assert said[FINISHED].startswith("No plan keeps `at most ")
+    assert said[FINISHED].startswith("No plan meets `at most ")
     assert len({*said.values()}) == len(said)
 
 
@@ -161,4 +161,4 @@ def test_a_pinned_layout_that_no_mesh_allows_says_why():
     space = make_space(plan, layouts=("replicated", "megatron"), axes=("data", "model"), remats=("none",))
     clash = find_clash(space, (Pin("layout", ("megatron",)), Pin("model", (64,))), within=600)
     why = "Megatron tensor parallel would put `heads` (8) on `model` (64), and 8 % 64 = 8."
-    assert str(clash).splitlines()[0] == f"No plan keeps `model 64`. {why}"
+    assert str(clash).splitlines()[0] == f"No plan meets `model 64`. {why}"

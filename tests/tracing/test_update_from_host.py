@@ -163,7 +163,7 @@ def test_what_the_host_has_no_room_for_is_said():
             lambda: Plan(build("gpt").variant(offload=HOST), "stages:2", "", pipeline="stages:2 micro_batches:4"),
             PipelineError,
             "Pipeline stages keep the optimiser's state on their own devices; host memory requires a step without "
-            "a pipeline can be in the host's memory.\n"
+            "a pipeline.\n"
             "  Try: keep it on the devices, offload `nothing` · shard it over the data-parallel devices, recipe `zero_1` · "
             "remove the pipeline.",
         ),

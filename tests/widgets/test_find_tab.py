@@ -72,7 +72,7 @@ def found(board):
 
 def numbers(board):
     """Of the plans of the front, without the present plan after it."""
-    table = board.block("The front")
+    table = board.block("Pareto front")
     return [each["key"] for each in table["rows"][: -1 if "; and the present plan" in table["title"] else None]]
 
 

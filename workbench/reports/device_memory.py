@@ -10,7 +10,7 @@ ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.MODEL_STATE, Role.I
 """Roles of arguments; values that a step computes have others."""
 
 
-class Verdict(StrEnum):
+class FitVerdict(StrEnum):
     """Whether a step fits into a device's memory."""
 
     FITS = "fits"
@@ -36,16 +36,16 @@ class Memory:
     margin: float = 0.0
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FitVerdict:
         """Whether it fits; *close* where the capacity lies in the margin of the peak, or below what the allocator holds.
 
         >>> [Memory({Role.PARAMETER: count}, capacity=100, margin=0.1).verdict.value for count in (90, 95, 105, 112)]
         ['fits', 'close', 'close', 'does not fit']
         """
         if not self.fits and self.peak * (1 - self.margin) > self.capacity:
-            return Verdict.TOO_MUCH
+            return FitVerdict.TOO_MUCH
         most = max(round(self.peak * (1 + self.margin)), self.reserved)
-        return Verdict.CLOSE if self.capacity and most > self.capacity else Verdict.FITS
+        return FitVerdict.CLOSE if self.capacity and most > self.capacity else FitVerdict.FITS
 
     @property
     def fits(self) -> bool:

@@ -10,7 +10,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_text import axis_assignment_text
 from workbench.plan.plan import Plan
 from workbench.reports.collective import Collective
-from workbench.reports.device_memory import Memory, Verdict
+from workbench.reports.device_memory import FitVerdict, Memory
 from workbench.reports.diagnostic import Diagnostic, Duplication
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.placement import Placement
@@ -69,9 +69,9 @@ def memory_figures(memory: Memory, found: Range | None, of_stage: str = "") -> I
 
 
 def _fit_text(memory: Memory) -> str:
-    if memory.verdict is Verdict.TOO_MUCH:
+    if memory.verdict is FitVerdict.TOO_MUCH:
         return "too much"
-    if memory.margin and memory.verdict is Verdict.CLOSE:
+    if memory.margin and memory.verdict is FitVerdict.CLOSE:
         return f"close: the peak may be {memory.margin:.0%} more or less"
     return "fits if the allocator releases its other memory" if memory.reserved > memory.capacity else "fits"
 

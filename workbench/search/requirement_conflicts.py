@@ -171,7 +171,7 @@ def clash_sentence(clash: Clash) -> str:
             return "It is not known which requirements clash: the search ended before."
         return f"The space has no legal plan{f': {clash.reason}' if clash.reason else '.'}"
     together = " together" if len(clash.requirements) > 1 else ""
-    sentence = f"No plan keeps {' and '.join(f'`{each}`' for each in clash.requirements)}{together}."
+    sentence = f"No plan meets {' and '.join(f'`{each}`' for each in clash.requirements)}{together}."
     if not clash.is_smallest:
         return f"{sentence} Fewer of them may clash, too: there was no time to try."
     return f"{sentence} {clash.reason}" if clash.reason and all(isinstance(each, Pin) for each in clash.requirements) else sentence

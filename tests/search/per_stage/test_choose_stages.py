@@ -206,8 +206,8 @@ def test_layers_of_a_scan_have_one_layout_for_all_stages():
     with pytest.raises(SearchError) as raised:
         make_space(Plan(build("gpt"), "", hardware="8 H100"), layouts=PER_STAGE)
     assert raised.value.message == (
-        "Per-stage layouts need hardware, to price them, and unrolled layers: training "
-        "step are written out: parameters that are stacked over layers, in a scan, have one sharding for all stages."
+        "Per-stage layouts need hardware, to price them, and unrolled layers: "
+        "parameters stacked over layers, in a scan, have one sharding for all stages."
     )
     assert raised.value.ways_out == ("unroll the layers: `scan=False` for models of the zoo", "name hardware", "use another layout")
 

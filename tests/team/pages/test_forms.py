@@ -53,7 +53,7 @@ class Day:
 @pytest.mark.compile
 def test_a_project_is_made_changed_and_archived(day):
     where, said = day.done("ada", "/projects/new", {"name": "Speech", "slug": "speech", "description": "of the spring"})
-    assert (where, said) == ("/p/speech/", "The project Speech is made.")
+    assert (where, said) == ("/p/speech/", "Project Speech created.")
     day.done("ada", "/p/{project}/change", {"name": "Speech models", "description": ""}, project="speech")
     assert day.world.do("projects.get", "ada", project="speech")["name"] == "Speech models"
     day.done("ada", "/p/{project}/archive", {"archived": "true"}, project="speech")
@@ -135,9 +135,9 @@ def test_programs_are_registered_approved_and_withdrawn(day):
 
 def test_people_come_change_roles_and_go(day):
     _, said = day.done("ada", "/p/{project}/people/add", {"person": "sam", "role": "editor"}, project="vision")
-    assert said == "In, as editor: Sam."
+    assert said == "Added as editor: Sam."
     _, said = day.done("ada", "/p/{project}/people/add", {"person": "vic, sam rosa", "role": "editor"}, project="vision")
-    assert said == "In, as editor: Vic, Sam, Rosa.", "a class is put in at once"
+    assert said == "Added as editor: Vic, Sam, Rosa.", "a class is put in at once"
     for name, role in (("vic", "viewer"), ("rosa", "runner")):
         day.done("ada", "/p/{project}/people/add", {"person": name, "role": role}, project="vision")
     _, said = day.done("ada", "/p/{project}/people/{person}/role", {"role": "runner"}, project="vision", person="sam")
