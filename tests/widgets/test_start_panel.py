@@ -6,12 +6,16 @@ import time
 
 import pytest
 
+from tests.support.scripted import HeldRunner
 from workbench.documents import dump_plan
+from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.public_plan import Plan
+from workbench.reports.run_events import Cancelled, Failed
 from workbench.session.plan_history import Session
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.board_host import Host
+from workbench.widgets.start.start_answer import RecipeAnswer
 from workbench.widgets.start.start_panel import MACHINES
 
 LIMIT = 60.0  # seconds
@@ -20,11 +24,11 @@ LIMIT = 60.0  # seconds
 class StartedBoard:
     """A board whose event loop is this test: `send` answers a gesture, `wait` does what threads have handed over until something holds."""
 
-    def __init__(self, **host):
+    def __init__(self, runner=None, **host):
         self.parts, self._owed, self._seq = {}, queue.Queue(), 0
         plan = Plan(build("two_layer", batch=16, io=64, hidden=30), "data:4 model:2", "batch:data")
         host = Host(**{"starts": True, "start_open": True, **host})
-        self.board = Board(Session(plan), self.parts.__setitem__, defer=self._owed.put, host=host)
+        self.board = Board(Session(plan), self.parts.__setitem__, runner=runner, defer=self._owed.put, host=host)
 
     def send(self, verb, **fields):
         self._seq += 1
@@ -66,7 +70,12 @@ def test_a_board_that_offers_no_start_has_no_panel_and_refuses_its_gestures():
     assert board.start is None
     assert board.state["model"] is None
     refusal = board.send("choose_model", model="two_layer")["refusal"]
-    assert refusal == {"zone": "start", "message": "This board begins no other plans.", "ways_out": ["open a board of your own"]}
+    assert refusal == {
+        "zone": "start",
+        "message": "This board begins no other plans.",
+        "ways_out": ["open a board of your own"],
+        "edits": [],
+    }
 
 
 def test_the_panel_lists_the_zoo_the_machines_and_the_lessons_while_it_is_open(started):
@@ -170,20 +179,64 @@ def test_what_is_waited_for_can_be_stopped_and_its_answer_never_comes(started):
     assert started.settled()["answer"]["headline"].startswith("two_layer fits on")
 
 
+@pytest.fixture
+def measuring():
+    runner = HeldRunner()
+    board = StartedBoard(runner=runner)
+    board.send("choose_model", model="two_layer")
+    board.send("choose_machines", on="attached")
+    yield board, runner
+    board.board.close()
+
+
+def test_a_measurement_that_is_waited_for_can_be_stopped(measuring):
+    board, runner = measuring
+    assert board.start["work"]["phase"] == "Measuring this machine: starting"
+    board.send("stop_start")
+    runner.tell(Cancelled())
+    assert board.wait(lambda: board.start["work"] is None)
+    assert runner.cancels == 1
+
+
+def test_why_the_attached_devices_could_not_be_measured_is_said_where_it_is_waited_for(measuring):
+    board, runner = measuring
+    runner.tell(Failed("no room"))
+    board.wait(lambda: board.start["problem"] is not None)
+    assert board.start["problem"] == {"message": "The measurement failed: no room", "ways_out": ["choose other machines"]}
+    assert board.start["work"] is None
+
+
+def test_a_problem_is_gone_while_another_layout_is_opened(started):
+    started.send("choose_machines", on="4 A100")
+    started.send("choose_model", model="mnist")
+    started.settled()
+    started.send("open_layout", goal="none")
+    assert started.settled()["problem"]["message"] == "The answer has no layout `none`."
+    assert started.send("open_layout", goal="fastest")["start"]["problem"] is None
+
+
+def test_what_no_recipe_fits_says_on_how_many_devices_that_was_tried():
+    hardware = parse_hardware("4 H100")
+    answer = RecipeAnswer("big", hardware, {}, None, 256)
+    assert answer.state()["headline"] == "big on 4 H100: no recipe fits, on up to 256 devices."
+
+
 def test_functions_of_the_folder_are_listed_unread_and_one_that_is_allowed_begins_a_plan(tmp_path, monkeypatch):
     (tmp_path / "start_mine.py").write_text(
         "import workbench as wb\n\n\ndef program() -> wb.Program:\n    return wb.models.build('two_layer')\n\n\ndef my_loss(p, b): ...\n"
     )
+    (tmp_path / "start_sized.py").write_text("def build(*, size) -> 'Program': ...\n")
     (tmp_path / "start_other.py").write_text("raise SystemExit\n\n\ndef build() -> 'Program': ...\n")
     monkeypatch.syspath_prepend(tmp_path)
-    board = StartedBoard(folder=tmp_path, allow=("start_mine",))
+    board = StartedBoard(folder=tmp_path, allow=("start_mine", "start_sized"))
     listed = {each["key"]: each for each in board.start["functions"]}
-    assert list(listed) == ["start_mine:program", "start_mine:my_loss", "start_other:build"]
+    assert list(listed) == ["start_mine:program", "start_sized:build", "start_mine:my_loss", "start_other:build"]
     assert "wb.trace_training(my_loss, params, batch" in listed["start_mine:my_loss"]["lines"]
     assert listed["start_other:build"]["command"] == "workbench serve --allow start_other"
     refusal = board.send("choose_model", model="start_other:build")["refusal"]
     assert refusal["message"] == "`start_other:build` was not allowed here, so its module is not imported."
     assert board.send("choose_model", model="start_mine:my_loss")["refusal"]["message"].startswith("`start_mine:my_loss` is a loss")
+    assert "takes arguments" in board.send("choose_model", model="start_sized:build")["refusal"]["message"]
     board.send("choose_model", model="start_mine:program")
     board.send("choose_machines", on="1 H100")
     assert board.settled()["answer"]["headline"] == "start_mine:program fits on 1 H100; 1 device is enough."

@@ -56,6 +56,11 @@ class Calibration:
         """What is being measured; empty while nothing is."""
         return self._stage
 
+    @property
+    def problem(self) -> str:
+        """Why the last measurement failed; empty if it did not."""
+        return self._problem
+
     def kept(self) -> Hardware | None:
         """What the devices were measured to be before, as far as that is known."""
         return self._runner.calibrated(self._session.plan) if self._runner is not None else None
@@ -67,6 +72,7 @@ class Calibration:
         if (kept := self.kept()) is not None:
             self._use(kept)
             return
+        self._problem = ""
         self._show("starting")
         try:
             self._handle = self._runner.calibrate(self._session.plan, lambda event: self._defer(lambda: self._receive(event)))

@@ -96,7 +96,7 @@ def _read_functions(module: str, file: Path) -> Iterator[FolderFunction]:
         return
     for each in tree.body:
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_") and (_is_builder(each) or _is_loss(each)):
-            required = len(each.args.posonlyargs) + len(each.args.args) - len(each.args.defaults)
+            required = len(each.args.posonlyargs) + len(each.args.args) - len(each.args.defaults) + each.args.kw_defaults.count(None)
             yield FolderFunction(module, each.name, each.lineno, _is_builder(each), required)
 
 

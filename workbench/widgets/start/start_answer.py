@@ -76,10 +76,13 @@ class RecipeAnswer:
     hardware: Hardware
     layouts: Mapping[str, RecipeLayout]
     leanest: RecipeLayout | None
+    most: int
+    """The most devices for which a layout was tried."""
 
     @classmethod
     def of(cls, tried: ProgramLayouts) -> "RecipeAnswer":
-        return cls(tried.name, tried.hardware, tried.best(), tried.leanest)
+        best = tried.best()
+        return cls(tried.name, tried.hardware, best, tried.leanest, max((each.devices for each in tried.tried), default=0))
 
     def plan(self, goal: str) -> Plan:
         if goal not in self.layouts:
@@ -95,16 +98,12 @@ class RecipeAnswer:
     def _headline(self, fits: bool) -> str:
         fewest = self.layouts.get("fewest devices")
         if fewest is None:
-            return f"{self.name} on {self.hardware}: no recipe fits, on up to {self._most} devices.{self._least()}"
+            return f"{self.name} on {self.hardware}: no recipe fits, on up to {self.most:,} devices.{self._least()}"
         if not fits:
             few = count_text(fewest.devices, "device")
             return f"{self.name} does not fit on {self.hardware}; it fits on {few}, {fewest.hardware}.{self._least()}"
         enough = f"{count_text(fewest.devices, 'device')} {'is' if fewest.devices == 1 else 'are'} enough"
         return f"{self.name} fits on {self.hardware}; {enough}."
-
-    @property
-    def _most(self) -> str:
-        return f"{self.hardware.size:,} and more"
 
     def _least(self) -> str:
         if self.leanest is None:

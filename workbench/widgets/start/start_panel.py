@@ -76,7 +76,7 @@ class StartPanel:
                 on(StartFileGesture, self._read_file),
                 on(ChooseMachinesGesture, self._choose_machines),
                 on(OpenLayoutGesture, self._open_layout),
-                on(StopStartGesture, lambda _: self._work.stop()),
+                on(StopStartGesture, lambda _: self._stop()),
             ]
         )
 
@@ -85,10 +85,13 @@ class StartPanel:
         self._work.stop()
 
     def follow_calibration(self) -> None:
-        """The attached devices may be known now: answer what was asked about them."""
-        if self.is_open and self._asks_attached and self._answer is None and not self._work.is_running and self._calibration.kept():
-            self._problem = None
+        """The attached devices may be known now: answer what was asked about them, or say why they could not be measured."""
+        if not self.is_open or not self._asks_attached or self._answer is not None or self._work.is_running or self._calibration.stage:
+            return
+        if self._calibration.kept() is not None:
             self._ask()
+        elif self._calibration.problem:
+            self._problem = HardwareError(self._calibration.problem, ["choose other machines"])
 
     def state(self) -> dict[str, Any] | None:
         """The panel as JSON; `None` where the board has none. What can be chosen is sent while it is open."""
@@ -144,6 +147,12 @@ class StartPanel:
     def _verify(self) -> None:
         if not self._host.starts:
             raise WorkbenchError("This board begins no other plans.", ["open a board of your own"])
+
+    def _stop(self) -> None:
+        """Wait for nothing any more: neither for an answer nor for the measurement of the devices that it needs."""
+        self._work.stop()
+        if self._asks_attached:
+            self._calibration.cancel()
 
     def _open(self, gesture: NewPlanGesture) -> None:
         self._verify()
@@ -239,7 +248,7 @@ class StartPanel:
         answer = self._answer
         if answer is None:
             raise WorkbenchError("There is no answer yet to open a layout of.", ["choose a model and machines first"])
-        title = self._model.title if self._model else ""
+        title, self._problem = self._model.title if self._model else "", None
 
         def prepare(ticket: WorkTicket) -> OpenPlan:
             plan = answer.plan(gesture.goal)
@@ -251,6 +260,7 @@ class StartPanel:
         self._work.start(f"Planning {title}, {gesture.goal}", prepare, self._apply, self._use_problem)
 
     def _show_plan(self, plan: Plan, source: str) -> None:
+        self._work.stop()
         self._apply(OpenPlan(as_public(plan), source))
 
     def _apply(self, edit: OpenPlan) -> None:
