@@ -67,6 +67,21 @@ def test_the_last_of_several_changes_is_the_one_that_is_shown(sized):
     assert len(sized.board.session.nodes) == 2
 
 
+def test_an_edit_made_while_the_model_is_traced_is_kept(sized):
+    sized.send("size_model", name="batch", value="64")
+    sized.send("drop", dim="hidden", source="", target="model")
+    sized.wait(lambda: sized.state["model"]["work"] is None)
+    plan = sized.board.session.plan
+    assert (plan.program.dims["batch"], str(plan.layout)) == ((64,), "batch:data; hidden:model")
+
+
+def test_a_size_is_not_given_to_a_model_that_was_opened_meanwhile(sized):
+    sized.send("size_model", name="batch", value="64")
+    sized.board.session.apply(OpenPlan(Plan(build("mnist"), "data:2"), "a test"))
+    sized.wait(lambda: sized.state["model"]["work"] is None)
+    assert sized.board.session.plan.program.name == build("mnist").name
+
+
 def test_a_choice_of_another_preset_keeps_what_the_layout_names():
     plan = Plan(build("gpt"), "data:2 model:2", "batch:data; d_ff:model; params/layers/mlp/w1=[-, -, model]", hardware="4 H100")
     resized = resized_plan(plan, {"preset": "tiny-wide"})

@@ -1,6 +1,7 @@
 """The strip of a board that changes the model of the zoo on it: batch, sequence, layers, widths, number formats; and proposed names."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from workbench.errors import DocumentError, WorkbenchError
@@ -79,11 +80,18 @@ class ModelStrip:
             self._session.foresee(edit)
             return edit
 
-        self._work.start(f"Tracing {plan.program.name} with {gesture.name} {gesture.value}", trace, self._apply, self._refuse)
+        self._work.start(
+            f"Tracing {plan.program.name} with {gesture.name} {gesture.value}", trace, partial(self._apply, gesture, plan), self._refuse
+        )
 
-    def _apply(self, edit: OpenPlan) -> None:
+    def _apply(self, gesture: SizeModelGesture, plan: Plan, edit: OpenPlan) -> None:
+        """Open the resized plan. What was edited while it was traced is kept, by resizing the present plan; another model is left alone."""
+        now = self._session.plan
         try:
-            self._session.apply(edit)
+            if now is plan:
+                self._session.apply(edit)
+            elif now.program.reference == plan.program.reference:
+                self._resize(gesture)
         except WorkbenchError as error:
             self._refuse(error)
 
