@@ -62,6 +62,7 @@ CHANGES = 'mesh="data:2 model:2", layout="batch:data; hidden:model", hardware="T
     [
         ('wb.Plan(p, "data:4 model:2", "batch:data")', 'wb.Plan(p, "data:2 model:2", "batch:data; hidden:model", hardware="TPU v5e 2x2")'),
         ('é = Plan(p, mesh="data:4 model:2")  # é', f"é = Plan(p, {CHANGES})  # é"),
+        ('s = "\f\u2028"; Plan(p, mesh="data:4 model:2")', f's = "\f\u2028"; Plan(p, {CHANGES})'),
         ("a = 1\nbench = wb.Workbench(plan, tour=True)", f"a = 1\nbench = wb.Workbench(plan.updated({CHANGES}), tour=True)"),
     ],
 )

@@ -109,6 +109,8 @@ class Workbench(BoardCell):
         """Close the board; this also cancels a run."""
         if hasattr(self, "_board"):
             self._stop_keeping()
+            if self._picture_due is not None:
+                self._picture_due.cancel()
             self._board.close()
             kernel_plans.boards.discard(self)
         super().close()

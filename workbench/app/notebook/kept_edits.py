@@ -2,6 +2,7 @@
 cell's code with them."""
 
 import ast
+import io
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -130,7 +131,7 @@ def _mesh_of(call: ast.Call) -> Mesh | None:
 
 def _place(source: str, node: ast.expr) -> tuple[int, int]:
     """Where a piece of code begins and ends, in characters; Python counts the bytes of each line."""
-    lines = source.splitlines(keepends=True)
+    lines = io.StringIO(source, newline="").readlines()  # as Python does: `splitlines` also divides at form feeds and U+2028
 
     def character(line: int, column: int) -> int:
         return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
