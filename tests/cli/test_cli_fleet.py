@@ -55,7 +55,7 @@ def test_run_trains_the_models_and_prints_measured_beside_predicted(file, tmp_pa
     ):
         assert words in told.out
     assert "`fit-width=8` is done" in told.err
-    assert " in all current forecast" in told.err
+    assert " in all by the current forecast" in told.err
     assert (kept / "fit-width=8" / "position.json").exists()
 
 

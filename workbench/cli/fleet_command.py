@@ -227,7 +227,7 @@ class ShortForecast:
         policy = policy_named("sharded-lrtf" if self._fleet.policy == "exact" else self._fleet.policy)
         last = [self._last[each.name] for each in self._times.jobs]
         rest = predict_rest(self._predicted, self._times.jobs, self._ran, last, policy, double_buffer=self._fleet.double_buffer)
-        return f", {format_seconds(rest.makespan)} in all current forecast"
+        return f", {format_seconds(rest.makespan)} in all by the current forecast"
 
 
 # Follow a fleet file that changes while its models train: a model that is added to it joins the run, one that is removed stops.

@@ -277,7 +277,7 @@ def known_program(reference: Reference, known: Program | None, name: str) -> Pro
             f"{name} is of a program traced in another process without a reference; it is not the program here.",
             [
                 "serve that program again",
-                'trace it with `reference=wb.Reference("my_module:build")`to open its plans anywhere',
+                'trace it with `reference=wb.Reference("my_module:build")` to open its plans anywhere',
             ],
         )
     return known

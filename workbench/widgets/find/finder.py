@@ -174,7 +174,7 @@ class Finder:
         self._ask(AskExplanation(request))
 
     def verify(self, number: str) -> None:
-        """Verify with compilers about a plan found, by its number. Raises `WorkbenchError` where there is none, or where it is illegal."""
+        """Ask the compilers about a plan found, by its number. Raises `WorkbenchError` where there is none, or where it is illegal."""
         candidate = self.candidate(number)
         if self.progress.chosen != candidate:
             self.progress = self.progress.choose(candidate)

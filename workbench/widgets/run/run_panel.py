@@ -21,7 +21,7 @@ STALE = "Run before the last edit (another plan):"
 
 
 def run_state(live: RunProgress, plan: Plan, *, can_run: bool = True) -> dict[str, Any]:
-    """The state shown for `plan`: the run under way, else the separate result last run, else that of the last run of all; JSON only."""
+    """The state shown for `plan`: the run under way, else the result of its own last run, else that of the last run of all; JSON only."""
     own, ran = live.of(plan), live.run_to_show(plan)
     current = live if live.running or own is None or live.plan is None or same_step(live.plan, plan) else own
     mine = current.plan is None or same_step(current.plan, plan)
