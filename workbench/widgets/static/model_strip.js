@@ -17,7 +17,7 @@ const REST = 120; // milliseconds of a hand at rest, after which a slider tells 
 const sendSize = (wb, name, value) => wb.send({ verb: "size_model", name, value });
 
 /**
- * A slider over the stops of a size, and a field for what is between them. While the hand is on it, nothing moves it.
+ * A slider over the stops of a size, and a field for what is between them. While the hand is on them, nothing moves them.
  * @param {Wb} wb
  * @param {string} name
  */
@@ -54,7 +54,16 @@ function slider(wb, name) {
     maxLength: 12,
     ariaLabel: name,
     data: { focus: `size ${name}` },
-    onchange: () => sendSize(wb, name, said = number.value),
+    oninput: () => {
+      isHeld = true;
+    },
+    onchange: () => {
+      isHeld = false;
+      sendSize(wb, name, said = number.value);
+    },
+    onblur: () => {
+      isHeld = false;
+    },
   });
   const element = h("label", { class: "sizer", data: { size: name } }, h("span", { class: "muted" }, name), range, number);
   /**

@@ -7415,7 +7415,16 @@ function slider(wb, name) {
     data: {
       focus: `size ${name}`
     },
-    onchange: () => sendSize(wb, name, said = number.value)
+    oninput: () => {
+      isHeld = true;
+    },
+    onchange: () => {
+      isHeld = false;
+      sendSize(wb, name, said = number.value);
+    },
+    onblur: () => {
+      isHeld = false;
+    }
   });
   const element = h("label", {
     class: "sizer",
