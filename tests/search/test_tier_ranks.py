@@ -132,6 +132,24 @@ def test_an_answer_is_not_waited_for_when_the_time_is_over(monkeypatch, compiler
     release.set()
 
 
+def test_a_plan_whose_question_fails_is_left_out_and_the_others_are_asked_about(monkeypatch, compilers, caplog):
+    asked = []
+
+    def ask(plan, _compilers):
+        asked.append(plan)
+        if len(asked) == 1:
+            raise RuntimeError("a bug")
+        return TierFigures(1.0, 1.0), None
+
+    monkeypatch.setattr(background_verifier, "ask_partitioner", ask)
+    plan = Plan(build("two_layer"), "data:4", "batch:data", hardware="TPU v5e 2x2")
+    begin = time.perf_counter()
+    result = find_plans(plan, within=600, compilers=compilers, verify=3)
+    assert time.perf_counter() - begin < 60
+    assert len(result.verified) == len(asked) - 1 > 0
+    assert [each.exc_text.splitlines()[-1] for each in caplog.records] == ["RuntimeError: a bug"]
+
+
 def test_a_refusal_is_an_answer():
     def refuse(_plan):
         raise PartitionError("XLA refuses.")

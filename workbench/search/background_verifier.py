@@ -1,5 +1,6 @@
 """Asks the compilers about the contenders of a search while it goes on, in a thread: XLA's partitioner about all, then the compiler."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,12 +18,13 @@ from workbench.search.search_space import SearchSpace
 from workbench.search.tier_ranks import Entries, best_known
 
 NOT_COMPILED = TierFigures(reason="It was not compiled: the time of the search was over.")
+_log = logging.getLogger(__name__)
 Verified = dict[PlanCandidate, tuple[Figures, VerifiedPlan]]
 
 
 class BackgroundVerifier:
     """Used as a context. `verified` has each plan with its planned figures as soon as a tier is known; `on_verified` is called from the
-    thread once all of them are. An answer that is awaited when it ends is given up."""
+    thread once all of them are. What fails otherwise than by a refusal is logged, and the next plan is asked about. An answer that is awaited when it ends is given up."""
 
     def __init__(self, space: SearchSpace, compilers: Compilers, on_verified: Callable[[VerifiedPlan], None]) -> None:
         self.verified: Verified = {}
@@ -64,7 +66,10 @@ class BackgroundVerifier:
                     self._changed.wait()
                 if self._is_closed or task is None:
                     return
-            self._ask(*task)
+            try:
+                self._ask(*task)
+            except Exception:  # noqa: BLE001 - one plan that fails is no reason to ask about no other, and to wait for all
+                _log.exception("Asking the compilers about %s failed", task[0])
 
     def _next(self) -> tuple[PlanCandidate, Figures] | None:
         """The first that was not partitioned; then the fastest by what is known that was not compiled."""
