@@ -81,7 +81,8 @@ def number_axes(meshes: Iterable[tuple[Mesh, Mapping[str, str]]], shown: Mesh) -
     for mesh, renamed in chain(meshes, [(shown, {})]):
         numbers.update({new: numbers[old] for old, new in renamed.items() if old in numbers})
         for name in mesh.names:
-            numbers.setdefault(name, _free_number(numbers.values(), (numbers[each] for each in mesh.names if each in numbers)))
+            if name not in numbers:
+                numbers[name] = _free_number(numbers.values(), (numbers[each] for each in mesh.names if each in numbers))
     found: dict[str, int] = {}
     for name in sorted(shown.names, key=list(numbers).index):  # two that met late: the older one keeps its colour
         found[name] = _free_number(found.values(), found.values()) if numbers[name] in found.values() else numbers[name]
