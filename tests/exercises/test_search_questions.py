@@ -23,7 +23,7 @@ def test_the_winner_is_guessed_by_each_of_its_decisions(found):
     assert one.check()
     assert one.check(model=2, layout="io").reasons == (
         "Not model 2: its best plan needs 672 µs more than the overall best.",
-        "Not layout io: the best plan with it needs 439 µs more than the overall best.",
+        "Not layout io: its best plan needs 439 µs more than the overall best.",
     )
 
 
@@ -34,11 +34,9 @@ def test_a_guess_that_no_plan_can_keep_is_refused_with_what_it_breaks():
 
 def test_a_guess_is_held_against_the_objective_of_the_search():
     lean = WinnerQuestion(LAYERS.search(objective="memory"))
-    assert lean.check(layout="megatron").reasons == (
-        "Not layout megatron: the best plan with it needs 3.50 MiB more than the overall best.",
-    )
+    assert lean.check(layout="megatron").reasons == ("Not layout megatron: its best plan needs 3.50 MiB more than the overall best.",)
     cheap = WinnerQuestion(LAYERS.search(objective="dollars"))
-    assert cheap.check(layout="io").reasons == ("Not layout io: the best plan with it needs $0.0012 more than the overall best.",)
+    assert cheap.check(layout="io").reasons == ("Not layout io: its best plan needs $0.0012 more than the overall best.",)
 
 
 def test_a_decision_that_there_is_not_is_an_error(found):
