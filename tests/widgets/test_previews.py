@@ -104,4 +104,4 @@ def test_a_fix_that_was_not_offered_is_refused():
     screen = Screen(make_session())
     (edit, *_) = screen.send("drop", dim="hidden", source="", target="data")["refusal"]["edits"]
     screen.send("dismiss")
-    assert "No note suggests" in screen.send("mend", edit=edit)["refusal"]["message"]
+    assert "No warning suggests" in screen.send("mend", edit=edit)["refusal"]["message"]

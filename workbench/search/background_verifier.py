@@ -24,7 +24,7 @@ Verified = dict[PlanCandidate, tuple[Figures, VerifiedPlan]]
 
 class BackgroundVerifier:
     """Used as a context. `verified` has each plan with its planned figures as soon as a tier is known; `on_verified` is called from the
-    thread once all of them are. What fails otherwise than by a refusal is logged, and the next plan is asked about. An answer that is awaited when it ends is given up."""
+    thread once all of them are. A failure is logged. An answer that is awaited when it ends is given up."""
 
     def __init__(self, space: SearchSpace, compilers: Compilers, on_verified: Callable[[VerifiedPlan], None]) -> None:
         self.verified: Verified = {}

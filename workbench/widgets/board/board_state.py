@@ -104,6 +104,7 @@ def board_state(
     plan, report, shared = session.plan, session.report, shared or SharedStates()
     asked = refusal.asked if refusal else None
     settling = settling_record(settling_state, report)
+    notes = (rule_without_effect(plan, session.undoable), *report.notes)
     return {
         "name": plan.name,
         "mesh": " × ".join(f"{name}:{size}" for name, size in plan.mesh.axes) or "no mesh axes",
@@ -116,7 +117,7 @@ def board_state(
         "hardware": shared.get(plan, ("hardware", asked), lambda: hardware_state(plan, asked)),
         "figures": figure_states(figures(report) if now is None else now, before, earlier, is_settling=settling["settling"]),
         "standing": settling,
-        "alarms": [_alarm(report, note, remedies) for note in (*_without_effect(session), *report.notes) if note.kind in ALARM_KINDS],
+        "alarms": [_alarm(report, note, remedies) for note in notes if note is not None and note.kind in ALARM_KINDS],
         "zones": shared.get(plan, "zones", lambda: SharedList(list(_zones(plan, axis_colours(session))))),
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
@@ -200,13 +201,6 @@ def _chip(plan: Plan, judge: Program, dim: str, source: str) -> dict[str, Any]:
             *rule_items(plan, dim),
         ],
     }
-
-
-def _without_effect(session: SessionView) -> Iterator[Diagnostic]:
-    """The last edit, where it has none."""
-    notice = rule_without_effect(session.plan, session.undoable)
-    if notice is not None:
-        yield notice
 
 
 def _alarm(report: Report, note: Diagnostic, remedies: BackgroundQueries | None) -> dict[str, Any]:

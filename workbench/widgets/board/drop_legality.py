@@ -73,8 +73,9 @@ def rule_without_effect(plan: Plan, edit: Edit | None) -> Diagnostic | None:
     if not isinstance(edit, ShardDim):
         return None
     having = [tensor for tensor in plan.program.arguments if edit.dim in tensor.dims]
-    patterns = dict.fromkeys(pattern for tensor in having if (pattern := _overriding(plan, tensor)) is not None)
-    if not having or any(_overriding(plan, tensor) is None for tensor in having):
+    overriding = [_overriding(plan, tensor) for tensor in having]
+    patterns = dict.fromkeys(filter(None, overriding))
+    if not patterns or None in overriding:
         return None
     removal = EditGroup(f"remove {count_text(len(patterns), 'override')}", tuple(Override(pattern, None) for pattern in patterns))
     message = (
@@ -85,13 +86,10 @@ def rule_without_effect(plan: Plan, edit: Edit | None) -> Diagnostic | None:
 
 
 def _overriding(plan: Plan, tensor: Tensor) -> str | None:
-    """The pattern of the override that states a tensor's sharding."""
+    """The pattern of the override that states a tensor's sharding; `None` without one."""
     given = plan.layout.override_of(tensor)
-    return (
-        None
-        if given is None
-        else next(pattern for pattern, each in reversed(plan.layout.overrides) if each == given and matches(pattern, tensor.path))
-    )
+    stated = (pattern for pattern, each in reversed(plan.layout.overrides) if each == given and matches(pattern, tensor.path))
+    return next(stated, None)
 
 
 def one_of_each_kind(plan: Plan) -> Program:

@@ -31,7 +31,6 @@ class FolderFunction:
 
     module: str
     name: str
-    line: int
     is_builder: bool
     required: int = 0
 
@@ -97,7 +96,7 @@ def _read_functions(module: str, file: Path) -> Iterator[FolderFunction]:
     for each in tree.body:
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_") and (_is_builder(each) or _is_loss(each)):
             required = len(each.args.posonlyargs) + len(each.args.args) - len(each.args.defaults) + each.args.kw_defaults.count(None)
-            yield FolderFunction(module, each.name, each.lineno, _is_builder(each), required)
+            yield FolderFunction(module, each.name, _is_builder(each), required)
 
 
 def _is_builder(function: ast.FunctionDef) -> bool:

@@ -15,7 +15,6 @@ from workbench.models.sizing.cluster_answer import ClusterAnswer
 from workbench.models.sizing.cluster_question import read_cluster
 from workbench.models.sizing.plan_config import plan_config
 from workbench.plan.edits import OpenPlan
-from workbench.plan.plan import Plan
 from workbench.public_plan import Plan as PublicPlan
 from workbench.public_plan import as_public
 from workbench.session.plan_history import Session
@@ -137,7 +136,6 @@ class StartPanel:
         command = f"workbench serve --allow {function.module.partition('.')[0]}"
         return {
             "key": function.target,
-            "line": function.line,
             "builder": function.is_builder,
             "allowed": allowed,
             "command": "" if allowed else command,
@@ -174,7 +172,8 @@ class StartPanel:
         if isinstance(found, ModelChoice):
             self._use_model(found)
         else:
-            self._show_plan(found, gesture.name)
+            self._work.stop()
+            self._apply(OpenPlan(as_public(found), gesture.name))
 
     def _use_model(self, model: ModelChoice | None) -> None:
         self._model = model
@@ -258,10 +257,6 @@ class StartPanel:
             return edit
 
         self._work.start(f"Planning {title}, {gesture.goal}", prepare, self._apply, self._use_problem)
-
-    def _show_plan(self, plan: Plan, source: str) -> None:
-        self._work.stop()
-        self._apply(OpenPlan(as_public(plan), source))
 
     def _apply(self, edit: OpenPlan) -> None:
         try:

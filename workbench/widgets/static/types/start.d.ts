@@ -15,7 +15,6 @@ export interface ZooCard {
 }
 export interface FolderFunction {
   key: string;
-  line: number;
   builder: boolean;
   allowed: boolean;
   /** How the server is started so that it is allowed. */
