@@ -195,8 +195,8 @@ def test_the_compilers_are_asked_about_the_chosen_plan_beside_the_search(board):
     board.wait_for(lambda: board.form["phase"] == "done")
     number = numbers(board)[0]
     board.send("choose_found", plan=number)
-    assert [each["label"] for each in board.block("found")["found"]["acts"]] == ["Use this plan", "Ask the compilers", "Why this one?"]
-    assert board.block("What the compilers say of it") is None
+    assert [each["label"] for each in board.block("found")["found"]["acts"]] == ["Use this plan", "Verify with compilers", "Why this one?"]
+    assert board.block("Compiler results") is None
     board.send(**board.block("found")["found"]["acts"][1]["gesture"])
     board.wait_for(lambda: not board.block("found")["found"]["waiting"])
     planned, partitioned, compiled = (each["cells"] for each in board.block("Compiler results")["rows"])
@@ -223,7 +223,7 @@ def test_the_plan_before_stands_first_among_the_found_and_can_be_held_against(bo
         assert card["than"]["options"][0]["label"].startswith("the plan before: ")
         board.send("explain_found", plan=best, than="0")
         board.wait_for(lambda: not board.block("found")["found"]["waiting"])
-        rows = board.block("Why this one")["rows"]
+        rows = board.block("Why this plan")["rows"]
         assert rows[0]["cells"][0]["text"] == f"from {found_text(progress.start)}"
 
 

@@ -81,7 +81,7 @@ def test_results_set_measured_beside_predicted(session):
     facts = {fact["label"]: (fact["text"], fact["note"]) for fact in state["facts"]}
     assert facts["measured step"] == ("11.0 ms", "median of 3; 10.2 ms to 11.8 ms")
     assert facts["predicted step"] == ("5.00 ms", "for 8 × cpu, as calibrated after the run; measured is 2.20× of it")
-    assert facts["shard shapes"] == ("3 of 3", "agree with the arrays that existed")
+    assert facts["shard shapes"] == ("3 of 3", "match the real arrays")
     assert all(row["cells"][4] == {"text": "equal", "tone": "good"} for row in state["blocks"][0]["rows"])
 
 
