@@ -105,9 +105,6 @@ def doublings_through(size: int, most: int) -> Iterator[int]:
         size *= 2
 
 
-# Mesh, layout, hardware and pipeline stay as far as what they name does.
-
-
 def resized_plan(plan: Plan, changes: Mapping[str, Any], allow: tuple[str, ...] = ()) -> Plan:
     """The plan with some arguments of its model changed; the model is traced again. Statements about what is gone are left out.
 
