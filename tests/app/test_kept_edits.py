@@ -1,9 +1,11 @@
 """What a notebook stores of a board, and the code of its cell with the edits."""
 
+import asyncio
 import json
 
 import pytest
 
+from workbench.app.notebook.board_cell import Workbench
 from workbench.app.notebook.kept_edits import can_continue, code_with_plan, continue_edits, kept_record
 from workbench.core.remat import Remat
 from workbench.errors import WorkbenchError
@@ -90,3 +92,15 @@ def test_a_program_that_was_traced_anew_is_not_written(plan):
     other.apply(SetRemat(Remat("full")))
     with pytest.raises(WorkbenchError, match="program was changed"):
         code_with_plan("Plan(p, 'data:4')", before, other.plan)
+
+
+def test_a_board_that_is_closed_stores_no_picture_any_more(plan):
+    async def edit_and_close():
+        cell = Workbench(plan)
+        cell._watched = True
+        cell.session.apply(ShardDim("hidden", ("model",)))
+        due = cell._picture_due
+        cell.close()
+        return due
+
+    assert asyncio.run(edit_and_close()).cancelled()
