@@ -48,6 +48,7 @@ def test_each_item_of_the_menus_is_done_and_shown(program):
     assert screen.values == {"remat": "as traced", "precision": "as traced", "offload": "nothing"}
     for key, option in screen.options.items():
         for item in option["menu"]:
+            assert item.get("note") != item["label"]
             if not item["ask"]:
                 screen.do(**item["gesture"])
                 assert screen.shown["board"]["refusal"] is None, item["label"]

@@ -15,7 +15,7 @@ from workbench.widgets.board.chip_menus import item
 from workbench.widgets.gestures.setup_gestures import PROGRAM_ZONE, TracedAsGesture
 
 _POLICIES = {
-    "as traced": "as traced",
+    "as traced": "policy of the function",
     "none": "keeps everything",
     "full": "keeps layer inputs",
     "dots": "keeps products",
@@ -56,7 +56,7 @@ def _remats(program: Program) -> Iterator[tuple[str, str]]:
 
 
 def _precisions(_program: Program) -> Iterator[tuple[str, str]]:
-    yield "as traced", "as traced"
+    yield "as traced", "types of the function"
     yield from ((kind, f"computed in {kind}, kept as traced") for kind in FLOATS)
     yield "params=bfloat16,moments=float32", "parameters in bfloat16, the optimiser in float32"
 
