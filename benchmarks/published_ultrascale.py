@@ -209,7 +209,7 @@ def _update_estimate(model: str, layers: int, replicas: int, tensor: int, zero: 
 
 @cache
 def hardware_of(nodes: int) -> Hardware:
-    return parse_hardware(f"{nodes} nodes of 8 H100 EFA, eager" if nodes > 1 else "8 H100 EFA, eager")
+    return parse_hardware(f"{nodes} nodes of 8 H100 EFA, nanotron" if nodes > 1 else "8 H100 EFA, nanotron")
 
 
 def _around(hardware: Hardware, nodes: int) -> Hardware:

@@ -133,9 +133,9 @@ MESSAGES = [
         '`layout` is 17; it should be statements, such as "batch:data", or a `Layout`.\n  Try: write "batch:data; d_ff:model".',
     ),
     (
-        lambda: Plan(FFN, "data:4", None),
-        '`layout` is None; it should be statements, such as "batch:data", or a `Layout`.\n'
-        '  Try: write "batch:data; d_ff:model" · write "" for an empty layout.',
+        lambda: Plan(FFN, "data:4", 3),
+        '`layout` is 3; it should be statements, such as "batch:data", or a `Layout`.\n'
+        '  Try: write "batch:data; d_ff:model".',
     ),
     (
         lambda: Layout(["batch:data", "d_ff:model"]),

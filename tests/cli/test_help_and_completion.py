@@ -156,7 +156,7 @@ def test_a_lesson_is_copied_without_its_answers_and_says_how_to_open_it(tmp_path
     assert main(["learn", "02_pipeline", "--to", "books", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["commands"][1] == "jupyter lab books/02_pipeline.ipynb"
     assert main(["learn", "one_produkt"]) == 1
-    assert "did you mean `one_product`?" in capsys.readouterr().err
+    assert "Did you mean `one_product`?" in capsys.readouterr().err
 
 
 def test_learn_lists_every_lesson_and_notebook_that_is_shipped(capsys):

@@ -130,7 +130,7 @@ def test_the_wire_says_kind_and_fields():
         (COMMANDS, "[1]", "`command` is [1]; it should be a JSON object."),
         (EVENTS, '{"event": "cancelled", "of": 3}', "The event `cancelled` has the fields none; there came `of`."),
         (EVENTS, '{"event": "command done", "command": ["Halt"], "done": null, "of": null}', "There is no record `Halt`; there are"),
-        (EVENTS, "{", "A line that should be one event is no JSON: "),
+        (EVENTS, "{", "A line that should be one event is not JSON: "),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_words(codec, line, message):

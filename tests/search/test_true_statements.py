@@ -59,7 +59,7 @@ def verify(state, truth, requirements):
     if state.best is None:
         assert not state.is_proved
         assert not (state.is_complete and kept)
-        assert state.status == ("no plan keeps the requirements" if state.is_complete else state.status)
+        assert state.status == ("no plan meets the requirements" if state.is_complete else state.status)
         return
     best = objective_key(state.objective, state.best[1])
     if state.least:

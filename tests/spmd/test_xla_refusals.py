@@ -43,7 +43,7 @@ def test_a_message_of_several_lines_opens_with_what_its_colon_announces():
     said = "sizes do not divide:\n\n* x has 3\nSee the manual."
     with pytest.raises(WorkbenchError) as caught:
         trace(_raises(said), jax.ShapeDtypeStruct((8,), "float32"))
-    assert "sizes do not divide: * x has 3\n  Ways out" in str(caught.value)
+    assert "sizes do not divide: * x has 3\n  Try" in str(caught.value)
     assert str(caught.value).endswith("See the manual.")
     assert opening_text("") == ""
 

@@ -142,5 +142,5 @@ def test_what_belongs_to_another_user_is_refused_with_a_way_out(tmp_path, monkey
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(WorkbenchError, match=r"file/data cannot be made: Not a directory\."):
+    with pytest.raises(WorkbenchError, match=r"file/data cannot be created: Not a directory\."):
         repair(tmp_path / "file" / "data")

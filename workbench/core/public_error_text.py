@@ -79,7 +79,7 @@ def process_fate(status: int | None, *, memory_ran_out: bool) -> str:
     """What became of a process, as the rest of a sentence about it; `memory_ran_out`: whether Linux killed something for that just then.
 
     >>> process_fate(-9, memory_ran_out=False), process_fate(-9, memory_ran_out=True)
-    ('was killed (SIGKILL)', 'was killed by Linux, because memory ran out')
+    ('was killed (SIGKILL)', 'was killed by Linux: out of memory')
     >>> process_fate(3, memory_ran_out=True), process_fate(None, memory_ran_out=True)
     ('ended with exit code 3', 'ended')
     """

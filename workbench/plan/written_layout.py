@@ -21,7 +21,8 @@ def read_layout(given: Layout | str | None, program: Program, mesh: Mesh) -> Lay
     if given is None:
         used = {axis for each in program.step.written.shardings if each is not None for axis in each.axes}
         return written_layout(program, mesh) if used and all(axis in mesh for axis in used) else Layout("")
-    return written_layout(program, mesh) if given.strip().lower() == AS_WRITTEN else Layout(given)
+    says_so = isinstance(given, str) and given.strip().lower() == AS_WRITTEN
+    return written_layout(program, mesh) if says_so else Layout(given)
 
 
 def written_layout(program: Program, mesh: Mesh) -> Layout:

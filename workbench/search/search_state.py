@@ -53,7 +53,7 @@ class SearchState:
     def status(self) -> str:
         """`proved`, or the gap, or that nothing fits."""
         if self.best is None:
-            return "no plan keeps the requirements" if self.is_complete else _UNFINISHED.get(self.ending, "no plan yet")
+            return "no plan meets the requirements" if self.is_complete else _UNFINISHED.get(self.ending, "no plan yet")
         if self.is_complete:
             return "proved, and the front is complete"
         if self.is_proved:

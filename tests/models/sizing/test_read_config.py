@@ -148,7 +148,7 @@ def test_patterns_of_sparse_layers_that_cannot_be_counted_are_refused():
     [
         ("{", "is not JSON that can be read"),
         ("[1, 2]", "holds no object of settings"),
-        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": NaN}', "NaN is not a valid number"),
         ("{}", "has no `model_type`"),
     ],
 )

@@ -79,7 +79,7 @@ def test_what_the_package_is_built_of_is_copied():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())
     copied = {name for each in dockerfile() if each.name == "COPY" and each.stage == 0 for name in each.words()[:-1]}
     wheel = build["tool"]["hatch"]["build"]["targets"]["wheel"]
-    needed = {"pyproject.toml", build["project"]["readme"], *wheel["packages"], *(each.split("/")[0] for each in wheel["shared-data"])}
+    needed = {"pyproject.toml", "README.md", *wheel["packages"], *(each.split("/")[0] for each in wheel["shared-data"])}
     assert needed <= copied
     (extras,) = [each.text.partition("=")[2] for each in dockerfile() if each.name == "ARG"]
     assert extras in build["project"]["optional-dependencies"]

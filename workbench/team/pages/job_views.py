@@ -49,7 +49,7 @@ def progress_text(event: Record | None, state: str) -> str:
     >>> progress_text({"step": 3, "of": 20, "loss": 2.5, "seconds": 0.012, "stage": None}, "running")
     'step 3 of 20, 12.0 ms, loss 2.5'
     >>> progress_text(None, "queued")
-    'waits for its turn'
+    'queued'
     """
     if event is None:
         return {"queued": "queued", "starting": "starts"}.get(state, "")

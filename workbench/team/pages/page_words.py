@@ -82,7 +82,7 @@ def name_browser(agent: str) -> str:
     >>> name_browser("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"), name_browser("python-httpx/0.28")
     ('Firefox on Linux', 'python-httpx')
     >>> name_browser("")
-    'a browser that does not say which'
+    'unknown browser'
     """
     names = {"Firefox/": "Firefox", "Edg/": "Edge", "OPR/": "Opera", "Chrome/": "Chrome", "Safari/": "Safari"}
     systems = {"Windows": "Windows", "Android": "Android", "iPhone": "iPhone", "iPad": "iPad", "Mac OS": "macOS", "Linux": "Linux"}

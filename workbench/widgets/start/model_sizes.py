@@ -78,7 +78,7 @@ def _stops(name: str, value: Any, base: Any) -> list[int]:
     """The sizes that a slider stops at: doublings of the preset's size, of layers its quarters.
 
     >>> _stops("batch", 24, 16)
-    [1, 2, 4, 8, 16, 24, 32, 64, 128, 256, 512]
+    [1, 2, 4, 8, 16, 24, 32, 64, 128, 256]
     >>> _stops("layers", 32, 32)[:4]
     [8, 16, 24, 32]
     """
