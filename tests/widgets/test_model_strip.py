@@ -55,7 +55,7 @@ def test_another_size_keeps_mesh_and_layout_and_is_one_step_that_undo_takes_back
 )
 def test_a_size_that_cannot_be_is_refused_with_the_arithmetic(sized, name, value, message):
     refusal = resize(sized, name, value)["refusal"]
-    assert refusal["zone"] == "model"
+    assert refusal["zone"] == "model sizes"
     assert refusal["message"].startswith(message)
     assert sized.board.session.plan.program.dims["batch"] == (16,)
 

@@ -71,7 +71,7 @@ def test_a_board_that_offers_no_start_has_no_panel_and_refuses_its_gestures():
     assert board.state["model"] is None
     refusal = board.send("choose_model", model="two_layer")["refusal"]
     assert refusal == {
-        "zone": "start",
+        "zone": "start panel",
         "message": "This board begins no other plans.",
         "ways_out": ["open a board of your own"],
         "edits": [],
@@ -158,7 +158,7 @@ def test_a_config_is_read_and_a_plan_file_opens(started):
 def test_what_cannot_be_chosen_is_refused_in_the_panel(started, verb, fields, message):
     started.send("choose_model", model="two_layer")
     refusal = started.send(verb, **fields)["refusal"]
-    assert refusal["zone"] == "start"
+    assert refusal["zone"] == "start panel"
     assert refusal["message"].startswith(message)
 
 

@@ -80,7 +80,7 @@ def test_why_this_one_shows_what_ifs_and_a_ledger_against_any_that_adds_up(findi
     expect(finding.locator("h3", has_text="Alternatives")).to_be_visible()
     against = finding.locator(".against select")
     against.select_option(index=against.locator("option").count() - 1)
-    ledger = finding.locator(".block", has=finding.locator("h3", has_text="Why this one"))
+    ledger = finding.locator(".block", has=finding.locator("h3", has_text="Why this plan"))
     expect(ledger.locator("tbody tr").first).to_contain_text(against.locator("option").last.inner_text().split(": ")[-1])
     expect(finding.locator(".found .waiting")).to_have_count(0)
 

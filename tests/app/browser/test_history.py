@@ -106,7 +106,7 @@ def test_a_plan_is_saved_as_a_download_and_opened_again(board, tmp_path):
     assert path.name == "two-layer.plan.json"
     assert str(load_plan(path).layout) == "batch:data; hidden:model"
     drag(board, "hidden", "", source="model")
-    board.locator("input[type=file]").set_input_files(path)
+    board.get_by_label("plan file", exact=True).set_input_files(path)
     expect(board.locator(".layout")).to_have_text("batch:data; hidden:model")
     expect(board.locator(".told")).to_contain_text("Opened two-layer.plan.json")
     tool(board, "undo").click()
@@ -139,7 +139,7 @@ def test_a_file_that_is_no_plan_is_told_and_nothing_is_lost(board):
     drag(board, "hidden", "model")
     told = board.locator(".told[role=alert]")
     for name, content, said in NO_PLANS:
-        board.locator("input[type=file]").set_input_files({"name": name, "mimeType": "application/json", "buffer": content})
+        board.get_by_label("plan file", exact=True).set_input_files({"name": name, "mimeType": "application/json", "buffer": content})
         expect(told).to_contain_text(name)
         expect(told).to_contain_text(said)
         expect(told.locator("li").first).to_be_visible()
@@ -266,7 +266,7 @@ def test_history_comparison_sheets_and_errors_can_be_used_by_everyone(grown):
     plan(grown, 1).get_by_label("Menu of plan 1").click()
     assert findings_in_both(grown) == {}, "menu of a plan"
     grown.keyboard.press("Escape")
-    grown.locator("input[type=file]").set_input_files({"name": "a.json", "mimeType": "application/json", "buffer": b"{"})
+    grown.get_by_label("plan file", exact=True).set_input_files({"name": "a.json", "mimeType": "application/json", "buffer": b"{"})
     grown.locator(".told").wait_for()
     assert findings_in_both(grown) == {}, "an error of the head"
 

@@ -167,7 +167,7 @@ def test_a_sum_that_is_none_is_refused_in_words_beside_the_graph(spreading):
     tables = open_tab(spreading, "graph")
     tables.locator('.image [data-subject="first/dot_general"]').first.click()
     spreading.get_by_role("group", name="Partial sum over").get_by_role("menuitemcheckbox", name="model").click()
-    expect(tables.get_by_role("alert")).to_contain_text("is no partial sum over mesh axis model")
+    expect(tables.get_by_role("alert")).to_contain_text("is not a partial sum over mesh axis model")
     expect(layout(spreading)).to_have_text(CONTESTED.replace("; hidden:model", "").replace("; w", "; hidden:model; w"))
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from workbench.widgets.gestures.gesture import FileText, Flag, Gesture, Text20, Text40, Text80, Text200
 
-START, MODEL = "start", "model"
+START, MODEL = "start panel", "model sizes"
 """The zones that show refusals: the start panel, and the strip of the model's sizes."""
 
 

@@ -118,7 +118,7 @@ function drawNames(wb, names) {
       maxLength: 64,
       spellcheck: false,
       data: { focus: `name ${name}` },
-      onchange: () => wb.send({ verb: "rename_dim", dim: name, name: field.value, zone: "model" }),
+      onchange: () => wb.send({ verb: "rename_dim", dim: name, name: field.value, zone: "model sizes" }),
     });
     return h("label", { class: "sizer", title: reason }, field, h("span", { class: "muted" }, size));
   });

@@ -113,9 +113,9 @@ export function mount(model, el) {
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
     const began = root.dataset.starting === "true";
-    start.paint(state.start, refusal?.zone === "start" ? refusal : null, seq);
+    start.paint(state.start, refusal?.zone === "start panel" ? refusal : null, seq);
     if (began && !state.start?.open && !undo) firstTour(wb, model); // it is about the first plan
-    strip.paint(state.model, refusal?.zone === "model" ? refusal : null, seq);
+    strip.paint(state.model, refusal?.zone === "model sizes" ? refusal : null, seq);
     const aboutIt = refusal?.zone === "exercise" ? refusal : null;
     exercise.paint({ state: state.exercise, refusal: aboutIt, seq: aboutIt ? seq : 0 });
     paintFigures(state.figures);

@@ -7506,7 +7506,7 @@ function drawNames2(wb, names) {
         verb: "rename_dim",
         dim: name,
         name: field.value,
-        zone: "model"
+        zone: "model sizes"
       })
     });
     return h("label", {
@@ -8481,9 +8481,9 @@ function mount(model, el) {
     files.paint(state.files, refusal?.zone === "tools" ? refusal : null, seq);
     history.paint(state.history);
     const began = root.dataset.starting === "true";
-    start.paint(state.start, refusal?.zone === "start" ? refusal : null, seq);
+    start.paint(state.start, refusal?.zone === "start panel" ? refusal : null, seq);
     if (began && !state.start?.open && !undo) firstTour(wb, model);
-    strip.paint(state.model, refusal?.zone === "model" ? refusal : null, seq);
+    strip.paint(state.model, refusal?.zone === "model sizes" ? refusal : null, seq);
     const aboutIt = refusal?.zone === "exercise" ? refusal : null;
     exercise.paint({
       state: state.exercise,
