@@ -22,6 +22,7 @@ def layout(page: Page):
 
 
 def lift(page: Page, path: str, place: int, over) -> None:
+    chip(page, path, place).scroll_into_view_if_needed()
     page.mouse.move(*centre(chip(page, path, place)))
     page.mouse.down()
     page.mouse.move(*centre(over), steps=5)
