@@ -156,7 +156,7 @@ def test_marks_are_walked_and_chosen_by_keyboard(explored):
     chart.locator(".plot").focus()
     explored.keyboard.press("ArrowRight")
     explored.keyboard.press("ArrowRight")
-    expect(chart.locator(".tasktold")).to_contain_text("in all")
+    expect(chart.locator(".tasktold")).to_contain_text("in total")
     explored.keyboard.press("Enter")
     expect(explored.locator("th", has_text="live at this moment")).to_be_visible()
     explored.keyboard.press("Enter")

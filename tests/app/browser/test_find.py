@@ -138,7 +138,7 @@ def test_a_clash_is_relaxed_by_a_button(finding):
 def test_precision_and_a_price_are_chosen_in_the_form_and_stand_in_the_table(finding):
     finding.get_by_label("of", exact=True).select_option("H800")
     finding.get_by_label("Precision", exact=True).select_option(label="bfloat16")
-    search(finding, A_chip_costs="2.5", Stages="1")
+    search(finding, Price_per_chip="2.5", Stages="1")
     phase(finding, "done").wait_for()
     table = finding.locator("table", has=finding.locator("td[data-label=pipeline]"))
     expect(table.locator("th", has_text="1,000 steps")).to_be_visible()
