@@ -143,7 +143,7 @@ def test_a_workbench_that_does_not_start_is_told_with_what_to_do_and_can_be_trie
     command(desk, "docmanager:open", path=plan_file.name)
     document = desk.locator(".sw-plan")
     expect(document).to_contain_text("The workbench could not be started: Jupyter's server answered 500.")
-    expect(document).to_contain_text("pip install")
+    expect(document).to_contain_text("Install it, then restart JupyterLab.")
     desk.unroute("**/workbench/liveness")
     document.get_by_role("button", name="Try again").click()
     expect(plan_board(desk).locator(".layout")).to_have_text("batch:data")
