@@ -134,8 +134,7 @@ MESSAGES = [
     ),
     (
         lambda: Plan(FFN, "data:4", 3),
-        '`layout` is 3; it should be statements, such as "batch:data", or a `Layout`.\n'
-        '  Try: write "batch:data; d_ff:model".',
+        '`layout` is 3; it should be statements, such as "batch:data", or a `Layout`.\n  Try: write "batch:data; d_ff:model".',
     ),
     (
         lambda: Layout(["batch:data", "d_ff:model"]),
