@@ -96,16 +96,20 @@ def _foundry_plan(row: Mapping[str, str], chip: str, *, is_float8: bool) -> wb.P
     return _accumulated(program, gpus, accumulation, hardware, "zero_3")
 
 
+def _with_recipes(plan: wb.Plan, *names: str) -> wb.Plan:
+    for name in names:
+        plan = plan.recipe(name)
+    return plan
+
+
 def _accumulated(program: Program, gpus: int, accumulation: int, hardware: str, *recipes: str) -> wb.Plan:
-    """Data parallelism over all devices; gradients are summed over so many micro-batches, said as a pipeline of one stage."""
+    """Data parallelism over all devices; gradients are accumulated over micro-batches, written as a pipeline of one stage."""
     pipeline = f"stages:1 micro_batches:{accumulation} schedule:1f1b remat:never"
     if accumulation == 1:
         plan = wb.Plan(program, f"data:{gpus}", "", hardware=hardware)
     else:
         plan = wb.Plan(program, f"stage:1 data:{gpus}", "", hardware=hardware, pipeline=pipeline)
-    for recipe in ("data_parallel", *recipes):
-        plan = plan.recipe(recipe)
-    return plan
+    return _with_recipes(plan, "data_parallel", *recipes)
 
 
 @cache
@@ -193,10 +197,7 @@ def megatron_plan(
     )
     pipeline = f"stages:{stages} micro_batches:{micro_batches} schedule:{schedule} remat:never"
     plan = wb.Plan(program, mesh, "seq:context" if context > 1 else "", hardware=hardware, pipeline=pipeline)
-    recipes = ["data_parallel", *(["megatron", "sequence_parallel"] if tensor > 1 else []), "zero_1"]
-    for recipe in recipes:
-        plan = plan.recipe(recipe)
-    return plan
+    return _with_recipes(plan, "data_parallel", *(("megatron", "sequence_parallel") if tensor > 1 else ()), "zero_1")
 
 
 def _single_runs() -> Iterator[ClusterRow]:
@@ -231,9 +232,7 @@ def _gpt_plan(run: Mapping[str, Any]) -> wb.Plan:
     stages = f"stages:{layout['stages']} micro_batches:{layout['micro_batches']} schedule:1f1b remat:never"
     mesh = f"data:{layout['replicas']} stage:{layout['stages']} model:{layout['tensor']}"
     plan = wb.Plan(program, mesh, "", hardware=hardware, pipeline=stages)
-    for recipe in ("data_parallel", "megatron", "zero_1"):
-        plan = plan.recipe(recipe)
-    return plan
+    return _with_recipes(plan, "data_parallel", "megatron", "zero_1")
 
 
 def _llama405_runs(name: str, run: Mapping[str, Any]) -> Iterator[ClusterRow]:
@@ -247,9 +246,7 @@ def _llama405_plan(run: Mapping[str, Any]) -> wb.Plan:
     pipeline = f"stages:16 micro_batches:{layout['micro_batches']} schedule:interleaved chunks:{layout['chunks']} remat:never"
     mesh = f"data:{layout['replicas']} stage:16 model:{layout['tensor']}"
     plan = wb.Plan(program, mesh, "", hardware=f"{run['hardware']}, {TRANSFORMER_ENGINE}", pipeline=pipeline)
-    for recipe in ("data_parallel", "megatron", "sequence_parallel", "zero_2"):
-        plan = plan.recipe(recipe)
-    return plan
+    return _with_recipes(plan, "data_parallel", "megatron", "sequence_parallel", "zero_2")
 
 
 def _deepseek_runs(name: str, run: Mapping[str, Any]) -> Iterator[ClusterRow]:
@@ -299,9 +296,7 @@ def _finetuning_plan(run: Mapping[str, Any]) -> wb.Plan:
         "decoder", **run["model"], seq=1536, batch=replicas, recompute="replay", params="bfloat16", fused="attention norm nonlinearity"
     ).variant(precision=wb.Precision.parse("moments=float32"))
     plan = wb.Plan(program, f"data:{replicas}", "", hardware=f"{run['hardware']}, {DEEPSPEED}")
-    for recipe in ("data_parallel", f"zero_{run['layout']['zero']}"):
-        plan = plan.recipe(recipe)
-    return plan
+    return _with_recipes(plan, "data_parallel", f"zero_{run['layout']['zero']}")
 
 
 _FAMILIES: Mapping[str, Callable[[str, Mapping[str, Any]], Iterator[ClusterRow]]] = {

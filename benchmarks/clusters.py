@@ -33,7 +33,7 @@ RESULTS = Path(__file__).with_name("results") / "clusters.json"
 PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
 INSIDE = 0.95  # of the runs to come are below the upper end of a range, so that nine of ten are inside
 QUICK = 3
-"""Of a stack with so many rows or more, every third is planned if `--quick` is said."""
+"""With `--quick`, every third row of a stack with at least this many is planned."""
 
 
 @dataclass(frozen=True)

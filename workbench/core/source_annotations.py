@@ -24,8 +24,10 @@ class WrittenShardings:
     explicit: tuple[str, ...] = ()
     shardings: tuple[Sharding | None, ...] = ()
 
-    def __bool__(self) -> bool:
-        return any(each is not None and each.axes for each in self.shardings)
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes that an argument is sharded over."""
+        return frozenset(axis for each in self.shardings if each is not None for axis in each.axes)
 
 
 NOTHING_WRITTEN = WrittenShardings()

@@ -19,7 +19,7 @@ def read_layout(given: Layout | str | None, program: Program, mesh: Mesh) -> Lay
     if isinstance(given, Layout):
         return given
     if given is None:
-        used = {axis for each in program.step.written.shardings if each is not None for axis in each.axes}
+        used = program.step.written.axes
         return written_layout(program, mesh) if used and all(axis in mesh for axis in used) else Layout("")
     says_so = isinstance(given, str) and given.strip().lower() == AS_WRITTEN
     return written_layout(program, mesh) if says_so else Layout(given)
@@ -32,13 +32,12 @@ def written_layout(program: Program, mesh: Mesh) -> Layout:
     for a program that lays out nothing.
     """
     written = program.step.written
-    if not written:
+    if not written.axes:
         raise LayoutError(
             f"`{program.name}` does not lay out its arguments itself.",
             ["give arguments a `sharding=jax.sharding.NamedSharding(...)`", "write a layout, such as `batch:data`"],
         )
-    used = {axis for each in written.shardings if each is not None for axis in each.axes}
-    if missing := [name for name, _ in written.mesh if name in used and name not in mesh]:
+    if missing := [name for name, _ in written.mesh if name in written.axes and name not in mesh]:
         sizes = " ".join(f"{name}:{size}" for name, size in written.mesh)
         raise LayoutError(
             f"`{program.name}` lays out its arguments over `{missing[0]}`, which the mesh `{mesh}` does not have.",

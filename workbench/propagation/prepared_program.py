@@ -2,7 +2,6 @@
 own annotations and the user's files, read off it."""
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from workbench.core.tensor import Tensor
 from workbench.propagation.module.function_calls import call_composites, scope_in_call
 from workbench.propagation.module.hlo_form import KIND
 from workbench.propagation.module.infer_dim_names import Names, Naming, name_dimensions
-from workbench.propagation.module.mlir_context import declared_mesh, main_function, module_bytes, parse_module
+from workbench.propagation.module.mlir_context import declared_axes, main_function, module_bytes, parse_module
 from workbench.propagation.module.operation_kinds import CONSTANTS, axes_made_manual, manual_axes, operations_below
 from workbench.propagation.module.prepare_module import prepare
 from workbench.propagation.module.shardy_attributes import dtype_name, read_annotation, read_annotations
@@ -78,9 +77,8 @@ def _complete_written(written: WrittenShardings, module: ir.Operation) -> Writte
     if not any(found):
         return written
     known = written.shardings or (None,) * len(found)
-    mesh = {name: int(size) for name, size in re.findall(r'"([^"]+)"=(\d+)', str(declared_mesh(module).attributes["mesh"]))}
     return WrittenShardings(
-        tuple((mesh | dict(written.mesh)).items()),
+        tuple((declared_axes(module) | dict(written.mesh)).items()),
         written.explicit,
         tuple(taken if own is None else own for own, taken in zip(known, found, strict=True)),
     )
@@ -153,11 +151,10 @@ def source_annotations(program: Program) -> SourceAnnotations:
     module, structure = load_prepared(program)
     with module.context:
         main = main_function(module.operation)
-        mesh = re.findall(r'"([^"]+)"=(\d+)', str(declared_mesh(module.operation).attributes["mesh"]))
         annotating_kinds = structure.kinds & {"sdy.sharding_constraint", "sdy.manual_computation"}
         ops = list(operations_below(main)) if annotating_kinds else []
         return SourceAnnotations(
-            tuple((name, int(size)) for name, size in mesh),
+            tuple(declared_axes(module.operation).items()),
             _read_types(program, main),
             _read_constraints(program, ops),
             _read_regions(program, ops),

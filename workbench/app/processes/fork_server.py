@@ -2,8 +2,8 @@
 
 It imports everything a board needs, once, and then forks a child for every connection it is sent, which calls the function with its
 descriptors: a fork shares those pages, and is ready in milliseconds. On macOS, where such a fork is not safe, it starts a new interpreter
-instead. It starts no thread and opens no device, so that its children may. It
-ends when its parent does, and its children with it; children outlive it where it ends alone.
+instead. It starts no thread and opens no device, so that its children may. It ends when its parent does, and its children with it;
+children outlive it where it ends alone.
 
 This is `multiprocessing.forkserver` without the part that imports the parent's main module again, which would run a notebook's or a
 script's own lines a second time.

@@ -1,7 +1,7 @@
 """From a layout choice to a plan and its figures, as the planner has them."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -49,8 +49,7 @@ class LayoutPlanner:
         pipeline = None if decodes else f"stages:{choice.stages} micro_batches:{choice.micro_batches} schedule:1f1b remat:never"
         name = f"{self.question.name} on {hardware}"
         plan = self.plan_class(self.program(choice.recompute), mesh or "data:1", "", name, hardware, pipeline=pipeline)
-        for recipe in _recipes_of(choice, decodes):
-            plan = apply_edit(plan, find_recipe(recipe).edit(plan))
+        plan = apply_recipes(plan, _recipes_of(choice, decodes))
         return plan if decodes or choice.model == 1 else _with_sequence_parallel(plan)
 
     def evaluate(self, choice: ParallelLayout, hardware: Hardware) -> "PlannedLayout":
@@ -64,6 +63,13 @@ class LayoutPlanner:
         return PlannedLayout(choice, hardware, found.step_time.total, found.memory.peak, PLANNED, plan)
 
 
+def apply_recipes(plan: Plan, names: Iterable[str]) -> Plan:
+    """The plan after these recipes, in order. Raises `RecipeError` where one does not apply."""
+    for name in names:
+        plan = apply_edit(plan, find_recipe(name).edit(plan))
+    return plan
+
+
 def _recipes_of(choice: ParallelLayout, decodes: bool) -> list[str]:
     recipes = ["data_parallel"] if choice.data > 1 else []
     recipes += ["expert_parallel"] if choice.expert > 1 else []
@@ -74,7 +80,7 @@ def _recipes_of(choice: ParallelLayout, decodes: bool) -> list[str]:
 def _with_sequence_parallel(plan: Plan) -> Plan:
     """The plan with sequences sharded between the products, where that is possible."""
     try:
-        return apply_edit(plan, find_recipe("sequence_parallel").edit(plan))
+        return apply_recipes(plan, ["sequence_parallel"])
     except RecipeError:
         return plan
 

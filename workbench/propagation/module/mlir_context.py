@@ -2,11 +2,15 @@
 
 import functools
 import io
+import re
 
 import jax
 from jax.extend.mlir import ir, passmanager
 
 from workbench.propagation.module.operation_kinds import operations_below
+
+MESH_AXIS = re.compile(r'"([^"]+)"=(\d+)')
+"""An axis in the text of a mesh's attribute: its name and its size."""
 
 
 @functools.cache
@@ -52,6 +56,11 @@ def declared_mesh(module: ir.Operation) -> ir.Operation:
     body.append(declaration)
     declaration.move_before(body.operations[0].operation)
     return declaration
+
+
+def declared_axes(module: ir.Operation) -> dict[str, int]:
+    """The axes of `@mesh` with their sizes, in order."""
+    return {name: int(size) for name, size in MESH_AXIS.findall(str(declared_mesh(module).attributes["mesh"]))}
 
 
 def declare_mesh(module: ir.Operation, axes: str) -> None:

@@ -11,13 +11,12 @@ from jax.extend.mlir import ir
 from workbench.core.mesh import Mesh
 from workbench.errors import PartitionError
 from workbench.propagation.module.function_calls import functions_of
-from workbench.propagation.module.mlir_context import declare_mesh, declared_mesh
+from workbench.propagation.module.mlir_context import MESH_AXIS, declare_mesh, declared_axes
 from workbench.propagation.module.operation_kinds import operations_below
 
 _SYMBOL = re.compile(r"(<@|<mesh = @)([\w.]+)")
 _MESH_WORDS = ("sdy", "replica_group_mesh_axes")  # in the text of attributes that name a mesh; the latter from JAX 0.11.1 on
 _AXIS_OF_PMAP = "_internal_pmap_axis_name"  # jax/_src/pmap.py
-_AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 
 def merge_meshes(module: ir.Operation) -> None:
@@ -27,7 +26,7 @@ def merge_meshes(module: ir.Operation) -> None:
     for op in _declared(module):
         if _is_single_device(op):
             continue
-        found = _AXIS.findall(str(op.attributes["mesh"]))
+        found = MESH_AXIS.findall(str(op.attributes["mesh"]))
         names[ir.StringAttr(op.attributes["sym_name"]).value] = bool(found)
         axes |= dict(found)
         op.erase()
@@ -55,7 +54,7 @@ def _declared(module: ir.Operation) -> list[ir.Operation]:
 
 def _is_single_device(mesh: ir.Operation) -> bool:
     """Whether it is a mesh of one device by its number."""
-    return "device_ids=" in str(mesh.attributes["mesh"]) and not _AXIS.search(str(mesh.attributes["mesh"]))
+    return "device_ids=" in str(mesh.attributes["mesh"]) and not MESH_AXIS.search(str(mesh.attributes["mesh"]))
 
 
 _SHARDING = "sdy.sharding"
@@ -81,7 +80,7 @@ def _rename_meshes(parent: ir.Operation, meshes: dict[str, bool]) -> None:
 def verify_source_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> None:
     """Raises `PartitionError` if the function uses mesh axes that the plan's mesh does not have, or has in another size."""
     known = ", ".join(f"`{name}`" for name in mesh.names)
-    for name, size in _AXIS.findall(str(declared_mesh(module).attributes["mesh"])):
+    for name, size in declared_axes(module).items():
         if name == _AXIS_OF_PMAP:
             raise PartitionError(
                 f"The function calls `jax.pmap`, which maps over {size} devices of its own and names no axis of the plan's mesh.",
@@ -95,7 +94,7 @@ def verify_source_axes(module: ir.Operation, mesh: Mesh, *, is_manual: bool) -> 
                 f"The function itself lays values on mesh axis `{name}`; the plan's mesh has {known}.",
                 [f"add an axis `{name}` to the mesh", "take the constraint out of the function"],
             )
-        if is_manual and mesh[name] != int(size):
+        if is_manual and mesh[name] != size:
             raise PartitionError(
                 f"The function has a shard_map over mesh axis `{name}` of size {size}; the plan's mesh has `{name}:{mesh[name]}`.",
                 [f"make `{name}` {size}", "trace the function again with the plan's mesh"],

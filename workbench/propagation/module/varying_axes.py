@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.mlir_context import declared_mesh, main_function
+from workbench.core.sharding import base_axis
+from workbench.propagation.module.mlir_context import declared_axes, main_function
 from workbench.propagation.module.operation_kinds import axes_made_manual, operations_below
+from workbench.propagation.module.shardy_attributes import read_annotations
 
 Axes = frozenset[str]
 
@@ -22,7 +24,6 @@ _NONE: Axes = frozenset()
 _SUMS = frozenset({"stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.collective_broadcast"})  # equal on the devices of a group
 _EXCHANGES = frozenset({"stablehlo.reduce_scatter", "stablehlo.all_to_all", "stablehlo.collective_permute"})
 _GROUPS = ("replica_groups", "source_target_pairs")
-_SHARDING = re.compile(r"<@\w+, \[(.*?)\](?:, [a-z]+=\{[^}]*\})*>")
 _NAME = re.compile(r'"([^":]+)"')
 
 
@@ -30,8 +31,7 @@ def mark_varying_axes(module: ir.Operation) -> None:
     """Write into each product in a `shard_map`, in place, the axes along which its operands differ, in the order of the mesh."""
     main = main_function(module)
     if any(op.name == "sdy.manual_computation" for op in operations_below(main)):
-        mesh = {name: int(size) for name, size in re.findall(r'"([^"]+)"=(\d+)', str(declared_mesh(module).attributes["mesh"]))}
-        _Walk(mesh).read_block(main.regions[0].blocks[0], _NONE)
+        _Walk(declared_axes(module)).read_block(main.regions[0].blocks[0], _NONE)
 
 
 def marked_axes(op: ir.Operation) -> tuple[str, ...]:
@@ -108,5 +108,5 @@ class _Walk:
 
 def _axes_of_shardings(attribute: ir.Attribute) -> Iterator[Axes]:
     """The axes that each sharding of a list names; of a part of an axis, the axis."""
-    for dims in _SHARDING.findall(str(attribute)):
-        yield frozenset(_NAME.findall(dims))
+    for sharding in read_annotations(attribute):
+        yield frozenset(map(base_axis, sharding.axes))

@@ -15,10 +15,9 @@ from workbench.errors import HardwareError, SearchError, WorkbenchError
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.resize_hardware import resize_hardware
 from workbench.models.sizing.candidate_layouts import powers_of_two
-from workbench.pipeline.balance import apply_edit
+from workbench.models.sizing.plan_layout import apply_recipes
 from workbench.plan.plan import Plan
 from workbench.public_plan import Plan as PublicPlan
-from workbench.recipes import find_recipe
 
 MOST_GROWTH = 6  # times the devices are doubled where nothing fits
 TENSOR_SIZES = (8, 4, 2)  # devices of a tensor-parallel axis, the first that divides
@@ -137,9 +136,7 @@ class ProgramLayouts:
         """The layout with its figures; `None` where a recipe does not apply, or the plan is refused."""
         try:
             program = self.program if remat is None else self.program.variant(remat=remat)
-            plan: Plan = PublicPlan(program, Mesh(mesh), "", f"{self.name} on {hardware}", hardware)
-            for name in names:
-                plan = apply_edit(plan, find_recipe(name).edit(plan))
+            plan = apply_recipes(PublicPlan(program, Mesh(mesh), "", f"{self.name} on {hardware}", hardware), names)
             found = estimate(plan)
         except WorkbenchError as error:
             self.problem = self.problem or error
