@@ -50,9 +50,7 @@ def invite(session: Session, wanted: NewInvitation) -> str:
         user_id=wanted.user_id,
         note=wanted.note[:_LONGEST_NOTE],
         by=wanted.by,
-        created=now(),
         expires=now() + wanted.lasts,
-        used_by=None,
     )
     session.add(row)
     return secret

@@ -45,9 +45,7 @@ def issue_login(session: Session, user_id: str, way: str, agent: str = "") -> Is
         user_id=user_id,
         way=way,
         agent="".join(filter(str.isprintable, agent))[:_LONGEST_AGENT],
-        created=now(),
         expires=issued.expires,
-        revoked=None,
     )
     session.add(row)
     return issued

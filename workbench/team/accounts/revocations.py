@@ -135,7 +135,7 @@ def issue_token(session: Session, user_id: str, name: str, scopes: tuple[str, ..
         )
     issued = IssuedToken(new_id(), PREFIX + new_secret())
     values = {"id": issued.id, "digest": digest_of(issued.secret), "user_id": user_id, "name": name.strip(), "scopes": sorted(set(scopes))}
-    session.add(Token(**values, created=now(), expires=expires, used=None, revoked=None))
+    session.add(Token(**values, expires=expires))
     return issued
 
 

@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from workbench.errors import WorkbenchError
 from workbench.team.access import ConflictError, ProjectRole, parse_role
 from workbench.team.accounts.logins import revoke_logins_of
-from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import AuditEntry, Member, Project, User
 
 LONGEST_NAME, LONGEST_DISPLAY, LONGEST_EMAIL = 64, 100, 254
@@ -32,18 +31,10 @@ def add_project(session: Session, slug: str, name: str, description: str = "", *
     """A new project with one owner. Raises `ConflictError` for a slug that is taken."""
     if session.scalar(select(Project.id).where(Project.slug == slug)) is not None:
         raise ConflictError(f"The name `{slug}` is taken.", ["take another `slug`"])
-    found = Project(
-        id=new_id(),
-        slug=slug,
-        name=name.strip(),
-        description=description,
-        personal_of=owner if personal else None,
-        created=now(),
-        archived=None,
-    )
+    found = Project(slug=slug, name=name.strip(), description=description, personal_of=owner if personal else None)
     session.add(found)
     session.flush()
-    session.add(Member(project_id=found.id, user_id=owner, role=str(ProjectRole.OWNER), since=now()))
+    session.add(Member(project_id=found.id, user_id=owner, role=str(ProjectRole.OWNER)))
     session.flush()
     return found
 
@@ -71,7 +62,7 @@ def add_user(session: Session, name: str, display: str = "", email: str | None =
     if find_user(session, clean):
         raise WorkbenchError(f"The name `{clean}` is taken.", ["choose another name", "sign in"])
     shown, shown_email = printable(display)[:LONGEST_DISPLAY] or clean, printable(email or "")[:LONGEST_EMAIL] or None
-    user = User(id=new_id(), name=clean, display=shown, email=shown_email, admin=admin, active=True, created=now())
+    user = User(name=clean, display=shown, email=shown_email, admin=admin)
     session.add(user)
     session.flush()
     make_personal_project(session, user)
@@ -126,7 +117,7 @@ def set_role(session: Session, project_id: str, user_id: str, role: ProjectRole)
     if found:
         found.role = str(role)
     else:
-        session.add(Member(project_id=project_id, user_id=user_id, role=str(role), since=now()))
+        session.add(Member(project_id=project_id, user_id=user_id, role=str(role)))
 
 
 def raise_role(session: Session, project_id: str, user_id: str, role: ProjectRole) -> None:
@@ -139,10 +130,7 @@ def raise_role(session: Session, project_id: str, user_id: str, role: ProjectRol
 def note(session: Session, action: str, user_id: str | None, subject: str = "", address: str = "", **details: Any) -> None:
     """Write into the audit what happened to an account."""
     shown = printable(subject)[:200]
-    entry = AuditEntry(
-        created=now(), user_id=user_id, project_id=None, action=action, subject=shown, details=details, address=address[:100]
-    )
-    session.add(entry)
+    session.add(AuditEntry(user_id=user_id, action=action, subject=shown, details=details, address=address[:100]))
 
 
 def printable(text: str) -> str:

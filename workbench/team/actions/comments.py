@@ -8,7 +8,7 @@ from sqlalchemy import select
 from workbench.team.access import ForbiddenError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.schemas import NOTE, Count, Id, PersonRecord, Record, Time, people_by_id
-from workbench.team.store.store import new_id, now
+from workbench.team.store.store import now
 from workbench.team.store.tables import Comment
 
 MOST = 1000
@@ -53,8 +53,7 @@ def _list(call: Call, node: Node | None = None) -> list[CommentRecord]:
 )
 def _add(call: Call, node: Node, text: Annotated[str, Meta(min_length=1, max_length=NOTE, pattern=r"\S")]) -> CommentRecord:
     """Write a comment on a node."""
-    own = {"room_id": call.found.resource.id, "author_id": call.person.user_id}
-    comment = Comment(id=new_id(), node=node, text=text, created=now(), removed=None, **own)
+    comment = Comment(room_id=call.found.resource.id, author_id=call.person.user_id, node=node, text=text)
     call.session.add(comment)
     call.session.flush()
     return CommentRecord.of(comment, author=people_by_id(call.session, [comment.author_id])[comment.author_id])

@@ -17,7 +17,6 @@ from workbench.team.actions.action import Action, Call, Found, Inputs
 from workbench.team.actions.check_inputs import check_inputs
 from workbench.team.actions.held_roles import find, verify_active
 from workbench.team.actions.quotas import verify_quotas
-from workbench.team.store.store import now
 from workbench.team.store.tables import AuditEntry
 
 _PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@~-]{0,79}")
@@ -137,7 +136,6 @@ def _audit_entry(action: Action, context: Context, call: Call, answer: Any) -> A
     user_id = context.principal.user_id if context.principal else None
     project = call.details.pop("project", call.found.project)
     return AuditEntry(
-        created=now(),
         user_id=user_id,
         project_id=project.id if project else None,
         action=action.name,

@@ -40,7 +40,7 @@ from workbench.team.actions.schemas import (
     one_of,
 )
 from workbench.team.actions.visible_plans import program_of_document, project_ids_of, readable_plan
-from workbench.team.store.store import new_id, now
+from workbench.team.store.store import now
 from workbench.team.store.tables import GalleryEntry, Member, StoredFigures, StoredPlan, User
 from workbench.team.web.team_services import DescribedPlan
 
@@ -183,7 +183,7 @@ def keep_plan(session: DatabaseSession, described: DescribedPlan) -> None:
     """Store a plan, unless it is there, and what the planner says of it now."""
     if session.get(StoredPlan, described.digest) is None:
         names = ("digest", "document", "target", "mesh", "devices", "hardware", "layout")
-        plan = StoredPlan(**{name: getattr(described, name) for name in names}, dims=list(described.dims), created=now())
+        plan = StoredPlan(**{name: getattr(described, name) for name in names}, dims=list(described.dims))
         session.add(plan)
         session.flush()
     for tier, values in described.figures.items():
@@ -199,18 +199,8 @@ def _same_entry(call: Call, digest: str) -> GalleryEntry | None:
 
 
 def _add_entry(call: Call, digest: str, name: str, note: str = "", *, project_id: str = "", forked_from: str | None = None) -> GalleryEntry:
-    entry = GalleryEntry(
-        id=new_id(),
-        project_id=project_id or call.project.id,
-        digest=digest,
-        name=name.strip()[:NAME],
-        note=note,
-        author_id=call.person.user_id,
-        room_id=None,
-        forked_from=forked_from,
-        created=now(),
-        withdrawn=None,
-    )
+    whose = {"project_id": project_id or call.project.id, "author_id": call.person.user_id, "forked_from": forked_from}
+    entry = GalleryEntry(digest=digest, name=name.strip()[:NAME], note=note, **whose)
     call.session.add(entry)
     call.session.flush()
     return entry

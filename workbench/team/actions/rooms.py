@@ -30,7 +30,7 @@ from workbench.team.actions.schemas import (
 )
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import approved_program, plan_of_project
-from workbench.team.store.store import new_id, now
+from workbench.team.store.store import now
 from workbench.team.store.tables import LogEntry, RegisteredProgram, StoredRoom, StudentWork
 
 
@@ -138,17 +138,7 @@ def _open(call: Call, plan: PlanName, name: Named | None = None) -> RoomRecord:
 
 def add_room(call: Call, name: str, first: str, program_id: str | None = None) -> StoredRoom:
     """A new room of the project, by the person, that begins with the plan of a digest."""
-    room = StoredRoom(
-        id=new_id(),
-        project_id=call.project.id,
-        name=name,
-        program_id=program_id,
-        first=first,
-        by=call.person.user_id,
-        created=now(),
-        touched=now(),
-        closed=None,
-    )
+    room = StoredRoom(project_id=call.project.id, name=name, program_id=program_id, first=first, by=call.person.user_id)
     call.session.add(room)
     call.session.flush()
     return room

@@ -18,7 +18,7 @@ from workbench.team.actions.action import ANYONE, Call, action, member
 from workbench.team.actions.entry_records import EntryRecord, entry_records
 from workbench.team.actions.schemas import SECRET, Days, Id, PersonRecord, Record, RoleName, Time, one_of, people_by_id
 from workbench.team.actions.server_settings import read_setting
-from workbench.team.store.store import digest_of, new_id, new_secret, now
+from workbench.team.store.store import digest_of, new_secret, now
 from workbench.team.store.tables import GalleryEntry, Guest, Project, Share, StoredPlan, StoredRoom
 
 _DAY = 86_400.0
@@ -104,19 +104,11 @@ def _make(call: Call, role: str, days: int | None, *, room_id: str | None = None
     if days is not None and days > most:
         raise InputError(f"A link may last {most:,} days, and you ask for {days:,}.", [f"ask for at most {most:,}"])
     secret = new_secret()
-    share = Share(
-        id=new_id(),
-        digest=digest_of(secret),
-        project_id=call.project.id,
-        room_id=room_id,
-        entry_id=entry_id,
-        role=role,
-        by=call.person.user_id,
-        created=now(),
-        expires=now() + min(days or _LASTS, most) * _DAY,
-        revoked=None,
-    )
+    of = {"project_id": call.project.id, "room_id": room_id, "entry_id": entry_id}
+    expires = now() + min(days or _LASTS, most) * _DAY
+    share = Share(digest=digest_of(secret), role=role, by=call.person.user_id, expires=expires, **of)
     call.session.add(share)
+    call.session.flush()
     call.note(role=role, of=room_id or entry_id)
     return NewShareRecord.of(share, address=call.services.url(f"/share/{secret}"))
 
@@ -135,7 +127,7 @@ def _open(call: Call, secret: Annotated[str, Meta(min_length=8, max_length=SECRE
 def _open_room(call: Call, share: Share) -> OpenedShare:
     room = call.session.get_one(StoredRoom, share.room_id)
     if call.session.get(Guest, (share.id, call.person.user_id)) is None:  # `person` refuses whoever is not signed in
-        call.session.add(Guest(share_id=share.id, user_id=call.person.user_id, since=now()))
+        call.session.add(Guest(share_id=share.id, user_id=call.person.user_id))
     shown = SharedRoom.of(room, role=share.role, page=call.services.url(f"/room/{room.id}"))
     return OpenedShare(kind="room", room=shown, plan=None, document=None)
 

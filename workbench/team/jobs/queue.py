@@ -19,7 +19,7 @@ from sqlalchemy import BigInteger, Integer, case, cast, func, or_, select, updat
 from sqlalchemy.orm import aliased
 
 from workbench.team.jobs.job_spec import JobError, JobSpec
-from workbench.team.store.store import Store, new_id, now
+from workbench.team.store.store import Store, now
 from workbench.team.store.tables import StoredFigures, StoredJob
 
 ACTIVE = ("starting", "running")
@@ -60,20 +60,8 @@ def enqueue(
         raise JobError(
             f"The job asks for {spec.minutes:g} minutes, and {engine} gives {limits.minutes:g}.", [f"ask for {limits.minutes:g}"]
         )
-    row = StoredJob(
-        id=new_id(),
-        project_id=project_id,
-        author_id=author_id,
-        digest=spec.plan,
-        room_id=room_id,
-        kind=spec.kind,
-        engine=engine,
-        spec=spec.record(),
-        state="queued",
-        summary={},
-        problem="",
-        created=now(),
-    )
+    whose = {"project_id": project_id, "author_id": author_id, "room_id": room_id}
+    row = StoredJob(digest=spec.plan, kind=spec.kind, engine=engine, spec=spec.record(), **whose)
     with store.write() as session:
         session.add(row)
     return row.id

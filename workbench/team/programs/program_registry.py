@@ -23,7 +23,7 @@ from workbench.team.programs.program_tree import TreeStore
 from workbench.team.sandbox.resource_limits import ResourceLimits
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand
-from workbench.team.store.store import Store, new_id, now
+from workbench.team.store.store import Store, now
 from workbench.team.store.tables import RegisteredProgram
 from workbench.units import format_bytes
 
@@ -165,18 +165,9 @@ class ProgramRegistry:
                 raise ProgramRegistryError(
                     f"The project already has a program `{name}`.", ["choose another name, for example with its version"]
                 )
-            program = RegisteredProgram(
-                id=new_id(),
-                project_id=project_id,
-                name=name,
-                target=target,
-                kind=kind,
-                locator=locator,
-                state="added",
-                by=by,
-                created=now(),
-            )
+            program = RegisteredProgram(project_id=project_id, name=name, target=target, kind=kind, locator=locator, by=by)
             session.add(program)
+            session.flush()
             if content is not None:  # within the transaction: on a full disk there is no row without its file
                 (self._uploads / program.id).write_bytes(content)
         return program

@@ -112,15 +112,7 @@ def append_entry(store: Store, room_id: str, entry: Mapping[str, Any], digest: s
         if entry["seq"] % CHECKED_ENTRIES == 0:
             verify_quotas(session, "rooms.edit", entry["author"])
         session.add(
-            LogEntry(
-                room_id=room_id,
-                seq=entry["seq"],
-                author_id=entry["author"],
-                kind=entry["kind"],
-                body=entry["body"],
-                digest=digest,
-                created=now(),
-            )
+            LogEntry(room_id=room_id, seq=entry["seq"], author_id=entry["author"], kind=entry["kind"], body=entry["body"], digest=digest)
         )
         room = session.get(StoredRoom, room_id)
         if room is not None:

@@ -33,7 +33,7 @@ from workbench.team.rooms.planners import described_plan, graded_answer
 from workbench.team.rooms.room_notices import RoomGuest, problem_text, show_notice
 from workbench.team.rooms.room_records import RoomSource, keep_card
 from workbench.team.store.database_errors import DatabaseProblemError
-from workbench.team.store.store import Store, digest_of, new_id, now
+from workbench.team.store.store import Store, digest_of
 from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredJob, StoredPlan, StoredRoom, TeamHardware, User
 from workbench.team.web.team_services import DescribedPlan, TeamServices
 
@@ -166,7 +166,7 @@ class StoredRoomActions:
             verify_quotas(session, "answers.hand_in", guest.principal.user_id)
             answer = keep_answer(session, source.room_id, guest.principal.user_id, graded)
             entry = {"user_id": guest.principal.user_id, "project_id": source.project_id, "subject": graded.question}
-            session.add(AuditEntry(created=now(), action="answers.hand_in", details={"room": source.room_id}, **entry))
+            session.add(AuditEntry(action="answers.hand_in", details={"room": source.room_id}, **entry))
             return "The deadline has passed: the answer is kept but does not count." if answer.late else ""
 
     def keep_card(self, source: RoomSource, message: Mapping[str, Any]) -> None:
@@ -229,17 +229,17 @@ def branch_off(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest)
 
 
 def _copy_room(session: DatabaseSession, origin: StoredRoom, guest: RoomGuest) -> str:
-    room_id, moment = new_id(), now()
     name = f"{guest.principal.display}'s branch of {origin.name}"[:MOST_NAME]
     copied = {"project_id": origin.project_id, "program_id": origin.program_id, "first": origin.first}
-    session.add(StoredRoom(id=room_id, name=name, by=guest.principal.user_id, created=moment, touched=moment, **copied))
+    room = StoredRoom(name=name, by=guest.principal.user_id, **copied)
+    session.add(room)
     session.flush()
     for entry in session.scalars(select(LogEntry).where(LogEntry.room_id == origin.id).order_by(LogEntry.seq)).all():
         fields = {"seq": entry.seq, "author_id": entry.author_id, "kind": entry.kind, "body": entry.body, "digest": entry.digest}
-        session.add(LogEntry(room_id=room_id, created=entry.created, **fields))
+        session.add(LogEntry(room_id=room.id, created=entry.created, **fields))
     details = {"of": origin.id}
-    session.add(AuditEntry(created=moment, user_id=guest.principal.user_id, action="rooms.branch", subject=room_id, details=details))
-    return room_id
+    session.add(AuditEntry(user_id=guest.principal.user_id, action="rooms.branch", subject=room.id, details=details))
+    return room.id
 
 
 def _verify(described: DescribedPlan, source: RoomSource) -> None:
@@ -269,16 +269,9 @@ def _add_entry(session: DatabaseSession, source: RoomSource, guest: RoomGuest, d
     if session.scalars(select(GalleryEntry).where(*same, GalleryEntry.withdrawn.is_(None)).limit(1)).first() is not None:
         return
     verify_quotas(session, "plans.push", author)
-    entry = GalleryEntry(
-        id=new_id(),
-        project_id=source.project_id,
-        digest=digest,
-        name=name or source.name,
-        note="",
-        author_id=author,
-        room_id=source.room_id,
-        created=now(),
-    )
+    whose = {"project_id": source.project_id, "author_id": author, "room_id": source.room_id}
+    entry = GalleryEntry(digest=digest, name=name or source.name, **whose)
     session.add(entry)
+    session.flush()
     details = {"project": source.project, "room": source.room_id, "digest": digest}
-    session.add(AuditEntry(created=now(), user_id=author, action="plans.save", subject=entry.id, details=details))
+    session.add(AuditEntry(user_id=author, action="plans.save", subject=entry.id, details=details))

@@ -5,10 +5,12 @@ UTC. Ids that people see in addresses are random. A plan is stored once, under t
 nothing else: whatever it shows follows from replaying that.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import JSON, ForeignKey, Index, MetaData, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from workbench.team.store.store import new_id, now
 
 NAMING = {
     "ix": "ix_%(column_0_label)s",
@@ -20,6 +22,11 @@ NAMING = {
 """Names of constraints: a migration on SQLite can only change what has a name."""
 
 
+NewId = Annotated[str, mapped_column(primary_key=True, default=new_id)]
+Present = Annotated[float, mapped_column(default=now)]
+"""The time of a row that is added without one."""
+
+
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map = {dict[str, Any]: JSON, list[str]: JSON}  # noqa: RUF012 - SQLAlchemy reads it
@@ -29,13 +36,13 @@ class User(Base):
     """A person. One who is not `active` can sign in nowhere; `admin` may see and set everything of the server."""
 
     __tablename__ = "user"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     name: Mapped[str] = mapped_column(unique=True)  # unique, what colleagues type
     display: Mapped[str]
     email: Mapped[str | None]
     admin: Mapped[bool] = mapped_column(default=False)
     active: Mapped[bool] = mapped_column(default=True)
-    created: Mapped[float]
+    created: Mapped[Present]
 
 
 class Identity(Base):
@@ -64,7 +71,7 @@ class Login(Base):
     user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     way: Mapped[str]  # "local", "oidc", "hub"
     agent: Mapped[str] = mapped_column(default="")
-    created: Mapped[float]
+    created: Mapped[Present]
     expires: Mapped[float]
     revoked: Mapped[float | None]
 
@@ -73,12 +80,12 @@ class Token(Base):
     """A key to the REST API that a person made for a script; it may do less than the person (`scopes`)."""
 
     __tablename__ = "token"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     digest: Mapped[str] = mapped_column(unique=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     name: Mapped[str]
     scopes: Mapped[list[str]]
-    created: Mapped[float]
+    created: Mapped[Present]
     expires: Mapped[float | None]
     used: Mapped[float | None]
     revoked: Mapped[float | None]
@@ -96,7 +103,7 @@ class Invitation(Base):
     user_id: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
     note: Mapped[str] = mapped_column(default="")
     by: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
-    created: Mapped[float]
+    created: Mapped[Present]
     expires: Mapped[float]
     used_by: Mapped[str | None] = mapped_column(ForeignKey("user.id"), index=True)
 
@@ -105,12 +112,12 @@ class Project(Base):
     """Plans, rooms, programs and jobs that belong together, and the people who may see them. Each person has one alone: `personal_of`."""
 
     __tablename__ = "project"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     slug: Mapped[str] = mapped_column(unique=True)  # in addresses
     name: Mapped[str]
     description: Mapped[str] = mapped_column(Text, default="")
     personal_of: Mapped[str | None] = mapped_column(ForeignKey("user.id"), unique=True)
-    created: Mapped[float]
+    created: Mapped[Present]
     archived: Mapped[float | None]
 
 
@@ -121,7 +128,7 @@ class Member(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True, index=True)
     role: Mapped[str]
-    since: Mapped[float]
+    since: Mapped[Present]
 
 
 class RegisteredProgram(Base):
@@ -130,7 +137,7 @@ class RegisteredProgram(Base):
 
     __tablename__ = "program"
     __table_args__ = (UniqueConstraint("project_id", "name"),)
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
     name: Mapped[str]
     target: Mapped[str]  # "module:function", as in a plan document
@@ -138,10 +145,10 @@ class RegisteredProgram(Base):
     locator: Mapped[str]  # the repository's address and commit, or the wheel's file name
     digest: Mapped[str | None]
     size: Mapped[int] = mapped_column(default=0)  # bytes of the files that were fetched
-    state: Mapped[str]  # "added", "fetched", "approved", "withdrawn", "failed"
+    state: Mapped[str] = mapped_column(default="added")  # "added", "fetched", "approved", "withdrawn", "failed"
     problem: Mapped[str] = mapped_column(Text, default="")
     by: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
-    created: Mapped[float]
+    created: Mapped[Present]
     approved_by: Mapped[str | None] = mapped_column(ForeignKey("user.id"))
     approved: Mapped[float | None]
 
@@ -158,14 +165,14 @@ class StoredPlan(Base):
     hardware: Mapped[str] = mapped_column(default="")
     layout: Mapped[str] = mapped_column(Text, default="")
     dims: Mapped[list[str]]
-    created: Mapped[float]
+    created: Mapped[Present]
 
 
 class GalleryEntry(Base):
     """A plan as somebody put it into a project's gallery; `forked_from` is the entry that it began as."""
 
     __tablename__ = "entry"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
     digest: Mapped[str] = mapped_column(ForeignKey("plan.digest"), index=True)
     name: Mapped[str]
@@ -173,7 +180,7 @@ class GalleryEntry(Base):
     author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     room_id: Mapped[str | None] = mapped_column(ForeignKey("room.id"))
     forked_from: Mapped[str | None] = mapped_column(ForeignKey("entry.id"))
-    created: Mapped[float]
+    created: Mapped[Present]
     withdrawn: Mapped[float | None]
 
 
@@ -188,21 +195,21 @@ class StoredFigures(Base):
     values: Mapped[dict[str, Any]]
     thumbnail: Mapped[str] = mapped_column(Text, default="")
     job_id: Mapped[str | None]
-    created: Mapped[float]
+    created: Mapped[Present]
 
 
 class StoredRoom(Base):
     """A session that several people edit. `first` is the plan it began with; what happened since is its log."""
 
     __tablename__ = "room"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
     name: Mapped[str]
     program_id: Mapped[str | None] = mapped_column(ForeignKey("program.id"))  # none: a program of the zoo
     first: Mapped[str] = mapped_column(ForeignKey("plan.digest"))
     by: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
-    created: Mapped[float]
-    touched: Mapped[float]
+    created: Mapped[Present]
+    touched: Mapped[Present]
     closed: Mapped[float | None]
 
 
@@ -217,19 +224,19 @@ class LogEntry(Base):
     kind: Mapped[str]
     body: Mapped[dict[str, Any]]
     digest: Mapped[str]
-    created: Mapped[float]
+    created: Mapped[Present]
 
 
 class Comment(Base):
     """What somebody wrote on a node of a room's history."""
 
     __tablename__ = "comment"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"))
     node: Mapped[int]
     author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     text: Mapped[str] = mapped_column(Text)
-    created: Mapped[float]
+    created: Mapped[Present]
     removed: Mapped[float | None]
     __table_args__ = (Index("ix_comment_node", "room_id", "node"),)
 
@@ -239,7 +246,7 @@ class StoredJob(Base):
     of its own, named by `id`."""
 
     __tablename__ = "job"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
     author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     digest: Mapped[str] = mapped_column(ForeignKey("plan.digest"), index=True)
@@ -247,11 +254,11 @@ class StoredJob(Base):
     kind: Mapped[str]  # "run", "compile" or "search"
     engine: Mapped[str]  # "here", "slurm", "ray", "kubernetes"
     spec: Mapped[dict[str, Any]]
-    state: Mapped[str] = mapped_column(index=True)  # "queued", "starting", "running", "done", "failed", "cancelled"
+    state: Mapped[str] = mapped_column(default="queued", index=True)  # "queued", "starting", "running", "done", "failed", "cancelled"
     native: Mapped[str | None]
-    summary: Mapped[dict[str, Any]]
+    summary: Mapped[dict[str, Any]] = mapped_column(default=dict)
     problem: Mapped[str] = mapped_column(Text, default="")
-    created: Mapped[float]
+    created: Mapped[Present]
     started: Mapped[float | None]
     ended: Mapped[float | None]
     cancel_asked: Mapped[float | None]
@@ -261,14 +268,14 @@ class Share(Base):
     """A link with a secret in it, which gives whoever is signed in a role in one room, or lets anybody read one plan."""
 
     __tablename__ = "share"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     digest: Mapped[str] = mapped_column(unique=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
     room_id: Mapped[str | None] = mapped_column(ForeignKey("room.id"))
     entry_id: Mapped[str | None] = mapped_column(ForeignKey("entry.id"))
     role: Mapped[str]
     by: Mapped[str] = mapped_column(ForeignKey("user.id"))
-    created: Mapped[float]
+    created: Mapped[Present]
     expires: Mapped[float]
     revoked: Mapped[float | None]
 
@@ -279,7 +286,7 @@ class Guest(Base):
     __tablename__ = "guest"
     share_id: Mapped[str] = mapped_column(ForeignKey("share.id"), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True, index=True)
-    since: Mapped[float]
+    since: Mapped[Present]
 
 
 class Assignment(Base):
@@ -288,18 +295,18 @@ class Assignment(Base):
     all, if there is one. `outline` is what is shown of the exercise: its title, points and questions."""
 
     __tablename__ = "assignment"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), index=True)
     name: Mapped[str]
     exercise: Mapped[str] = mapped_column(Text)
     outline: Mapped[dict[str, Any]]
     first: Mapped[str] = mapped_column(ForeignKey("plan.digest"))
     deadline: Mapped[float | None]
-    zone: Mapped[str]
-    size: Mapped[int]
+    zone: Mapped[str] = mapped_column(default="UTC")
+    size: Mapped[int] = mapped_column(default=1)
     ranked: Mapped[str] = mapped_column(default="")
     by: Mapped[str] = mapped_column(ForeignKey("user.id"))
-    created: Mapped[float]
+    created: Mapped[Present]
     released: Mapped[float | None]  # when students were shown their grades
     withdrawn: Mapped[float | None]
 
@@ -326,7 +333,7 @@ class StudentWork(Base):
     __tablename__ = "work"
     room_id: Mapped[str] = mapped_column(ForeignKey("room.id"), primary_key=True)
     assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), index=True)
-    card: Mapped[dict[str, Any]]
+    card: Mapped[dict[str, Any]] = mapped_column(default=dict)
     thumbnail: Mapped[str] = mapped_column(Text, default="")
     shown: Mapped[float | None]  # when the card was made
     remark: Mapped[str] = mapped_column(Text, default="")
@@ -340,14 +347,14 @@ class Participant(Base):
     assignment_id: Mapped[str] = mapped_column(ForeignKey("assignment.id"), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("user.id"), primary_key=True, index=True)
     room_id: Mapped[str] = mapped_column(ForeignKey("work.room_id"), index=True)
-    since: Mapped[float]
+    since: Mapped[Present]
 
 
 class GivenAnswer(Base):
     """An answer to a question of an assignment, and its verdict; `digest` is of the plan, where it is one. A `late` one does not count."""
 
     __tablename__ = "answer"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[NewId]
     room_id: Mapped[str] = mapped_column(ForeignKey("work.room_id"), index=True)
     author_id: Mapped[str] = mapped_column(ForeignKey("user.id"), index=True)
     question: Mapped[str]
@@ -357,7 +364,7 @@ class GivenAnswer(Base):
     score: Mapped[float]
     most: Mapped[float]
     verdict: Mapped[dict[str, Any]]
-    created: Mapped[float]
+    created: Mapped[Present]
     late: Mapped[bool]
 
 
@@ -388,12 +395,12 @@ class AuditEntry(Base):
 
     __tablename__ = "audit"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    created: Mapped[float] = mapped_column(index=True)
+    created: Mapped[float] = mapped_column(default=now, index=True)
     user_id: Mapped[str | None]
     project_id: Mapped[str | None] = mapped_column(index=True)
     action: Mapped[str]
     subject: Mapped[str] = mapped_column(default="")
-    details: Mapped[dict[str, Any]]
+    details: Mapped[dict[str, Any]] = mapped_column(default=dict)
     address: Mapped[str] = mapped_column(default="")
 
 

@@ -16,7 +16,7 @@ from workbench.team.actions.classes.class_records import AssignmentRecord, assig
 from workbench.team.actions.classes.kept_baselines import keep_baselines
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, NAME, Named, Record, described
-from workbench.team.store.store import new_id, now
+from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment
 from workbench.team.web.team_services import FoundBaseline, ReadExercise
 
@@ -95,22 +95,9 @@ def _create(call: Call, exercise: Exercise, choices: AssignmentChoices) -> Assig
     read: ReadExercise
     read, baselines = call.prepared
     keep_plan(call.session, read.first)
-    assignment = Assignment(
-        id=new_id(),
-        project_id=call.project.id,
-        name=read.outline["title"][:NAME],
-        exercise=exercise,
-        outline=dict(read.outline),
-        first=read.first.digest,
-        deadline=None,
-        zone="UTC",
-        size=1,
-        ranked="",
-        by=call.person.user_id,
-        created=now(),
-        released=None,
-        withdrawn=None,
-    )
+    shown = {"name": read.outline["title"][:NAME], "outline": dict(read.outline), "zone": "UTC", "size": 1, "ranked": ""}
+    whose = {"project_id": call.project.id, "by": call.person.user_id}
+    assignment = Assignment(exercise=exercise, first=read.first.digest, **shown, **whose)
     _choose(assignment, choices)
     call.session.add(assignment)
     call.session.flush()

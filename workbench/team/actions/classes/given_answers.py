@@ -21,7 +21,6 @@ from workbench.team.actions.classes.assignments import STUDENT, WORKER, present
 from workbench.team.actions.classes.class_records import GivenRecord, given_records, graded_work, is_over, is_staff
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, Word
-from workbench.team.store.store import new_id, now
 from workbench.team.store.tables import Assignment, GivenAnswer, Participant, StudentWork
 from workbench.team.web.team_services import GradedAnswer
 
@@ -34,7 +33,6 @@ def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: 
     if graded.plan is not None:
         keep_plan(session, graded.plan)
     answer = GivenAnswer(
-        id=new_id(),
         room_id=room_id,
         author_id=author_id,
         question=graded.question,
@@ -44,7 +42,6 @@ def keep_answer(session: DatabaseSession, room_id: str, author_id: str, graded: 
         score=graded.score,
         most=graded.most,
         verdict=dict(graded.verdict),
-        created=now(),
         late=is_over(session.get_one(Assignment, work.assignment_id)),
     )
     session.add(answer)

@@ -12,7 +12,6 @@ from workbench.team.actions.classes.assignments import STAFF, WORKER, present
 from workbench.team.actions.classes.class_records import GradedWork, WallWork, WorkRecord, graded_work, own_work, work_records
 from workbench.team.actions.rooms import add_room
 from workbench.team.actions.schemas import NAME, Note, PersonRecord, Record, Word, people_by_id, user_of_name
-from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment, Member, Participant, StudentWork, User
 
 
@@ -42,10 +41,10 @@ def _start(call: Call, partners: Annotated[list[Word], Meta(max_length=6)] = [])
     people = [call.session.get_one(User, call.person.user_id), *others]
     name = f"{assignment.name}: {', '.join(each.display for each in people)}"[:NAME]
     room = add_room(call, name, assignment.first)
-    call.session.add(StudentWork(room_id=room.id, assignment_id=assignment.id, card={}, thumbnail="", shown=None, remark="", points=None))
+    call.session.add(StudentWork(room_id=room.id, assignment_id=assignment.id))
     call.session.flush()
     for each in people:
-        call.session.add(Participant(assignment_id=assignment.id, user_id=each.id, room_id=room.id, since=now()))
+        call.session.add(Participant(assignment_id=assignment.id, user_id=each.id, room_id=room.id))
     call.session.flush()
     found = own_work(call, assignment)
     assert found is not None, "it was just made"

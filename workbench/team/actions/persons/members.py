@@ -10,7 +10,7 @@ from workbench.team.access import ConflictError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.persons.me import verify_owner_remains
 from workbench.team.actions.schemas import Record, RoleName, Time, user_of_name
-from workbench.team.store.store import Store, now
+from workbench.team.store.store import Store
 from workbench.team.store.tables import Member, StoredRoom, User
 
 _OWNER = member(ProjectRole.OWNER)
@@ -55,8 +55,9 @@ def _set(call: Call, person: str, role: RoleName) -> MemberRecord:
     if held is None:
         if not user.active:
             raise ConflictError(f"`{user.name}` is disabled.", ["ask an administrator"])
-        held = Member(project_id=call.project.id, user_id=user.id, role=role, since=now())
+        held = Member(project_id=call.project.id, user_id=user.id, role=role)
         call.session.add(held)
+        call.session.flush()
     elif held.role == str(ProjectRole.OWNER) and role != held.role:
         verify_owner_remains(call, user.id)
     held.role = role
