@@ -18,21 +18,15 @@ from workbench.team.accounts.user_accounts import add_project, disable_user, set
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
-from workbench.team.planning.baseline_plans import find_baselines, judge_baseline
-from workbench.team.planning.grade_answers import describe_exercise, describe_plan, grade_answer
-from workbench.team.planning.room_edit_log import replay_room
-from workbench.team.rooms.planners import described_plan, found_baseline, found_baselines, graded_answer
+from workbench.team.planning.grade_answers import describe_plan
+from workbench.team.planning.room_process import ANSWERS
+from workbench.team.rooms.planners import read_answer
 from workbench.team.rooms.room_records import PushedPlan
 from workbench.team.store.store import Store, digest_of, new_id, now
 from workbench.team.store.tables import Base, LogEntry, RegisteredProgram, StoredFigures, StoredJob, User
 from workbench.team.web.team_services import (
     DescribedPlan,
-    FoundBaseline,
-    FoundBaselines,
-    GradedAnswer,
     JobRequest,
-    ReadExercise,
-    ReplayedRoom,
 )
 
 ROLES = {
@@ -88,22 +82,8 @@ class PlannerHere:
     async def describe_document(self, text: str, _program: RegisteredProgram | None) -> DescribedPlan:
         return described(text)
 
-    async def read_exercise(self, text: str) -> ReadExercise:
-        outline = describe_exercise(text)
-        return ReadExercise(outline, described_plan(outline.pop("first")))
-
-    async def find_baselines(self, text: str, question: str) -> FoundBaselines:
-        return found_baselines(find_baselines(text, question))
-
-    async def judge_baseline(self, text: str, question: str, document: str) -> FoundBaseline:
-        return found_baseline(judge_baseline(text, question, document))
-
-    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
-        found = replay_room(document, log)
-        return ReplayedRoom(found["steps"], described_plan(found["present"]))
-
-    async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
-        return graded_answer(grade_answer(text, question, answer, attempt))
+    async def ask(self, kind: Any, name: str, **given: Any) -> Any:
+        return read_answer(kind, ANSWERS[name](**given))
 
 
 @dataclass

@@ -16,8 +16,9 @@ from workbench.models import build
 from workbench.plan.edits import RenameDim, SetHardware, ShardDim
 from workbench.public_plan import Plan
 from workbench.team.planning.grade_answers import describe_plan, description_record
-from workbench.team.rooms.planners import described_plan
+from workbench.team.rooms.planners import read_answer
 from workbench.team.store.store import digest_of
+from workbench.team.web.team_services import DescribedPlan
 
 
 def described(plan):
@@ -33,7 +34,7 @@ def verify(found, plan):
     assert not [each for each in picture.iter() if each.tag.endswith(("script", "foreignObject", "image"))]
     sent = json.loads(json.dumps(description_record(found), allow_nan=False))
     assert sent["version"] == __version__
-    assert described_plan(sent) == found, "as the server has it"
+    assert read_answer(DescribedPlan, sent) == found, "as the server has it"
 
 
 @given(STORIES)

@@ -130,7 +130,7 @@ def test_several_documents_at_once_are_all_described(planners, document):
 
 def test_a_server_that_closes_does_not_wait_for_a_document(planners, document):
     describers = DocumentDescribers(planners.connect)
-    asked = threading.Thread(target=lambda: error_of(lambda: asyncio.run(describers.describe(document, None))))
+    asked = threading.Thread(target=lambda: error_of(lambda: asyncio.run(describers.ask({"describe": {"document": document}}))))
     asked.start()
     within(lambda: describers._at_work)
     [describing] = describers._at_work
@@ -183,4 +183,4 @@ def test_a_server_that_has_closed_reads_no_document(planners, document):
     describers = DocumentDescribers(planners.connect)
     describers.close()
     with pytest.raises(WorkbenchError, match="The server is closing"):
-        asyncio.run(describers.describe(document, None))
+        asyncio.run(describers.ask({"describe": {"document": document}}))

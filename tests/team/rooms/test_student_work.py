@@ -21,6 +21,7 @@ from workbench.team.actions.perform import Context, perform
 from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.rooms.room_records import read_room
 from workbench.team.store.tables import GalleryEntry, GivenAnswer, StudentWork
+from workbench.team.web.team_services import ReplayedRoom
 
 GOALS = [{"goal": "computes_once", "hint": "Split the batch."}]
 
@@ -253,7 +254,7 @@ def test_a_room_that_was_closed_keeps_a_plan_from_no_other(lesson):
 def steps(lesson, planners, room):
     """Edit in a room, as its replay tells it."""
     source = read_room(lesson.team.store, room.room_id)
-    return asyncio.run(planners.replay_room(source.document, source.log)).steps
+    return asyncio.run(planners.ask(ReplayedRoom, "replay", document=source.document, log=source.log)).steps
 
 
 def test_the_winners_edits_are_replayed_after_the_deadline(lesson):

@@ -33,13 +33,9 @@ def describe_exercise(text: str) -> dict[str, Any]:
     exercise = parse_exercise(text)
     verify_exercise(exercise)  # whoever hands it out hears now what is wrong with a plan or a variant, and not a student
     first = exercise.first_plan
-    return {
-        "name": exercise.name,
-        "title": exercise.title,
-        "points": exercise.points,
-        "questions": [{"name": each.name, "kind": kind_of(each), "points": each.points, "ask": each.ask} for each in exercise.questions],
-        "first": description_record(describe_plan(first, analyze(first))),
-    }
+    questions = [{"name": each.name, "kind": kind_of(each), "points": each.points, "ask": each.ask} for each in exercise.questions]
+    outline = {"name": exercise.name, "title": exercise.title, "points": exercise.points, "questions": questions}
+    return {"outline": outline, "first": description_record(describe_plan(first, analyze(first)))}
 
 
 def grade_answer(exercise: str, question: str, answer: Any, attempt: int) -> dict[str, Any]:

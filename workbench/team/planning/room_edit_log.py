@@ -227,13 +227,13 @@ MOST_STEPS = 300
 """Of a longer log the first ones are left out."""
 
 
-def replay_room(document: str, log: Sequence[Mapping[str, Any]], allow: tuple[str, ...] = ()) -> dict[str, Any]:
+def replay_room(document: str, log: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The steps, and the present plan as the gallery keeps it. Raises `WorkbenchError` for a log that cannot be replayed."""
-    first = parse_plan(document, "The plan of this room", allow)
+    first = parse_plan(document, "The plan of this room")
     history, made = RoomHistory.of(first), [("it begins", first)]
     for each in log:
         record = RoomLogRecord(each["kind"], each["author"], each["body"])
-        history = history.with_record(record, allow, first.program)
+        history = history.with_record(record, known=first.program)
         if record.kind in MOVES:
             made.append((history.words_of(record), history.nodes[history.head].plan))
     present = made[-1][1]

@@ -8,9 +8,8 @@ Incoming:
   their role is another now, `{"leave": true, "visitor": v}`;
 - `{"gesture": {...}, "visitor": v}`, `{"heard": {...}, "visitor": v}`, `{"again": true, "visitor": v}`;
 - `{"push": {"document", "source", "user_id", "display"}}`, a plan that somebody sends into the room;
-- `{"describe": document}`, `{"exercise": document}`, `{"replay": {"document", "log"}}`, `{"grade": {"exercise", "question", "answer",
-  "attempt"}}`, `{"baselines": {"exercise", "question"}}` or `{"judge": {"exercise", "question", "document"}}`, of a process that has no
-  room: `{"described": {...}}` or `{"problem": {...}}` comes back;
+- `{"describe": {"document"}}` or one of `ANSWERS` with its arguments, of a process that has no room: `{"described": {...}}` or
+  `{"problem": {...}}` comes back;
 - `{"ticket": n, "ahead": jobs}` from the server's queue of compilations, and what happens to jobs (`team.planning.job_runner`).
 
 Outgoing: `{"ready": pid}`; `{"opened": problem}`; `{"log": {...}}`, an entry of the log, always before the first `{"show": target,
@@ -21,6 +20,7 @@ to the queue, `{"run": ...}` and `{"cancel": n}` of jobs; `{"done": number}` whe
 
 import gc
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
@@ -71,8 +71,14 @@ SLOW, OFTEN = 0.3, 4
 says nothing: a tab that is opened for the first time takes as long on any program."""
 MEMORY = 4 << 30  # bytes of data a room may allocate; the kernel refuses more, and the process ends
 
-QUESTIONS = ("describe", "exercise", "grade", "replay", "baselines", "judge")
-"""What is asked of a process that has no room."""
+ANSWERS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "exercise": describe_exercise,
+    "grade": grade_answer,
+    "replay": replay_room,
+    "baselines": find_baselines,
+    "judge": judge_baseline,
+}
+"""What is asked of a process that has no room: in the form of the records of `web.team_services`."""
 
 
 def serve_room(descriptor: int, broker: int | None = None, allow: tuple[str, ...] = ()) -> None:
@@ -89,7 +95,7 @@ class RoomProcess(MessageLoop):
 
     def __init__(self, connection: Connection, broker: BrokerClient | None, allow: tuple[str, ...]) -> None:
         super().__init__(connection)
-        self._allow = allow
+        self._allow, self._answers_of = allow, {"describe": self._describe, **ANSWERS}
         self._slots, self._jobs = RemoteSlots(self.send), TeamJobs(self.send)
         self._partitioner = EnginePartitioner(broker.worker if broker else None)
         self._session: RoomSession | None = None
@@ -121,8 +127,8 @@ class RoomProcess(MessageLoop):
             self._open_room(message["room"])
         elif "enter" in message:
             self._enter(message["visitor"], RoomPerson.from_message(message["enter"]))
-        elif any(question in message for question in QUESTIONS):
-            self.send({**self._answer(message), "answers": message["number"]})
+        elif name := next((each for each in self._answers_of if each in message), ""):
+            self.send({**self._answer(name, message[name]), "answers": message["number"]})
         elif "push" in message:
             self._push(message["push"])
         elif (visit := self._visits.get(message.get("visitor", 0))) is not None:
@@ -240,24 +246,16 @@ class RoomProcess(MessageLoop):
         self.send({"save": description_record(describe_plan(plan, self._session.report)), "name": plan.name, "visitor": visitor})
         return "the gallery"
 
-    def _answer(self, message: Message) -> Message:
+    def _answer(self, name: str, given: Message) -> Message:
         """What the server asked about a document, or why there is no answer."""
         try:
-            if "describe" in message:
-                return {"described": self._describe(message["describe"])}
-            if "baselines" in message:
-                return {"described": find_baselines(**message["baselines"])}
-            if "judge" in message:
-                return {"described": judge_baseline(**message["judge"])}
-            if "replay" in message:
-                return {"described": replay_room(message["replay"]["document"], message["replay"]["log"], self._allow)}
-            return {"described": grade_answer(**message["grade"]) if "grade" in message else describe_exercise(message["exercise"])}
+            return {"described": self._answers_of[name](**given)}
         except WorkbenchError as error:
             return {"problem": _problem(error)}
         except Exception as error:  # noqa: BLE001 - whoever asked must be answered
             return {"problem": _problem(WorkbenchError(f"The workbench itself failed: {describe_error(error)}"))}
 
-    def _describe(self, document: str) -> Message:
+    def _describe(self, document: str) -> dict[str, Any]:
         """What the gallery keeps of a document, with the partitioner's figures where it answers in time."""
         session = Session(parse_plan(document, "The document", self._allow))
         planned = describe_plan(session.plan, session.report)

@@ -32,19 +32,11 @@ class DocumentDescribers:
         self._is_closed = False
         self.deaths = 0  # of processes that nobody had ended
 
-    async def describe(self, text: str, program: RegisteredProgram | None) -> Mapping[str, Any]:
-        """What a process says of a plan's document. Raises `WorkbenchError`."""
-        question = {"describe": text}
-        work = partial(self._ask_zoo, question) if program is None else partial(self._ask_apart, question, program)
-        return await self._when_free(work)
-
-    async def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a process of the zoo answers to a message. Raises `WorkbenchError`."""
-        return await self._when_free(partial(self._ask_zoo, question))
-
-    async def _when_free(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    async def ask(self, question: Mapping[str, Any], program: RegisteredProgram | None = None) -> Mapping[str, Any]:
+        """What a process answers to a message: one of the zoo, or of a program apart. Raises `WorkbenchError`."""
         if self._is_closed:
             raise WorkbenchError("The server is closing.", ["try again after the restart"])
+        work = partial(self._ask_zoo, question) if program is None else partial(self._ask_apart, question, program)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:

@@ -10,10 +10,10 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -32,7 +32,7 @@ from workbench.team.rooms.document_describers import DocumentDescribers
 from workbench.team.rooms.room_connection import StartedPlanner
 from workbench.team.sandbox.sandboxed_process import SandboxedProcess
 from workbench.team.store.tables import RegisteredProgram
-from workbench.team.web.team_services import DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, ReadExercise, ReplayedRoom
+from workbench.team.web.team_services import Answer, DescribedPlan, FoundBaseline, FoundBaselines, GradedAnswer, ReplayedRoom
 
 
 def start_on_cluster(address: str) -> StartedPlanner:
@@ -63,12 +63,11 @@ def start_on_cluster(address: str) -> StartedPlanner:
     return StartedPlanner(connection, reason, process.kill)
 
 
-Part = TypeVar("Part")
 _ROOM = "workbench.team.planning.room_process:serve_room"
 
 
 class Planners:
-    """Starts planner processes. `is_ready`, `describe_document` and what is about exercises are those of `web.team_services.Planner`.
+    """Starts planner processes. `is_ready`, `describe_document` and `ask` are those of `web.team_services.Planner`.
 
     Raises `EngineError` where processes cannot be started. `cluster` is the address of a Ray cluster.
     """
@@ -118,30 +117,11 @@ class Planners:
 
     async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
         """Validate a document, and say what the gallery keeps of it. Raises `WorkbenchError`."""
-        return described_plan(await self._describers.describe(text, program))
+        return read_answer(DescribedPlan, await self._describers.ask({"describe": {"document": text}}, program))
 
-    async def read_exercise(self, text: str) -> ReadExercise:
-        """Validate the document of an exercise. Raises `WorkbenchError`."""
-        outline = dict(await self._describers.ask({"exercise": text}))
-        return ReadExercise(outline, described_plan(outline.pop("first")))
-
-    async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
-        """The verdict on an answer. Raises `WorkbenchError`."""
-        asked = {"exercise": text, "question": question, "answer": answer, "attempt": attempt}
-        return graded_answer(await self._describers.ask({"grade": asked}))
-
-    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
-        """What was done in a room about the zoo. Raises `WorkbenchError`."""
-        found = await self._describers.ask({"replay": {"document": document, "log": list(log)}})
-        return _read(ReplayedRoom, found, "The process that replayed this room sent an invalid answer.")
-
-    async def find_baselines(self, text: str, question: str) -> FoundBaselines:
-        """What plans that answer a question are compared with. Raises `WorkbenchError`."""
-        return found_baselines(await self._describers.ask({"baselines": {"exercise": text, "question": question}}))
-
-    async def judge_baseline(self, text: str, question: str, document: str) -> FoundBaseline:
-        """What a search has found, as an answer. Raises `WorkbenchError`."""
-        return found_baseline(await self._describers.ask({"judge": {"exercise": text, "question": question, "document": document}}))
+    async def ask(self, kind: type[Answer], name: str, **given: Any) -> Answer:
+        """The answer of a process of the zoo. Raises `WorkbenchError`."""
+        return read_answer(kind, await self._describers.ask({name: given}))
 
     def close(self) -> None:
         """End those that start others; a room's process ends with its connection."""
@@ -172,32 +152,18 @@ def _fate_of(process: SandboxedProcess) -> str:
     return ending.fate if ending else "closed its connection"
 
 
-def graded_answer(record: Mapping[str, Any]) -> GradedAnswer:
-    """The verdict in a process's message. Raises `WorkbenchError` for what is none."""
-    return _read(GradedAnswer, record, "The process that graded this answer sent an invalid answer.")
+_WORK = {GradedAnswer: "graded this answer", ReplayedRoom: "replayed this room"}
+_WORK |= dict.fromkeys((FoundBaselines, FoundBaseline), "searched for baselines")
 
 
-def found_baselines(record: Mapping[str, Any]) -> FoundBaselines:
-    """What a process of the zoo says that plans are compared with. Raises `WorkbenchError` for anything else."""
-    return _read(FoundBaselines, record, "The process that searched for baselines sent an invalid answer.")
-
-
-def found_baseline(record: Mapping[str, Any]) -> FoundBaseline:
-    """One of them. Raises `WorkbenchError` for anything else."""
-    return _read(FoundBaseline, record, "The process that searched for baselines sent an invalid answer.")
-
-
-def described_plan(record: Mapping[str, Any]) -> DescribedPlan:
-    """The description in a process's message. Raises `WorkbenchError` for what is none."""
-    return _read(DescribedPlan, record, "The process that read this plan sent an invalid answer.")
-
-
-def _read(kind: type[Part], record: Mapping[str, Any], problem: str) -> Part:
-    """A record as a value of this type, field by field of the types that those have: a process that runs somebody's code sends anything."""
+def read_answer(kind: type[Answer], record: Mapping[str, Any]) -> Answer:
+    """What a process says, field by field of the types that those have: one that runs somebody's code sends anything. Raises
+    `WorkbenchError` for what is none."""
     try:
         return msgspec.convert(record, kind)
     except msgspec.ValidationError:
-        raise WorkbenchError(problem, ["try once more"]) from None
+        work = _WORK.get(kind, "read this plan")
+        raise WorkbenchError(f"The process that {work} sent an invalid answer.", ["try once more"]) from None
 
 
 # The server's side of the process that asks XLA's partitioner for all rooms: each room is connected to it, and to each that follows it.

@@ -29,13 +29,13 @@ from workbench.team.actions.perform import Context, perform
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.quotas import verify_quotas
 from workbench.team.jobs.job_events import JobEvent
-from workbench.team.rooms.planners import described_plan, graded_answer
+from workbench.team.rooms.planners import read_answer
 from workbench.team.rooms.room_notices import RoomGuest, problem_text, show_notice
 from workbench.team.rooms.room_records import RoomSource, keep_card
 from workbench.team.store.database_errors import DatabaseProblemError
 from workbench.team.store.store import Store, digest_of
 from workbench.team.store.tables import AuditEntry, GalleryEntry, LogEntry, StoredJob, StoredPlan, StoredRoom, TeamHardware, User
-from workbench.team.web.team_services import DescribedPlan, TeamServices
+from workbench.team.web.team_services import DescribedPlan, GradedAnswer, TeamServices
 
 # Runs that people begin on a room's board, as jobs of the team: where the project's hardware catalogue says, else on this machine.
 
@@ -144,7 +144,7 @@ class StoredRoomActions:
             self.jobs.forget(tell)
 
     def _keep(self, source: RoomSource, guest: RoomGuest, record: Mapping[str, Any], name: str) -> str:
-        described = described_plan(record)
+        described = read_answer(DescribedPlan, record)
         _verify(described, source)
         with self._store.write() as session:
             keep_plan(session, described)
@@ -161,7 +161,7 @@ class StoredRoomActions:
 
     def hand_in(self, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> str:
         """Keep an answer to an exercise; what its people have to know of it. Raises `WorkbenchError` for what is none."""
-        graded = graded_answer(message)
+        graded = read_answer(GradedAnswer, message)
         with self._store.write() as session:
             verify_quotas(session, "answers.hand_in", guest.principal.user_id)
             answer = keep_answer(session, source.room_id, guest.principal.user_id, graded)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from workbench.app.processes.child_table import States
@@ -11,6 +11,7 @@ from workbench.team.accounts.revocations import Revocations
 from workbench.team.store.store import Store
 from workbench.team.store.tables import RegisteredProgram
 
+Answer = TypeVar("Answer")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -97,20 +98,9 @@ class Planner(Protocol):
     async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
         """Validate a document, with the program that it names unless that is of the zoo. Raises `WorkbenchError`."""
 
-    async def read_exercise(self, text: str) -> ReadExercise:
-        """Validate the document of an exercise. Raises `WorkbenchError`."""
-
-    async def grade_answer(self, text: str, question: str, answer: Any, attempt: int) -> GradedAnswer:
-        """The verdict on an answer to a question of an exercise; `attempt` is the number of the try. Raises `WorkbenchError`."""
-
-    async def replay_room(self, document: str, log: Sequence[Mapping[str, Any]]) -> ReplayedRoom:
-        """What was done in a room, from the plan that it began with and its log. Raises `WorkbenchError`."""
-
-    async def find_baselines(self, text: str, question: str) -> FoundBaselines:
-        """What plans that answer a question of an exercise are compared with. Raises `WorkbenchError`."""
-
-    async def judge_baseline(self, text: str, question: str, document: str) -> FoundBaseline:
-        """What a search has found, as an answer to a question of an exercise. Raises `WorkbenchError`."""
+    async def ask(self, kind: type[Answer], name: str, **given: Any) -> Answer:
+        """The answer to a question about the zoo, one of `team.planning.room_process.ANSWERS`, which says what is `given`. Raises
+        `WorkbenchError`."""
 
 
 class Rooms(Protocol):

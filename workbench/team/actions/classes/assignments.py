@@ -18,7 +18,7 @@ from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, NAME, Named, Record, described
 from workbench.team.store.store import now
 from workbench.team.store.tables import Assignment
-from workbench.team.web.team_services import FoundBaseline, ReadExercise
+from workbench.team.web.team_services import FoundBaseline, FoundBaselines, ReadExercise
 
 MOST_IN_A_GROUP = 6
 STUDENT = member(ProjectRole.STUDENT, "assignment")
@@ -53,7 +53,7 @@ Exercise = Annotated[str, Meta(min_length=2, max_length=DOCUMENT, description="t
 
 
 async def _read(call: Call, exercise: Exercise, choices: AssignmentChoices) -> tuple[ReadExercise, Sequence[FoundBaseline]]:
-    read = await planner_of(call).read_exercise(exercise)
+    read = await planner_of(call).ask(ReadExercise, "exercise", text=exercise)
     return read, await _baselines(call, exercise, read.outline, choices.ranked or "")
 
 
@@ -69,7 +69,7 @@ async def _baselines(call: Call, exercise: str, outline: Mapping[str, Any], rank
     if ranked not in [each["name"] for each in outline["questions"] if each["kind"] == "plan"]:
         return ()
     try:
-        return (await planner_of(call).find_baselines(exercise, ranked)).found
+        return (await planner_of(call).ask(FoundBaselines, "baselines", exercise=exercise, question=ranked)).found
     except WorkbenchError:
         return ()
 

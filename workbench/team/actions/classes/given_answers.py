@@ -63,7 +63,8 @@ async def _judge(call: Call, question: Word, answer: Annotated[str, Meta(min_len
         raise InputError(*unknown_name("question", question, names))
     with call.services.store.read() as session:
         attempt = tries_of(session, _own_room(call, session)).get(question, (0, False))[0] + 1
-    return await planner_of(call).grade_answer(assignment.exercise, question, answer, attempt)
+    asked = {"exercise": assignment.exercise, "question": question, "answer": answer, "attempt": attempt}
+    return await planner_of(call).ask(GradedAnswer, "grade", **asked)
 
 
 @action("answers.hand_in", "POST /assignments/{assignment}/answers", WORKER, "edit", prepare=_judge, status=201, subject="question")

@@ -45,7 +45,7 @@ async def _read_board(call: Call, work: WorkName = "") -> ReplayedRoom | None:
         if row is None or row.assignment_id != assignment.id:
             raise MissingError("work", work)
     source = read_room(call.services.store, work)
-    return await planner_of(call).replay_room(source.document, source.log)
+    return await planner_of(call).ask(ReplayedRoom, "replay", document=source.document, log=source.log)
 
 
 async def _send(call: Call, answer: Any) -> None:

@@ -14,6 +14,7 @@ from workbench.team.actions.classes.scores import RankedPlan, ranking
 from workbench.team.actions.schemas import Count, Figures, Record
 from workbench.team.rooms.room_records import read_room
 from workbench.team.store.tables import LogEntry
+from workbench.team.web.team_services import ReplayedRoom
 
 
 class ReplayStep(Record, frozen=True):
@@ -43,7 +44,7 @@ async def _read(call: Call) -> Mapping[str, Any]:
         last = select(LogEntry.seq).where(LogEntry.room_id == ranked.room_id, LogEntry.digest == ranked.digest)
         end = session.scalar(last.order_by(LogEntry.seq.desc()).limit(1))
     source = read_room(call.services.store, ranked.room_id)
-    steps = (await planner_of(call).replay_room(source.document, source.log[: end or 0])).steps
+    steps = (await planner_of(call).ask(ReplayedRoom, "replay", document=source.document, log=source.log[: end or 0])).steps
     return {"steps": [dict(each) for each in steps], "elsewhere": end is None, "planned": dict(ranked.figures.get("planned", {}))}
 
 

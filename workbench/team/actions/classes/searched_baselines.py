@@ -28,7 +28,7 @@ async def _search(call: Call) -> tuple[FoundBaselines, str]:
     assignment = present(call)
     if not assignment.ranked:
         raise ConflictError("This assignment has no ranked question.", ["choose a ranked question"])
-    found = await planner_of(call).find_baselines(assignment.exercise, assignment.ranked)
+    found = await planner_of(call).ask(FoundBaselines, "baselines", exercise=assignment.exercise, question=assignment.ranked)
     with call.services.store.write() as session:
         keep_plan(session, found.start)
     request = JobRequest(
@@ -101,4 +101,4 @@ class SearchedBaselines:
         document = next((each["document"] for each in events if each["kind"] == "found"), None)
         if document is None:
             return FoundBaseline("search", "", None, False, "The search found no plan.")
-        return await planner.judge_baseline(exercise, row.question, document)
+        return await planner.ask(FoundBaseline, "judge", exercise=exercise, question=row.question, document=document)
