@@ -141,7 +141,7 @@ class ProgramsAlone:
 class RoomsAlone:
     """Says which rooms were asked again."""
 
-    changed: list[str] = field(default_factory=list)
+    asked_again: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
     pushed: list[tuple[str, PushedPlan]] = field(default_factory=list)
 
@@ -151,17 +151,11 @@ class RoomsAlone:
     def people_in(self, _room_id: str) -> list[str]:
         return self.present
 
-    async def deadline_changed(self, assignment_id: str, _deadline: float | None, until: str) -> None:
-        self.changed.append(f"{assignment_id} {until}")
-
     async def push_plan(self, room_ids: list[str], pushed: PushedPlan) -> None:
         self.pushed += [(each, pushed) for each in room_ids]
 
-    async def access_changed(self, room_id: str) -> None:
-        self.changed.append(room_id)
-
-    async def comments_changed(self, room_id: str) -> None:
-        self.changed.append(f"comments of {room_id}")
+    async def changed(self, room_ids: Sequence[str]) -> None:
+        self.asked_again += room_ids
 
 
 def parts_of_server(store: Store) -> dict[str, Any]:

@@ -63,12 +63,12 @@ def serve(options: argparse.Namespace) -> None:
 
 def add_person(options: argparse.Namespace) -> None:
     with _opened(options) as (store, config):
-        from workbench.team.accounts.invitations import NewInvitation, invite
+        from workbench.team.accounts.invitations import invite
         from workbench.team.accounts.user_accounts import add_user, note
 
         with store.write() as session:
             user = add_user(session, options.name, options.display, options.email, admin=options.admin)
-            secret = invite(session, NewInvitation(user_id=user.id, admin=options.admin))
+            secret = invite(session, user_id=user.id, admin=options.admin)
             note(session, "team.user.add", None, user.name, admin=options.admin)
         print(f"`{user.name}` chooses a password here, within a week:\n{config.last_address}/invite/{secret}")
 
@@ -106,9 +106,9 @@ def enable_person(options: argparse.Namespace) -> None:
 
 def new_password(options: argparse.Namespace) -> None:
     with _person(options) as (session, user, config):
-        from workbench.team.accounts.invitations import NewInvitation, invite
+        from workbench.team.accounts.invitations import invite
 
-        secret = invite(session, NewInvitation(user_id=user.id))
+        secret = invite(session, user_id=user.id)
         print(f"`{user.name}` chooses a new password here, within a week:\n{config.last_address}/invite/{secret}")
 
 

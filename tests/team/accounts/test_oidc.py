@@ -19,7 +19,7 @@ from tests.support.team_server import KEY, add_person, sign_in, team_server, use
 from workbench.errors import WorkbenchError
 from workbench.team.access import ForbiddenError, ProjectRole
 from workbench.team.accounts.identities import GroupRules, SignInError, VouchedPerson, sign_in_as
-from workbench.team.accounts.invitations import NewInvitation, invite
+from workbench.team.accounts.invitations import invite
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.oidc import OidcProvider, OidcSettings
 from workbench.team.accounts.sign_in_flow import LASTS, FlowCookies, new_flow
@@ -123,7 +123,7 @@ def test_whom_no_rule_admits_has_no_account_without_an_invitation(server):
         assert (answer.status_code, name_of(server, browser)) == (403, None)
         assert "You have no account here." in answer.text
         with server.services.store.write() as session:
-            secret = invite(session, NewInvitation())
+            secret = invite(session)
         assert f"/login/oidc/lab?invitation={secret}" in browser.get(f"/invite/{secret}").text
         assert sign_in_with(browser, "2", f"?invitation={secret}").status_code == 302
         assert name_of(server, browser) == "ada"
@@ -390,6 +390,6 @@ def test_an_invitation_for_somebody_who_has_an_account_gives_them_an_identity(se
     user_id = add_person(server.services.store, "ada")
     assert sign_in(server.services.store, user_id)
     with server.services.store.write() as session:
-        secret = invite(session, NewInvitation(user_id=user_id))
+        secret = invite(session, user_id=user_id)
         assert sign_in_as(session, VouchedPerson("i", "9", "whatever"), GroupRules(), secret).id == user_id
         assert sign_in_as(session, VouchedPerson("i", "9", "whatever"), GroupRules()).id == user_id

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.support.team_server import PASSWORD, add_person, quick_hasher, sign_in, team_server
-from workbench.team.accounts.invitations import InvitationError, NewInvitation, accept_as, invite
+from workbench.team.accounts.invitations import InvitationError, accept_as, invite
 from workbench.team.accounts.logins import principal_of_login, revoke_logins_of
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.user_accounts import find_user
@@ -39,7 +39,7 @@ def test_of_several_who_use_an_invitation_at_once_one_gets_in(accounts_store):
     for name in names:
         add_person(accounts_store, name)
     with accounts_store.write() as session:
-        secret = invite(session, NewInvitation(admin=True))
+        secret = invite(session, admin=True)
     start, refused = threading.Barrier(len(names)), []
 
     def work(name):

@@ -9,7 +9,7 @@ from sqlalchemy import update
 from tests.support.team_server import PASSWORD, add_person, sign_in, stopped_clock, team_server, use_ways
 from workbench.errors import WorkbenchError
 from workbench.team.access import ProjectRole
-from workbench.team.accounts.invitations import InvitationError, NewInvitation, accept_as, forget_old, invite
+from workbench.team.accounts.invitations import InvitationError, accept_as, forget_old, invite
 from workbench.team.accounts.logins import principal_of_login
 from workbench.team.accounts.rate_limit import SignInLimits
 from workbench.team.accounts.user_accounts import find_user, set_role
@@ -49,7 +49,7 @@ def new_project(store, slug="vision"):
 
 def new_invitation(server, **wanted):
     with server.services.store.write() as session:
-        return invite(session, NewInvitation(**wanted))
+        return invite(session, **wanted)
 
 
 def accept(visitor, secret, name, password="four words at random", **fields):

@@ -36,7 +36,7 @@ def test_a_link_gives_its_role_in_its_room_alone_and_as_long_as_it_holds(world):
         with pytest.raises(MissingError):
             world.do(action, "sam", {} if action == "rooms.update" else None, **path)
     world.do("shares.revoke", "ada", share=things["share"])
-    assert world.services.rooms.changed[-1] == things["room"]
+    assert world.services.rooms.asked_again[-1] == things["room"]
     assert held(world, "sam") is None
     with pytest.raises(MissingError):
         world.do("shares.open", "sam", {"secret": things["room_secret"]})

@@ -23,10 +23,9 @@ def test_what_is_said_is_read_again(text, ways_out, fields):
 @given(words)
 def test_nobody_else_can_make_a_page_say_something(text):
     cookie = write_said(SaidMessage("good", text), KEY, "ada")
-    body, _, signature = cookie.partition(".")
     assert read_said(cookie, KEY, "ben") is None
     assert read_said(cookie, b"x" * 32, "ada") is None
-    assert read_said(f"{body}A.{signature}", KEY, "ada") is None
+    assert read_said(f"{cookie[:-1]}{'0' if cookie[-1] != '0' else '1'}", KEY, "ada") is None
     assert read_said(text, KEY, "ada") is None
 
 

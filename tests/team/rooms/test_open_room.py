@@ -321,12 +321,12 @@ def test_a_demotion_works_at_once_and_a_promotion_too(room):
     bob = room.enter("bob")
     bob.place("hidden", "model")
     room.team.set_role("bob", ProjectRole.VIEWER)
-    asyncio.run(room.hub.access_changed(room.room_id))
+    asyncio.run(room.hub.changed([room.room_id]))
     bob.place("hidden", "", "model")
     assert "yours is viewer" in bob.refusal
     bob.until(lambda page: page.person("Bob")["role"] == "viewer" and not page.room["edits"])
     room.team.set_role("bob", ProjectRole.EDITOR)
-    asyncio.run(room.hub.access_changed(room.room_id))
+    asyncio.run(room.hub.changed([room.room_id]))
     bob.place("hidden", "", "model")
     assert bob.layout == START
 
@@ -334,7 +334,7 @@ def test_a_demotion_works_at_once_and_a_promotion_too(room):
 def test_a_role_that_is_taken_away_closes_the_page_and_nothing_of_it_is_heard(room):
     ada, bob = room.enter("ada"), room.enter("bob")
     room.team.set_role("bob", None)
-    asyncio.run(room.hub.access_changed(room.room_id))
+    asyncio.run(room.hub.changed([room.room_id]))
     assert bob.failures == ["You no longer have access to this room: your role was removed, or the room was closed."]
     assert bob.board == {}
     bob.send("drop", dim="hidden", source="", target="model", add=False)
@@ -434,7 +434,7 @@ def test_a_room_that_is_closed_is_closed_for_all_and_opens_no_more(room):
     pid = room.pid
     with room.team.store.write() as session:
         session.get_one(StoredRoom, room.room_id).closed = now()
-    asyncio.run(room.hub.access_changed(room.room_id))
+    asyncio.run(room.hub.changed([room.room_id]))
     for page in (ada, bob):
         assert "the room was closed" in page.failures[-1]
     with pytest.raises(MissingError):

@@ -1,6 +1,6 @@
 """Invitations: a link by which somebody makes an account, joins a project, or sets a new password. Each is good once, and for a week."""
 
-from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
@@ -25,34 +25,12 @@ class InvitationError(WorkbenchError):
         super().__init__("Invalid invitation: already used, expired, or the address is incomplete.", ["ask for another"])
 
 
-@dataclass(frozen=True, slots=True)
-class NewInvitation:
-    """What an invitation gives: an account, as an administrator or not, and a role in a project; with `user_id`, a new password for that
-    person alone."""
-
-    by: str | None = None
-    project_id: str | None = None
-    role: ProjectRole | None = None
-    admin: bool = False
-    user_id: str | None = None
-    note: str = ""
-    lasts: float = LASTS
-
-
-def invite(session: Session, wanted: NewInvitation) -> str:
-    """Make an invitation; the secret of its link `/invite/<secret>`, which is kept nowhere."""
+def invite(session: Session, *, role: ProjectRole | None = None, note: str = "", lasts: float = LASTS, **gives: Any) -> str:
+    """Make an invitation; the secret of its link `/invite/<secret>`, which is kept nowhere. It gives an account, of an administrator with
+    `admin`, and a `role` in the project `project_id`; with `user_id` a new password to that person alone. `by` is who invites."""
     secret = new_secret()
-    row = Invitation(
-        digest=digest_of(secret),
-        project_id=wanted.project_id,
-        role=str(wanted.role) if wanted.role else None,
-        admin=wanted.admin,
-        user_id=wanted.user_id,
-        note=wanted.note[:_LONGEST_NOTE],
-        by=wanted.by,
-        expires=now() + wanted.lasts,
-    )
-    session.add(row)
+    held = str(role) if role else None
+    session.add(Invitation(digest=digest_of(secret), role=held, note=note[:_LONGEST_NOTE], expires=now() + lasts, **gives))
     return secret
 
 

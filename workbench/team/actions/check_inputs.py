@@ -52,7 +52,7 @@ def _check(name: str, schema: Schema, value: Any) -> None:
 
 
 def _query_value(action: Action, key: str, value: Any) -> Any:
-    """A value of an address as the schema's type; one that cannot be read stays a text, which the schema refuses."""
+    """A value of an address as the schema's type."""
     if key not in action.query:
         raise InputError(*unknown_name("parameter", _printable(key), sorted(action.query)))
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -63,10 +63,11 @@ def _query_value(action: Action, key: str, value: Any) -> Any:
         return value
     if len(value) > _QUERY:
         raise InputError(f"`{key}` has {len(value):,} characters; the limit is {_QUERY:,}.", ["shorten it"])
-    return _typed(action.query[key].get("type"), value)
+    return typed_text(action.query[key].get("type"), value)
 
 
-def _typed(kind: Any, value: str) -> Any:
+def typed_text(kind: Any, value: str) -> Any:
+    """A text as a value of a schema's type; one that is none stays a text, which the schema refuses."""
     if kind == "integer" and re.fullmatch(r"-?[0-9]{1,15}", value):
         return int(value)
     if kind == "number" and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", value):

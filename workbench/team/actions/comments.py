@@ -7,9 +7,10 @@ from sqlalchemy import select
 
 from workbench.team.access import ForbiddenError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, member
+from workbench.team.actions.rooms import show_in_rooms
 from workbench.team.actions.schemas import NOTE, Count, Id, PersonRecord, Record, Time, people_by_id
 from workbench.team.store.store import now
-from workbench.team.store.tables import Comment
+from workbench.team.store.tables import Comment, StoredRoom
 
 MOST = 1000
 Node = Annotated[int, Meta(ge=0, le=10**9, description="the number of the node")]
@@ -26,9 +27,8 @@ class CommentRecord(Record, frozen=True):
 
 
 async def _show_in_room(call: Call, _answer: Any) -> None:
-    if call.services.rooms is not None:
-        resource = call.found.resource
-        await call.services.rooms.comments_changed(resource.room_id if isinstance(resource, Comment) else resource.id)
+    resource = call.found.resource
+    await show_in_rooms(call, StoredRoom.id == (resource.room_id if isinstance(resource, Comment) else resource.id))
 
 
 @action("comments.list", "GET /rooms/{room}/comments", member(ProjectRole.VIEWER, "room", guests=True), "read")

@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session as DatabaseSession
@@ -30,6 +30,11 @@ class Context:
     services: Any
     principal: Principal | None
     address: str = ""
+
+    @classmethod
+    def of(cls, handler: Any) -> Self:
+        """Of a request that a handler of the server (`team.web.base_handler.TeamHandler`) answers."""
+        return cls(handler.server, handler.principal, handler.request.remote_ip or "")
 
 
 async def admit(action: Action, context: Context, path: Mapping[str, str]) -> None:

@@ -1,5 +1,6 @@
 """Rooms: opened from a plan, listed, named, closed, and their logs. What people do in a room goes over a connection of its own."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ from workbench.team.actions.schemas import (
 )
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.actions.visible_plans import approved_program, plan_of_project
-from workbench.team.store.store import now
+from workbench.team.store.store import Store, now
 from workbench.team.store.tables import LogEntry, RegisteredProgram, StoredRoom, StudentWork
 
 
@@ -150,9 +151,19 @@ def _get(call: Call) -> RoomRecord:
     return room_records(call, [call.found.resource])[0]
 
 
-async def _announce(call: Call, _answer: Any) -> None:
+async def show_in_rooms(call: Call, *which: Any) -> None:
+    """Have the rooms of these conditions show what has changed, to those who have them open."""
     if call.services.rooms is not None:
-        await call.services.rooms.access_changed(call.inputs.path["room"])
+        await call.services.rooms.changed(await asyncio.to_thread(_ids, call.services.store, which))
+
+
+def _ids(store: Store, which: Sequence[Any]) -> list[str]:
+    with store.read() as session:
+        return list(session.scalars(select(StoredRoom.id).where(*which)))
+
+
+async def _announce(call: Call, _answer: Any) -> None:
+    await show_in_rooms(call, StoredRoom.id == call.inputs.path["room"])
 
 
 @action("rooms.update", "PATCH /rooms/{room}", member(ProjectRole.EDITOR, "room"), "edit", afterwards=_announce)

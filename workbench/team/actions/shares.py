@@ -16,6 +16,7 @@ from sqlalchemy import select
 from workbench.team.access import ConflictError, ForbiddenError, InputError, MissingError, ProjectRole
 from workbench.team.actions.action import ANYONE, Call, action, member
 from workbench.team.actions.entry_records import EntryRecord, entry_records
+from workbench.team.actions.rooms import show_in_rooms
 from workbench.team.actions.schemas import SECRET, Days, Id, PersonRecord, Record, RoleName, Time, one_of, people_by_id
 from workbench.team.actions.server_settings import read_setting
 from workbench.team.store.store import digest_of, new_secret, now
@@ -142,8 +143,7 @@ def _open_plan(call: Call, share: Share) -> OpenedShare:
 
 
 async def _announce(call: Call, answer: Any) -> None:
-    if answer["room"] is not None and call.services.rooms is not None:
-        await call.services.rooms.access_changed(answer["room"])
+    await show_in_rooms(call, StoredRoom.id == answer["room"])
 
 
 @action("shares.revoke", "DELETE /shares/{share}", member(ProjectRole.EDITOR, "share"), "edit", afterwards=_announce)

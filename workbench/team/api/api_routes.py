@@ -83,51 +83,30 @@ class ActionHandler(TeamHandler):
         action = self.actions.get(self.request.method or "")
         return action.largest_body if action is not None else super().largest_body
 
-    @property
-    def context(self) -> Context:
-        """For whom the action is carried out."""
-        return Context(self.server, self.principal, self.request.remote_ip or "")
-
     async def prepare(self) -> None:
         """Refuse a body, before it is read, of a person who may not do this."""
         await super().prepare()
         action = self.actions.get(self.request.method or "")
         if action is not None and self.announced_body != 0:
-            await admit(action, self.context, self.path_kwargs)
+            await admit(action, Context.of(self), self.path_kwargs)
 
-    async def carry_out(self, method: str, path: Mapping[str, str]) -> None:
-        """Answer with what the action of this method answers."""
-        action = self.actions.get(method)
+    async def carry_out(self, **path: str) -> None:
+        """Answer with what the action of the request's method answers; without a body to one that asks for the head alone."""
+        action = self.actions.get((self.request.method or "").replace("HEAD", "GET"))
         if action is None:
             raise HTTPError(405)
         query = {key: self.get_query_arguments(key, strip=False) for key in self.request.query_arguments}
-        answer = await perform(action, self.context, Inputs(path, query, await self.read_json()))
+        answer = await perform(action, Context.of(self), Inputs(path, query, await self.read_json()))
         if action.etag:
             self._etag = f'"{answer[action.etag]}"'
             self.set_header("Cache-Control", "private, no-cache")  # it may be kept, and is asked for each time
         self.write_json(answer, action.status)
 
+    get = head = post = put = patch = delete = carry_out
+
     def compute_etag(self) -> str | None:
         """Of what has a digest alone: nothing else may be kept."""
         return self._etag
-
-    async def get(self, **path: str) -> None:
-        await self.carry_out("GET", path)
-
-    async def head(self, **path: str) -> None:
-        await self.carry_out("GET", path)
-
-    async def post(self, **path: str) -> None:
-        await self.carry_out("POST", path)
-
-    async def put(self, **path: str) -> None:
-        await self.carry_out("PUT", path)
-
-    async def patch(self, **path: str) -> None:
-        await self.carry_out("PATCH", path)
-
-    async def delete(self, **path: str) -> None:
-        await self.carry_out("DELETE", path)
 
 
 # The description of the API, OpenAPI 3.1, made from the actions: what is described is what is checked.

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 from workbench import __version__
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
-from workbench.team.accounts.jupyterhub_login import SignInWays
 from workbench.team.accounts.logins import revoke_logins_of
 from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.user_accounts import note
@@ -51,13 +50,6 @@ class QuotaPage(PageHandler):
 class PasswordForm(PageHandler):
     """A new password for the person who knows the present one; other browsers are signed out. It is no action: no token may do this."""
 
-    @property
-    def ways(self) -> SignInWays:
-        found: SignInWays | None = self.server.sign_in
-        if found is None:
-            raise MissingError("way to sign in", "password")
-        return found
-
     async def post(self) -> None:
         person = self.require_principal("manage")
         if person.way != "login":
@@ -74,8 +66,8 @@ class PasswordForm(PageHandler):
         self.redirect_to("/account")
 
     async def _change(self, old: str, new: str) -> None:
-        person, ways = self.require_principal(), self.ways
-        if ways.local is None:
+        person, ways = self.require_principal(), self.server.sign_in
+        if ways is None or ways.local is None:
             raise MissingError("way to sign in", "password")
         with ways.limits.attempt(person.name, self.request.remote_ip or ""):
             await ways.hashing.run(partial(ways.local.verify, person.name, old))

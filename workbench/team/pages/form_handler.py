@@ -17,10 +17,12 @@ from urllib.parse import urlsplit
 from workbench.app.page.request_policy import SMALL_BODY
 from workbench.errors import WorkbenchError
 from workbench.team.actions.action import Inputs
-from workbench.team.actions.perform import admit
+from workbench.team.actions.all_actions import action_of
+from workbench.team.actions.check_inputs import typed_text
+from workbench.team.actions.perform import Context, admit
 from workbench.team.actions.programs import WHEEL
 from workbench.team.actions.schemas import Schema
-from workbench.team.pages.page_handler import PageHandler, SaidMessage, action_named
+from workbench.team.pages.page_handler import PageHandler, SaidMessage
 from workbench.team.web.security import local_path
 
 _PART = "[^/]{1,120}"
@@ -62,13 +64,13 @@ class FormHandler(PageHandler):
 
     @property
     def largest_body(self) -> int:
-        return action_named(self.form.action).largest_body
+        return action_of(self.form.action).largest_body
 
     async def prepare(self) -> None:
         """Refuse a large body, before it is read, of a person who may not do this; a small one is refused with its fields."""
         await super().prepare()
         if self.is_long:
-            await admit(action_named(self.form.action), self.context, self.path_kwargs)
+            await admit(action_of(self.form.action), Context.of(self), self.path_kwargs)
 
     async def post(self, **path: str) -> None:
         await self.read_form()
@@ -89,7 +91,7 @@ class FormHandler(PageHandler):
 
     async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
         """The answer of the action. Raises its `WorkbenchError`s."""
-        action = action_named(self.form.action)
+        action = action_of(self.form.action)
         given = {key: [fill(text, values)] for key, text in self.form.given.items()}
         body = body_of_form(action.body, {**fields, **given}) if action.body is not None else None
         found = {name: fill(self.form.parts.get(name, f"{{{name}}}"), values) for name in action.parameters}
@@ -170,7 +172,7 @@ class GradesFormHandler(FormHandler):
         scores = (await self.ask("assignments.scores", assignment=values["assignment"]))["items"]
         saved: list[str] = []
         for work, body in changed_grades(scores, fields):
-            answer = await self.perform(action_named("work.grade"), Inputs({"assignment": values["assignment"], "work": work}, {}, body))
+            answer = await self.perform(action_of("work.grade"), Inputs({"assignment": values["assignment"], "work": work}, {}, body))
             saved.append(" and ".join(each["display"] for each in answer["people"]))
         return {"saved": ", ".join(saved) or "nothing was changed"}
 
@@ -232,11 +234,7 @@ def _value(schema: Schema, texts: Sequence[str]) -> Any:
         return text if text or not schema.get("minLength") else None
     if not text.strip():
         return None
-    if kind == "integer" and re.fullmatch(r"\s*-?\d{1,15}\s*", text):
-        return int(text)
-    if kind == "number" and re.fullmatch(r"\s*-?\d{1,15}(\.\d{1,15})?\s*", text):
-        return float(text)
-    return text
+    return typed_text(kind, text.strip())
 
 
 def _table(schema: Schema, key: str, fields: Fields) -> dict[str, Any] | None:

@@ -11,8 +11,9 @@ from urllib.parse import urlencode
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.actions.action import Inputs
+from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
-from workbench.team.pages.page_handler import ProjectPageHandler, action_named, gather
+from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.page_words import ENGINE_NAMES, TIER_NAMES, TIERS
 from workbench.team.pages.plan_cards import FIGURE_KINDS, PEAK_MEMORY, SENT, STEP_TIME, FigureKind, PlanCard
 from workbench.team.pages.plan_charts import draw_memory_by_time, draw_predicted_by_measured
@@ -143,11 +144,7 @@ class SharePage(TeamHandler):
     """See the module. Whoever is not signed in and has a link to a room is sent to do so."""
 
     async def get(self, secret: str) -> None:
-        found = await perform(
-            action_named("shares.open"),
-            Context(self.server, self.principal, self.request.remote_ip or ""),
-            Inputs({}, {}, {"secret": secret}),
-        )
+        found = await perform(action_of("shares.open"), Context.of(self), Inputs(body={"secret": secret}))
         if found["kind"] == "room":
             self.redirect_to(f"/room/{found['room']['id']}")
             return

@@ -1,19 +1,17 @@
 """The handler that the pages begin with: they ask the actions, and show what those answer."""
 
 import asyncio
-import base64
-import binascii
-import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache
-from hashlib import sha256
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from tornado.web import create_signed_value, decode_signed_value
+
 from workbench.team.access import MissingError, ProjectRole
+from workbench.team.accounts.sign_in_flow import derive_key
 from workbench.team.actions.action import Action, Inputs
-from workbench.team.actions.all_actions import ALL_ACTIONS
+from workbench.team.actions.all_actions import action_of
 from workbench.team.actions.perform import Context, perform
 from workbench.team.sandbox.resource_limits import SandboxLevel
 from workbench.team.web.base_handler import TeamHandler, page_environment
@@ -46,43 +44,24 @@ class SaidMessage:
 def write_said(message: SaidMessage, key: bytes, person: str) -> str:
     """The value of the cookie."""
     fields = {name: text for name, text in message.fields.items() if not any(word in name for word in _HIDDEN)}
+    ways_out = tuple(each[:200] for each in message.ways_out[:4])
     for kept in (fields if len(json.dumps(fields)) <= _MOST_FIELDS else {}, {}):
-        value = {
-            **asdict(message),
-            "text": message.text[:_MOST_TEXT],
-            "ways_out": [each[:200] for each in message.ways_out[:4]],
-            "fields": kept,
-        }
-        body = base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-        if len(body) <= _MOST_COOKIE:
-            return f"{body}.{_signature(body, key, person)}"
+        said = asdict(replace(message, text=message.text[:_MOST_TEXT], ways_out=ways_out, fields=kept))
+        cookie = create_signed_value(derive_key(key, "said"), person, json.dumps(said)).decode("ascii")
+        if len(cookie) <= _MOST_COOKIE:
+            return cookie
     return ""
 
 
 def read_said(cookie: str, key: bytes, person: str) -> SaidMessage | None:
     """The inverse of `write_said`; `None` for what this server did not say to this person."""
-    body, _, signature = cookie.partition(".")
-    if not hmac.compare_digest(signature.encode(), _signature(body, key, person).encode()):
-        return None
-    try:
-        value: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except (ValueError, binascii.Error):
-        return None
-    return SaidMessage(value["kind"], value["text"], tuple(value["ways_out"]), value["form"], value["fields"])
-
-
-def _signature(body: str, key: bytes, person: str) -> str:
-    return hmac.new(key, f"said\0{person}\0{body}".encode(), sha256).hexdigest()
+    text = decode_signed_value(derive_key(key, "said"), person, cookie, max_age_days=1)
+    said = json.loads(text) if text else None
+    return SaidMessage(**{**said, "ways_out": tuple(said["ways_out"])}) if said else None
 
 
 PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """Of a picture that is opened by itself: it loads nothing, runs nothing, and is no page of this server."""
-
-
-@cache
-def action_named(name: str) -> Action:
-    """The action of a name."""
-    return next(each for each in ALL_ACTIONS if each.name == name)
 
 
 class PageHandler(TeamHandler):
@@ -96,16 +75,11 @@ class PageHandler(TeamHandler):
 
     async def ask(self, name: str, /, query: Mapping[str, Any] | None = None, body: Any = None, **path: str) -> Any:
         """What an action answers this person; raises what it raises."""
-        return await self.perform(action_named(name), Inputs(path, query or {}, body))
-
-    @property
-    def context(self) -> Context:
-        """For whom actions are carried out."""
-        return Context(self.server, self.principal, self.request.remote_ip or "")
+        return await self.perform(action_of(name), Inputs(path, query or {}, body))
 
     async def perform(self, action: Action, inputs: Inputs) -> Any:
         """Carry out an action for this person; raises what it raises."""
-        return await perform(action, self.context, inputs)
+        return await perform(action, Context.of(self), inputs)
 
     async def ask_all(self, name: str, /, most: int = 1000, query: Mapping[str, Any] | None = None, **path: str) -> list[Any]:
         """The items of a long list, from all its parts up to `most`."""

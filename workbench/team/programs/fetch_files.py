@@ -13,12 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from workbench.core.child_process import end_with_parent, start_child
 from workbench.team.programs import source_check
-from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, TreeLimits, parse_source
+from workbench.team.programs.fetch_policy import FetchPolicy, ProgramRegistryError, parse_source
 from workbench.team.programs.git_source import write_commit, write_wheel
 from workbench.team.programs.program_tree import TreeWriter, seal_tree
-from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxAbility, SandboxLevel, SandboxPolicy
+from workbench.team.sandbox.resource_limits import MIB, ResourceLimits, SandboxAbility
 from workbench.team.sandbox.sandbox import Sandbox
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
@@ -55,13 +57,7 @@ class FetchedFiles(NamedTuple):
 
 def parse_request(text: str) -> FetchRequest:
     """The inverse of `request.to_json()`."""
-    given = json.loads(text)
-    policy, ability = given.pop("policy"), given.pop("ability")
-    lists = {"hosts": tuple(policy["hosts"]), "folders": tuple(map(Path, policy["folders"])), "tree": TreeLimits(**policy["tree"])}
-    allowed = ability["policy"]
-    allowed["data"] = allowed["data"] and Path(allowed["data"])
-    of_sandbox = {"level": SandboxLevel(ability["level"]), "scope": tuple(ability["scope"]), "policy": SandboxPolicy(**allowed)}
-    return FetchRequest(**given, policy=FetchPolicy(**policy | lists), ability=SandboxAbility(**ability | of_sandbox))
+    return msgspec.json.decode(text, type=FetchRequest, dec_hook=lambda kind, value: kind(value))
 
 
 def fetch_in_process(request: FetchRequest, running: "set[subprocess.Popen[bytes]]") -> FetchedFiles:

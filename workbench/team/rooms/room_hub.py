@@ -37,8 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class RoomHub:
-    """`count`, `children`, `people_in`, `push_plan`, `deadline_changed`, `comments_changed` and `access_changed` are those of
-    `web.team_services.Rooms`."""
+    """`count`, `children`, `people_in`, `push_plan` and `changed` are those of `web.team_services.Rooms`."""
 
     def __init__(self, store: Store, planners: Planners, address: str, *, idle_for: float = IDLE_FOR) -> None:
         self._store, self._planners, self._idle_for = store, planners, idle_for
@@ -77,26 +76,13 @@ class RoomHub:
             """That one was just ended: the next one is new."""
         return GuestPage(room, number)
 
-    async def access_changed(self, room_id: str) -> None:
-        """Somebody's role in a room may be another now, or the room was closed."""
+    async def changed(self, room_ids: Sequence[str]) -> None:
+        """Show in these rooms, as far as they are open, what the store has now of roles, comments and the deadline."""
         with self._lock:
-            room = self._rooms.get(room_id)
-        if room is not None:
-            await asyncio.to_thread(self._verify_roles, room)
-
-    async def comments_changed(self, room_id: str) -> None:
-        """Show the comments of a room anew to those who are in it."""
-        with self._lock:
-            room = self._rooms.get(room_id)
-        if room is not None:
-            await asyncio.to_thread(room.show_comments)
-
-    async def deadline_changed(self, assignment_id: str, deadline: float | None, until: str) -> None:
-        """Show another deadline to those who work on an assignment."""
-        with self._lock:
-            rooms = [room for room in self._rooms.values() if room.source.assignment == assignment_id]
+            rooms = [self._rooms[each] for each in room_ids if each in self._rooms]
         for room in rooms:
-            await asyncio.to_thread(room.show_deadline, deadline, until)
+            await asyncio.to_thread(self._verify_roles, room)
+            await asyncio.to_thread(room.read_again)
 
     async def push_plan(self, room_ids: Sequence[str], pushed: PushedPlan) -> None:
         """Send a plan into rooms, open or not."""

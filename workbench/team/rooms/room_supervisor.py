@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 from workbench.app.runners.job_queue import JobQueue
@@ -142,13 +143,11 @@ class OpenRoom:
         if self._pushed[0] and guest.is_participant:
             tell_pushed(guest.screen, *self._pushed)
 
-    def show_deadline(self, deadline: float | None, until: str) -> None:
-        """The deadline of the assignment is another now."""
-        self._deadline = deadline, until
-        self.presence.changed()
-
-    def show_comments(self) -> None:
-        """Somebody wrote a comment, or took one away."""
+    def read_again(self) -> None:
+        """Show the comments and the deadline that the store has now."""
+        with suppress(WorkbenchError):  # it was closed
+            source = read_room(self._store, self.source.room_id, with_log=False)
+            self._deadline = source.deadline, source.until
         self._comments = read_comments(self._store, self.source.room_id)
         self.presence.changed()
 

@@ -115,17 +115,11 @@ class Rooms(Protocol):
     def people_in(self, room_id: str) -> Sequence[str]:
         """The ids of the people who have a room open now."""
 
-    async def deadline_changed(self, assignment_id: str, deadline: float | None, until: str) -> None:
-        """The deadline of an assignment is another now: show it to those who work on it."""
-
     async def push_plan(self, room_ids: Sequence[str], pushed: Any) -> None:
         """Send a plan (`team.rooms.room_records.PushedPlan`) into rooms, open or not."""
 
-    async def comments_changed(self, room_id: str) -> None:
-        """Somebody wrote a comment in a room, or took one away: show those who are in it."""
-
-    async def access_changed(self, room_id: str) -> None:
-        """Somebody's role in a room may be another now, or the room was closed: ask the store again for everybody in it."""
+    async def changed(self, room_ids: Sequence[str]) -> None:
+        """Roles, comments or the deadline of these rooms may be others now, or they were closed: show what the store has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

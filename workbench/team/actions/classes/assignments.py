@@ -15,9 +15,10 @@ from workbench.team.actions.action import Call, action, member, planner_of
 from workbench.team.actions.classes.class_records import AssignmentRecord, assignment_records, deadline_local
 from workbench.team.actions.classes.kept_baselines import keep_baselines
 from workbench.team.actions.plans import keep_plan
+from workbench.team.actions.rooms import show_in_rooms
 from workbench.team.actions.schemas import DOCUMENT, NAME, Named, Record, described
 from workbench.team.store.store import now
-from workbench.team.store.tables import Assignment
+from workbench.team.store.tables import Assignment, StoredRoom, StudentWork
 from workbench.team.web.team_services import FoundBaseline, FoundBaselines, ReadExercise
 
 MOST_IN_A_GROUP = 6
@@ -113,8 +114,9 @@ def _get(call: Call) -> AssignmentRecord:
 
 async def _show_deadline(call: Call, answer: Any) -> None:
     """Whoever works on it sees the new deadline."""
-    if call.services.rooms is not None and ("deadline" in call.body or "zone" in call.body):
-        await call.services.rooms.deadline_changed(answer["id"], answer["deadline"], answer["deadline_text"])
+    if "deadline" in call.body or "zone" in call.body:
+        of_work = select(StudentWork.room_id).where(StudentWork.assignment_id == answer["id"])
+        await show_in_rooms(call, StoredRoom.id.in_(of_work))
 
 
 @action("assignments.update", "PATCH /assignments/{assignment}", STAFF, "edit", prepare=_read_baselines, afterwards=_show_deadline)

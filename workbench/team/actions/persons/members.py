@@ -1,6 +1,5 @@
 """Who is in a project, and with which role. There is always an owner who is active."""
 
-import asyncio
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -9,8 +8,8 @@ from sqlalchemy import select
 from workbench.team.access import ConflictError, MissingError, ProjectRole
 from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.persons.me import verify_owner_remains
+from workbench.team.actions.rooms import show_in_rooms
 from workbench.team.actions.schemas import Record, RoleName, Time, user_of_name
-from workbench.team.store.store import Store
 from workbench.team.store.tables import Member, StoredRoom, User
 
 _OWNER = member(ProjectRole.OWNER)
@@ -28,14 +27,7 @@ class MemberRecord(Record, frozen=True):
 
 async def _announce(call: Call, _answer: Any) -> None:
     """Whoever is in a room of the project may do there from now on what the new role allows."""
-    if call.services.rooms is not None:
-        for room_id in await asyncio.to_thread(_open_rooms, call.services.store, call.project.id):
-            await call.services.rooms.access_changed(room_id)
-
-
-def _open_rooms(store: Store, project_id: str) -> list[str]:
-    with store.read() as session:
-        return list(session.scalars(select(StoredRoom.id).where(StoredRoom.project_id == project_id, StoredRoom.closed.is_(None))))
+    await show_in_rooms(call, StoredRoom.project_id == call.project.id, StoredRoom.closed.is_(None))
 
 
 @action("members.list", "GET /projects/{project}/members", member(ProjectRole.VIEWER), "read")

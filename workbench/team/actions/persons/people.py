@@ -12,7 +12,7 @@ from msgspec import Meta
 from sqlalchemy import func, or_, select
 
 from workbench.team.access import ProjectRole, parse_role
-from workbench.team.accounts.invitations import NewInvitation, invite
+from workbench.team.accounts.invitations import invite
 from workbench.team.accounts.user_accounts import disable_user, enable_user, set_admin
 from workbench.team.actions.action import ADMIN, Call, action, member
 from workbench.team.actions.persons.me import close_ended_logins
@@ -68,7 +68,7 @@ def _list(call: Call, query: PeopleQuery) -> ListPage[AccountRecord]:
 @action("people.invite", "POST /people/invitations", ADMIN, "manage", status=201)
 def _invite(call: Call, *, admin: bool = False, note: InvitationNote = "", days: Days = _INVITED_DAYS) -> InvitationRecord:
     """Invite somebody who has no account; the link is shown this once."""
-    return _invitation(call, NewInvitation(call.person.user_id, None, None, admin, note=note, lasts=days * _DAY))
+    return _invitation(call, days, admin=admin, note=note)
 
 
 @action("people.update", "PATCH /people/{person}", ADMIN, "manage", afterwards=close_ended_logins)
@@ -90,13 +90,14 @@ def _update(
 @action("members.invite", "POST /projects/{project}/invitations", member(ProjectRole.OWNER), "manage", status=201)
 def _invite_to_project(call: Call, role: RoleName, note: InvitationNote = "", days: Days = _INVITED_DAYS) -> InvitationRecord:
     """Invite somebody who has no account into a project; the link is shown this once."""
-    return _invitation(call, NewInvitation(call.person.user_id, call.project.id, parse_role(role), note=note, lasts=days * _DAY))
+    return _invitation(call, days, project_id=call.project.id, role=parse_role(role), note=note)
 
 
-def _invitation(call: Call, wanted: NewInvitation) -> InvitationRecord:
-    secret, role = invite(call.session, wanted), str(wanted.role) if wanted.role else None
-    call.note(admin=wanted.admin, role=role)
-    return InvitationRecord(address=call.services.url(f"/invite/{secret}"), expires=now() + wanted.lasts, admin=wanted.admin, role=role)
+def _invitation(call: Call, days: int, *, admin: bool = False, role: ProjectRole | None = None, **more: str) -> InvitationRecord:
+    secret = invite(call.session, by=call.person.user_id, admin=admin, role=role, lasts=days * _DAY, **more)
+    shown = str(role) if role else None
+    call.note(admin=admin, role=shown)
+    return InvitationRecord(address=call.services.url(f"/invite/{secret}"), expires=now() + days * _DAY, admin=admin, role=shown)
 
 
 def escape_like(words: str) -> str:
