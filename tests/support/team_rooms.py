@@ -21,7 +21,7 @@ from tests.support.team_server import add_person, new_store
 from workbench.app.page.part_changes import with_change
 from workbench.team.access import Principal, ProjectRole
 from workbench.team.accounts.user_accounts import add_project, set_role
-from workbench.team.rooms.room_hub import GuestPage, RoomHub
+from workbench.team.rooms.room_hub import RoomHub
 from workbench.team.rooms.room_records import principal_of_user
 from workbench.team.store.database_errors import say_database_problems
 from workbench.team.store.store import Store, digest_of, new_id, now
@@ -228,7 +228,7 @@ class VisitedRoom:
     hub: RoomHub
     room_id: str
     screens: dict[str, FakeScreen] = field(default_factory=dict)
-    pages: dict[str, GuestPage] = field(default_factory=dict)
+    pages: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     def enter(self, name: str, key: str = "") -> FakeScreen:
         """Somebody opens the page, and has the board before them; `key` tells several pages of one person apart."""
@@ -243,7 +243,7 @@ class VisitedRoom:
         return screen
 
     def leave(self, name: str) -> None:
-        self.pages.pop(name).leave()
+        self.pages.pop(name)()
 
     @property
     def open_room(self) -> Any:

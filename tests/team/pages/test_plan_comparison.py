@@ -78,12 +78,11 @@ def test_a_figure_of_nothing_has_no_place_on_a_scale():
 
 
 def test_a_run_on_a_processor_says_nothing_of_the_devices_that_a_plan_is_for():
-    own = {"id": "a", "name": "", "note": "", "digest": "", "target": "", "mesh": "", "devices": 4, "layout": "", "created": 0.0}
+    own = dict.fromkeys(PlanCard.__struct_fields__)
     figures = {"planned": {"step_seconds": 1e-5}, "measured": {"step_seconds": 1e-2, "device_kind": "cpu"}}
-    card = PlanCard(**own, dims=(), author="", hardware="TPU v5e 2x2", figures=figures)
-    known = card.known(STEP_TIME)
+    known = PlanCard(**{**own, "hardware": "TPU v5e 2x2", "figures": figures}).known(STEP_TIME)
     assert known is not None
     assert (known.value, known.tier) == (1e-5, "planned")
-    on_processor = PlanCard(**own, dims=(), author="", hardware="", figures=figures).known(STEP_TIME)
+    on_processor = PlanCard(**{**own, "figures": figures}).known(STEP_TIME)
     assert on_processor is not None
     assert on_processor.tier == "measured"

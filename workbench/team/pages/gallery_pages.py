@@ -12,12 +12,14 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError, ProjectRole
 from workbench.team.actions.action import Inputs
 from workbench.team.actions.all_actions import action_of
+from workbench.team.actions.comparison import LEAST, MOST
+from workbench.team.actions.entry_records import TIERS
 from workbench.team.actions.perform import Context, perform
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
-from workbench.team.pages.page_words import ENGINE_NAMES, TIER_NAMES, TIERS
-from workbench.team.pages.plan_cards import FIGURE_KINDS, PEAK_MEMORY, SENT, STEP_TIME, FigureKind, PlanCard
+from workbench.team.pages.page_words import ENGINE_NAMES, TIER_NAMES
+from workbench.team.pages.plan_cards import FIGURE_KINDS, PEAK_MEMORY, SENT, STEP_TIME, FigureKind, PlanCard, read_card
 from workbench.team.pages.plan_charts import draw_memory_by_time, draw_predicted_by_measured
-from workbench.team.pages.plan_comparison import LEAST, MOST, read_comparison
+from workbench.team.pages.plan_comparison import read_comparison
 from workbench.team.web.base_handler import TeamHandler
 
 MOST_SHOWN = 60
@@ -39,7 +41,7 @@ class GalleryPage(ProjectPageHandler):
         filters = GalleryFilters.of(arguments)
         everything = await self.ask_all("plans.list", MOST_SOUGHT, project=project)
         found = await self.ask_all("plans.list", MOST_SOUGHT, filters.query, project=project) if filters.query else everything
-        cards = filters.order([card for each in found if filters.has(card := PlanCard.of(each))])
+        cards = filters.order([card for each in found if filters.has(card := read_card(each))])
         await self.show_in_project(
             "gallery.html",
             project,
@@ -66,8 +68,8 @@ class PlanPage(ProjectPageHandler):
             self.ask("hardware.list", project=project),
             self.ask_all("plans.list", 100, {"digest": found["digest"]}, project=project),
         )
-        card = PlanCard.of(found)
-        same = [PlanCard.of(each) for each in forks if each["id"] != entry]
+        card = read_card(found)
+        same = [read_card(each) for each in forks if each["id"] != entry]
         await self.show_in_project(
             "plan.html",
             project,
@@ -78,7 +80,7 @@ class PlanPage(ProjectPageHandler):
             engines=_engines(hardware["items"]),
             kinds=FIGURE_KINDS,
             tiers=[tier for tier in TIERS if card.figures.get(tier)],
-            is_own=self.require_principal().name == card.author_name,
+            is_own=self.require_principal().name == card.author.name,
         )
 
 
@@ -148,7 +150,7 @@ class SharePage(TeamHandler):
         if found["kind"] == "room":
             self.redirect_to(f"/room/{found['room']['id']}")
             return
-        card = PlanCard.of(found["plan"])
+        card = read_card(found["plan"])
         self.write_page("shared_plan.html", title=card.name, plan=card, kinds=FIGURE_KINDS, document=found["document"], said=None, foot=[])
 
 

@@ -7,7 +7,7 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
 from workbench.team.pages.job_views import ENDED, MOST_LINES, job_curves, job_facts, job_figures, job_view, log_lines
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
-from workbench.team.pages.plan_cards import PRICE, PlanCard
+from workbench.team.pages.plan_cards import PRICE, PlanCard, read_card
 
 MOST_JOBS, MOST_ENDED = 100, 40
 _MOST_EVENTS = 10_000
@@ -28,7 +28,7 @@ class JobsHandler(ProjectPageHandler):
     async def cards_of(self, jobs: list[Any]) -> dict[str, PlanCard]:
         """The plans that jobs are of, by the id of their entry."""
         ids = sorted({each["plan"]["id"] for each in jobs if each["plan"] and each["state"] == "done"})
-        return {entry["id"]: PlanCard.of(entry) for entry in await gather(*(self.ask("plans.get", entry=each) for each in ids))}
+        return {entry["id"]: read_card(entry) for entry in await gather(*(self.ask("plans.get", entry=each) for each in ids))}
 
     async def waiting(self, project: str, jobs: list[Any]) -> list[Any]:
         """Those that are not over, each with what it does now."""
@@ -98,7 +98,7 @@ class JobHandler(JobsHandler):
             self.events_of(job),
             self.ask("plans.list", {"digest": found["digest"], "limit": "1"}, project=project),
         )
-        card = PlanCard.of(entries["items"][0]) if entries["items"] else None
+        card = read_card(entries["items"][0]) if entries["items"] else None
         lines = log_lines(events)
         return {
             "job": job_view(found, events, self.may_cancel(found, shown["role"])),

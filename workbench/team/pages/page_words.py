@@ -10,9 +10,6 @@ from markupsafe import Markup
 
 from workbench.units import format_bytes, format_dollars, format_seconds
 
-TIERS = ("planned", "partitioned", "compiled", "measured")
-"""From what is worked out to what was seen; a later one is the better known."""
-
 TIER_NAMES = {"planned": "predicted", "partitioned": "partitioned", "compiled": "compiled", "measured": "measured"}
 TIER_MEANINGS = {
     "planned": "estimated from the plan alone",

@@ -2,10 +2,13 @@
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
-from workbench.team.pages.page_words import TIERS, write_bytes, write_dollars, write_seconds
+import msgspec
+
+from workbench.team.actions.entry_records import TIERS, EntryRecord, TriedRecord
+from workbench.team.pages.page_words import write_bytes, write_dollars, write_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +41,9 @@ class KnownFigure:
         return self.kind.write(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanCard:
-    """An entry of a gallery. `figures` are what each tier says of its plan; `tried` is who ran or compiled it last, and how that ended."""
-
-    id: str
-    name: str
-    note: str
-    digest: str
-    target: str
-    mesh: str
-    devices: int
-    hardware: str
-    layout: str
-    dims: tuple[str, ...]
-    author: str
-    created: float
-    figures: Mapping[str, Mapping[str, Any]]
-    forked_from: Mapping[str, str] | None = None  # the entry that it began as: id, name, project
-    forks: int = 0
-    tried: Sequence[Mapping[str, Any]] = ()  # the last jobs of it: person, kind, state, job
-    has_thumbnail: bool = False
-    withdrawn: float | None = None
-    room: str | None = None
-    author_name: str = ""
-
-    @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> Self:
-        """The card of an entry, as `plans.get` answers it."""
-        author = entry["author"]
-        own = {"dims": tuple(entry["dims"]), "author": author["display"], "author_name": author["name"]}
-        values: dict[str, Any] = {**entry, **own}
-        return cls(**{each.name: values[each.name] for each in fields(cls)})
+class PlanCard(EntryRecord, frozen=True):
+    """An entry of a gallery as `plans.get` answers it. `figures` are what each tier says of its plan; `tried` is who ran or compiled it
+    last, and how that ended."""
 
     def known(self, kind: FigureKind) -> KnownFigure | None:
         """The figure as the best tier that has it says it; a run on a processor says nothing of the devices that a plan is for."""
@@ -93,16 +67,21 @@ class PlanCard:
         )
 
     @property
-    def tries(self) -> list[Mapping[str, Any]]:
+    def tries(self) -> list[TriedRecord]:
         """The jobs that came to an end of their own, each person's last of a kind, at most three."""
-        ended = [each for each in self.tried if each["state"] in ("done", "failed")]
-        last = {(each["person"]["name"], each["kind"]): each for each in reversed(ended)}
+        ended = [each for each in self.tried if each.state in ("done", "failed")]
+        last = {(each.person.name, each.kind): each for each in reversed(ended)}
         return list(last.values())[::-1][:3]
 
     @property
     def statements(self) -> tuple[str, ...]:
         """Those of its layout."""
         return tuple(part.strip() for part in self.layout.replace("\n", ";").split(";") if part.strip())
+
+
+def read_card(entry: Mapping[str, Any]) -> PlanCard:
+    """The card of an entry in an answer."""
+    return msgspec.convert(entry, PlanCard)
 
 
 def letters_of(count: int) -> Sequence[str]:

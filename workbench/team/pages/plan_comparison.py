@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.team.pages.page_words import TIER_NAMES, TIERS
+from workbench.team.actions.entry_records import TIERS
+from workbench.team.pages.page_words import TIER_NAMES
 from workbench.team.pages.plan_cards import FIGURE_KINDS, FigureKind, letters_of
 from workbench.team.pages.plan_charts import ChartPoint
 
-LEAST, MOST = 2, 10
 _KINDS = {each.key: each for each in FIGURE_KINDS}
 _EQUAL = 1e-9
 Answer = Mapping[str, Any]

@@ -41,16 +41,6 @@ class PresentPerson:
         return {**{name: getattr(self, name) for name in shown}, "away": now - self.last_seen > GONE_AFTER}
 
 
-@dataclass(frozen=True, slots=True)
-class SaidEdit:
-    """What somebody did, for the others to read."""
-
-    display: str
-    colour: str
-    text: str
-    at: float  # seconds since 1970
-
-
 class RoomPresence:
     """Thread-safe. `publish()` is called, from a thread, soon after something changed, and ten times a second at most."""
 
@@ -58,7 +48,7 @@ class RoomPresence:
         self._publish, self._lock = publish, threading.Lock()
         self._people: dict[int, PresentPerson] = {}
         self._colours: dict[str, str] = {}
-        self._said: deque[SaidEdit] = deque(maxlen=MOST_SAID)
+        self._said: deque[Mapping[str, Any]] = deque(maxlen=MOST_SAID)
         self._timer: threading.Timer | None = None
         self._away: frozenset[int] = frozenset()
 
@@ -122,7 +112,7 @@ class RoomPresence:
             person = next((each for each in self._people.values() if each.user_id == user_id), None)
             if person is not None or display:
                 who, colour = (person.display, person.colour) if person is not None else (display, COLOURS[-1])
-                self._said.append(SaidEdit(who, colour, text, time.time()))
+                self._said.appendleft({"who": who, "colour": colour, "text": text, "at": time.time()})
         self.changed()
 
     def person(self, visitor: int) -> PresentPerson | None:
@@ -138,8 +128,7 @@ class RoomPresence:
         """What every page shows of it."""
         with self._lock:
             now = time.monotonic()
-            said = [{"who": each.display, "colour": each.colour, "text": each.text, "at": each.at} for each in reversed(self._said)]
-            return {"people": [each.as_state(now) for each in self._people.values()], "said": said}
+            return {"people": [each.as_state(now) for each in self._people.values()], "said": list(self._said)}
 
     def changed(self) -> None:
         """Publish soon."""

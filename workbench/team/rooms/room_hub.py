@@ -7,7 +7,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import panel as pn
 
@@ -66,15 +67,15 @@ class RoomHub:
             room = self._rooms.get(room_id)
         return list(dict.fromkeys(person.user_id for person in room.presence.people())) if room else []
 
-    def enter(self, room_id: str, principal: Principal, screen: RoomScreen) -> "GuestPage":
-        """Show a room on somebody's page. Raises `MissingError` for one that is not theirs to see, and `WorkbenchError` for one that cannot
-        be opened."""
+    def enter(self, room_id: str, principal: Principal, screen: RoomScreen) -> Callable[[], None]:
+        """Show a room on somebody's page; what is called once that is closed. Raises `MissingError` for one that is not theirs to see, and
+        `WorkbenchError` for one that cannot be opened."""
         role = role_of(self._store, principal, room_id)
         if role is None:
             raise MissingError("room", room_id)
         while (number := (room := self._room(room_id)).enter(principal, role, screen)) is None:
             """That one was just ended: the next one is new."""
-        return GuestPage(room, number)
+        return partial(room.leave, number)
 
     async def changed(self, room_ids: Sequence[str]) -> None:
         """Show in these rooms, as far as they are open, what the store has now of roles, comments and the deadline."""
@@ -179,17 +180,6 @@ class RoomHub:
             self._past_deaths += room.total_deaths
 
 
-class GuestPage:
-    """One page in a room."""
-
-    def __init__(self, room: OpenRoom, number: int) -> None:
-        self._room, self._number = room, number
-
-    def leave(self) -> None:
-        """The page is closed."""
-        self._room.leave(self._number)
-
-
 def room_page(store: Store, hub: RoomHub, health: str) -> pn.Template:
     """The page that a session of Bokeh shows; the person is the one whom the session's signed token names. After a cut it asks the server's
     `health` by and by, and comes back, to the room or to where one signs in."""
@@ -198,13 +188,13 @@ def room_page(store: Store, hub: RoomHub, health: str) -> pn.Template:
     room_id = pn.state.route_params.get("room", "")
     try:
         principal = principal_of_user(store, person_of_session(document.session_context.token_payload))
-        guest = hub.enter(room_id, principal, screen)
+        leave = hub.enter(room_id, principal, screen)
     except WorkbenchError as error:
         return template_of(TITLE, None, str(error))
-    pn.state.on_session_destroyed(lambda _: _close(screen, guest))
+
+    def close(_session: object) -> None:
+        screen.leave()
+        leave()
+
+    pn.state.on_session_destroyed(close)
     return template_of(TITLE, screen.root, opens=True, health=health, is_kept=True)
-
-
-def _close(screen: RoomScreen, guest: GuestPage) -> None:
-    screen.leave()
-    guest.leave()

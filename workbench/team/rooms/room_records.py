@@ -128,16 +128,12 @@ def principal_of_user(store: Store, user_id: str) -> Principal:
     return Principal(user.id, user.name, user.display, user.admin)
 
 
-def is_participant(store: Store, principal: Principal, room_id: str) -> bool:
-    """Whether somebody works on an assignment in a room."""
+def standing_of(store: Store, principal: Principal, source: RoomSource) -> tuple[bool, ProjectRole | None]:
+    """Whether somebody works on an assignment in a room, and their role in its project: `None` for whoever came by a link."""
     with store.read() as session:
-        return takes_part(session, session.get_one(User, principal.user_id), session.get_one(StoredRoom, room_id))
-
-
-def held_role(store: Store, principal: Principal, project_id: str) -> ProjectRole | None:
-    """The role that somebody has in a project; `None` for whoever is in a room of it by a link."""
-    with store.read() as session:
-        return role_in_project(session, verify_active(session, principal), project_id)
+        user = verify_active(session, principal)
+        is_participant = bool(source.exercise) and takes_part(session, user, session.get_one(StoredRoom, source.room_id))
+        return is_participant, role_in_project(session, user, source.project_id)
 
 
 def keep_card(store: Store, room_id: str, card: Mapping[str, Any], thumbnail: str) -> None:
@@ -184,11 +180,8 @@ def append_push(store: Store, room_id: str, pushed: PushedPlan) -> None:
     body = {"added": [{"parent": source.head, "edit": edit, "author": EVERYBODY}], "head": number}
     entry = {"seq": len(source.log) + 1, "author": pushed.sender.user_id, "kind": "push", "body": body}
     append_entry(store, room_id, entry, pushed.digest)
-    if len(json.dumps(pushed.card)) + len(pushed.thumbnail) > MOST_CARD:
-        return
-    with store.write() as session:
-        if (work := session.get(StudentWork, room_id)) is not None:
-            work.card, work.thumbnail, work.shown = dict(pushed.card), pushed.thumbnail, now()
+    if len(json.dumps(pushed.card)) + len(pushed.thumbnail) <= MOST_CARD:
+        keep_card(store, room_id, pushed.card, pushed.thumbnail)
 
 
 def last_push(store: Store, source: RoomSource) -> tuple[str, str]:

@@ -35,7 +35,8 @@ class RoomRuns:
 
     def forget(self) -> None:
         """The room's process has ended: its jobs go on without it."""
-        self._actions.forget_jobs(self._hear)
+        if self._actions.jobs is not None:
+            self._actions.jobs.forget(self._hear)
         self._visitors.clear()
 
     def _handle_after(self, before: threading.Thread | None, message: Mapping[str, Any]) -> None:
@@ -52,8 +53,8 @@ class RoomRuns:
             if "run" in message:
                 self._visitors[number] = guest.number
                 self._actions.run(self._source, guest, message, self._hear)
-            else:
-                self._actions.cancel(guest, number, self._hear)
+            elif self._actions.jobs is not None:
+                self._actions.jobs.cancel(guest, number, self._hear)
         except Exception as error:  # noqa: BLE001 - whatever failed, the board waits for a word
             self._pass_on({"job": number, "problem": as_problem(error)})
 

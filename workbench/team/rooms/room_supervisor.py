@@ -27,11 +27,10 @@ from workbench.team.rooms.room_records import (
     PushedPlan,
     RoomSource,
     append_entry,
-    held_role,
-    is_participant,
     last_push,
     read_comments,
     read_room,
+    standing_of,
     verify_entry,
 )
 from workbench.team.rooms.room_runs import RoomRuns
@@ -85,9 +84,7 @@ class OpenRoom:
             if self.is_closed and not self._last_word:
                 return None
             self._number += 1
-            participates = bool(self.source.exercise) and is_participant(self._store, principal, self.source.room_id)
-            held = held_role(self._store, principal, self.source.project_id)
-            guest = RoomGuest(self._number, principal, role, screen, participates, held)
+            guest = RoomGuest(self._number, principal, role, screen, *standing_of(self._store, principal, self.source))
             self._guests[guest.number], self.left_at = guest, None
             if self.is_closed:
                 show_failure(screen, self._last_word)

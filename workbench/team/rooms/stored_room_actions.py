@@ -11,8 +11,8 @@ says what came of it, and the room goes on, whatever fails.
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,7 +41,6 @@ from workbench.team.web.team_services import DescribedPlan, GradedAnswer, TeamSe
 
 Tell = Callable[[Mapping[str, Any]], None]
 """Passes what happens to a job to the room's process."""
-_WAITING = ("queued",)
 
 
 class RoomJobs:
@@ -95,18 +94,14 @@ class RoomJobs:
             job = session.get(StoredJob, job_id)
             if job is None:
                 return 0
-            before = (StoredJob.engine == job.engine, StoredJob.state.in_(_WAITING), StoredJob.created < job.created)
+            before = (StoredJob.engine == job.engine, StoredJob.state == "queued", StoredJob.created < job.created)
             return session.scalar(select(func.count()).select_from(StoredJob).where(*before)) or 0
 
     def _perform(self, name: str, guest: RoomGuest, inputs: Inputs) -> Any:
-        return _wait(perform(action_of(name), Context(self._services, guest.principal), inputs))
+        return asyncio.run(perform(action_of(name), Context(self._services, guest.principal), inputs))
 
 
-def _wait(work: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine gives, on a thread that may wait."""
-    return asyncio.run(work)
-
-
+_NOT_COUNTED = "This answer does not count"
 MOST_NAME = 80  # characters of a plan's name
 _TIERS = frozenset(("planned", "partitioned", "compiled"))  # what was measured, a job says
 
@@ -132,16 +127,6 @@ class StoredRoomActions:
             raise WorkbenchError("This server runs no jobs.", ["ask its administrator"])
         digest = self._keep(source, guest, message["run"], str(message["name"]))
         self.jobs.submit(source, guest, digest, int(message["steps"]), int(message["job"]), tell)
-
-    def cancel(self, guest: RoomGuest, number: int, tell: Tell) -> None:
-        """Ask for a job of a room to be ended."""
-        if self.jobs is not None:
-            self.jobs.cancel(guest, number, tell)
-
-    def forget_jobs(self, tell: Tell) -> None:
-        """The room's process has ended."""
-        if self.jobs is not None:
-            self.jobs.forget(tell)
 
     def _keep(self, source: RoomSource, guest: RoomGuest, record: Mapping[str, Any], name: str) -> str:
         described = read_answer(DescribedPlan, record)
@@ -194,38 +179,35 @@ class StoredRoomActions:
         return f"{self._address}/p/{source.project}/{f'assignments/{source.assignment}' if source.assignment else ''}"
 
 
+@contextmanager
+def _telling(guest: RoomGuest, title: str) -> Iterator[None]:
+    """Whatever fails is a notice under this title, and the room goes on."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        show_notice(guest.screen, title, problem_text(error))
+
+
 def save_plan(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
     """Put a plan that the room's process describes into the gallery."""
-    try:
-        place = actions.save(source, guest, message)
-    except Exception as error:  # noqa: BLE001
-        show_notice(guest.screen, "This plan was not added to the gallery", problem_text(error))
-        return
-    text = f"This plan is in the gallery of {source.project}."
-    show_notice(guest.screen, "In the gallery", text, [["open", "Show it", place]], good=True)
+    with _telling(guest, "This plan was not added to the gallery"):
+        place, text = actions.save(source, guest, message), f"This plan is in the gallery of {source.project}."
+        show_notice(guest.screen, "In the gallery", text, [["open", "Show it", place]], good=True)
 
 
 def hand_in_answer(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest, message: Mapping[str, Any]) -> None:
     """Keep an answer of somebody whose work this is."""
-    if not guest.is_participant:
-        return
-    try:
-        problem = actions.hand_in(source, guest, message["answered"])
-    except Exception as error:  # noqa: BLE001
-        problem = problem_text(error)
-    if problem:
-        show_notice(guest.screen, "This answer does not count", problem)
+    if guest.is_participant:
+        with _telling(guest, _NOT_COUNTED):
+            if problem := actions.hand_in(source, guest, message["answered"]):
+                show_notice(guest.screen, _NOT_COUNTED, problem)
 
 
 def branch_off(actions: StoredRoomActions, source: RoomSource, guest: RoomGuest) -> None:
     """Make a room of the person's own with this room's history."""
-    try:
-        place = actions.branch(source, guest)
-    except Exception as error:  # noqa: BLE001
-        show_notice(guest.screen, "No branch was made", problem_text(error))
-        return
-    text = "It starts with the history of this room; edits there do not change this room."
-    show_notice(guest.screen, "Your own room", text, [["open", "Go there", place]], good=True)
+    with _telling(guest, "No branch was made"):
+        place, text = actions.branch(source, guest), "It starts with the history of this room; edits there do not change this room."
+        show_notice(guest.screen, "Your own room", text, [["open", "Go there", place]], good=True)
 
 
 def _copy_room(session: DatabaseSession, origin: StoredRoom, guest: RoomGuest) -> str:
