@@ -72,19 +72,16 @@ class ProgramService:
         self._fetchers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="program fetcher")
 
     def close(self) -> None:
-        """End what is being fetched."""
         self._fetchers.shutdown(wait=False, cancel_futures=True)
         self._registry.close()
 
     async def add(
         self, project_id: str, author_id: str, name: str, target: str, kind: Literal["git", "wheel"], locator: str, wheel: bytes | None
     ) -> str:
-        """Register a program and fetch its files; its id. What prevents them from being fetched is in its row. Raises `WorkbenchError`."""
         added = (project_id, author_id, name, target, kind, locator, wheel)
         return await asyncio.get_running_loop().run_in_executor(self._fetchers, self._add, *added)
 
     async def approve(self, program_id: str, approver_id: str, digest: str) -> None:
-        """Let it run. Raises `WorkbenchError` for files of another digest than the one that was seen."""
         await asyncio.to_thread(self._registry.approve, program_id, digest, approver_id)
 
     async def withdraw(self, program_id: str, author_id: str) -> None:

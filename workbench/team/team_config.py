@@ -91,7 +91,6 @@ class TeamConfig:
 
     @property
     def prefix(self) -> str:
-        """The path of the public address."""
         return urlsplit(self.public_address).path.rstrip("/")
 
     @property

@@ -43,7 +43,6 @@ class ExternalHandler(AccountHandler):
         return flow, code
 
     async def finish_sign_in(self, flow: SignInFlow, person: VouchedPerson, way: str, rules: GroupRules) -> None:
-        """Sign in whom a provider vouches for."""
         self.set_login_cookie(await asyncio.to_thread(self._sign_in, flow, person, way, rules))
         self.redirect(flow.next)
 
@@ -112,7 +111,6 @@ _SECRET = r"([A-Za-z0-9_-]{1,128})"  # noqa: S105 - the shape of one
 
 
 def account_routes() -> list[tuple[str, Any]]:
-    """For Tornado, without the server's prefix."""
     return [
         (r"/login", LoginHandler),
         (r"/logout", LogoutHandler),

@@ -65,7 +65,6 @@ def accept_as(session: Session, secret: str, user: User) -> None:
 
 
 def was_invited(session: Session, user: User) -> bool:
-    """Whether a person has used an invitation."""
     return session.scalar(select(Invitation.digest).where(Invitation.used_by == user.id).limit(1)) is not None
 
 

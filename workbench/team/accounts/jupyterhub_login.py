@@ -72,7 +72,6 @@ class HubProvider:
         )
 
     def authorization_url(self, flow: SignInFlow) -> str:
-        """Where the browser goes to sign in."""
         challenge = {"code_challenge": create_s256_code_challenge(flow.verifier), "code_challenge_method": "S256"}
         return f"{self._oauth.login_url}&{urlencode({'state': flow.state, **challenge})}"
 

@@ -88,7 +88,6 @@ def revoke_logins_of(session: Session, user_id: str, but: str = "") -> list[str]
 
 
 def forget_ended(session: Session, before: float) -> None:
-    """Delete logins that ended before a time."""
     session.query(Login).filter((Login.expires < before) | (Login.revoked < before)).delete()
 
 

@@ -68,7 +68,6 @@ class LocalAccounts:
         return stored.user_id
 
     def set(self, session: Session, user: User, hashed: str) -> None:
-        """Give a person the password that `hash` hashed."""
         session.merge(Password(user_id=user.id, hash=hashed, changed=now()))
 
     def _matches(self, known: str, password: str) -> bool:

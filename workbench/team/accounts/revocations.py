@@ -53,7 +53,6 @@ class Revocations:
                 _call(close)
 
     def count(self) -> int:
-        """How much is open."""
         return sum(map(len, self._open.values()))
 
     def start(self) -> None:
@@ -61,7 +60,6 @@ class Revocations:
         self._task = asyncio.get_running_loop().create_task(self._poll())
 
     def stop(self) -> None:
-        """Ask no more."""
         if self._task is not None:
             self._task.cancel()
 

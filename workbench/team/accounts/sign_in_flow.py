@@ -42,7 +42,6 @@ class SignInFlow:
 
 
 def new_flow(provider: str, next_path: str, invitation: str = "") -> SignInFlow:
-    """A flow that begins now."""
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
     return SignInFlow(provider, state, nonce, verifier, next_path, invitation)
 
@@ -55,7 +54,6 @@ class FlowCookies:
         self._ended: OrderedDict[str, float] = OrderedDict()
 
     def write(self, name: str, flow: SignInFlow) -> str:
-        """The value of the cookie `name`."""
         return create_signed_value(self._key, name, json.dumps(asdict(flow)), clock=self._clock).decode("ascii")
 
     def end(self, name: str, cookie: str, provider: str, state: str) -> SignInFlow:

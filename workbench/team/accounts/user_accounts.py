@@ -86,7 +86,6 @@ def free_name(session: Session, wanted: str) -> str:
 
 
 def count_users(session: Session) -> int:
-    """How many people there are."""
     return session.scalar(select(func.count()).select_from(User)) or 0
 
 
@@ -100,7 +99,6 @@ def disable_user(session: Session, user: User) -> list[str]:
 
 
 def enable_user(user: User) -> None:
-    """Let a person in again."""
     user.active = True
 
 

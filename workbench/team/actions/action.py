@@ -40,7 +40,6 @@ class Gate:
     excluded: tuple[ProjectRole, ...] = ()
 
     def admits(self, held: ProjectRole) -> bool:
-        """Whether a member with this role may."""
         return self.role is not None and held >= self.role and held not in self.excluded
 
     def __str__(self) -> str:
@@ -171,7 +170,6 @@ class Action:
 
     @cached_property
     def answer(self) -> Schema:
-        """What it answers."""
         return answer_schema(self.do)
 
     @cached_property

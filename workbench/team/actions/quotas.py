@@ -49,7 +49,6 @@ class Quota:
     unit: int = 0
 
     def limit(self, session: DatabaseSession) -> int:
-        """The most that a person may have now."""
         return int(read_setting(session, self.setting)[self.key]) * (self.unit or 1)
 
     def text(self, amount: int) -> str:
@@ -82,7 +81,6 @@ class QuotaRecord(Record, frozen=True):
 
 
 def quota_records(session: DatabaseSession, user_id: str) -> list[QuotaRecord]:
-    """What somebody has of each quota."""
     return [
         QuotaRecord.of(each, used=each.used(session, user_id), limit=each.limit(session), unit="bytes" if each.unit else "count")
         for each in ALL_QUOTAS

@@ -149,7 +149,6 @@ def as_json(answer: Any) -> Any:
 
 
 def is_record(kind: Any) -> bool:
-    """Whether a type is that of a record."""
     return isinstance(kind, type) and issubclass(kind, Record)
 
 

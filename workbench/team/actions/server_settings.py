@@ -68,7 +68,6 @@ class SettingKind:
 
     @cached_property
     def schema(self) -> Schema:
-        """What it may be."""
         return {**schema_of(type(self.limits)), "required": list(self.default)}
 
     @property

@@ -48,7 +48,6 @@ def _row(action: Action) -> dict[str, Any]:
 
 
 def api_routes() -> list[tuple[Any, ...]]:
-    """For Tornado, without the server's prefix."""
     paths: dict[str, dict[str, Action]] = {}
     for action in ALL_ACTIONS:
         paths.setdefault(action.path, {})[action.method] = action
@@ -134,7 +133,6 @@ Long lists are paginated: send `next` of an answer as `cursor` for the next page
 
 
 def openapi_document(actions: Iterable[Action], address: str) -> dict[str, Any]:
-    """The description for a server at `address`."""
     paths: dict[str, dict[str, Any]] = {}
     for action in actions:
         paths.setdefault(action.path, {})[action.method.lower()] = _operation(action)

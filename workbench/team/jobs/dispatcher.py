@@ -98,7 +98,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """See the module.
+    """See the module. `is_ready`, `children`, `submit`, `cancel` and `events` are those of `web.team_services.JobService`.
 
     - `folder`: where each job has one of its own; `limits`: of each engine by its name, else those of `JobLimits`;
     - `confine`: needed for programs of the team's own, whose files are where `program_folder` says for their digest.
@@ -138,11 +138,9 @@ class Dispatcher:
             each.stop()
 
     def is_ready(self) -> bool:
-        """Whether jobs would start."""
         return all(each.is_alive for each in self.lanes.values())
 
     def children(self) -> Mapping[str, ChildState]:
-        """How its lanes are."""
         lanes = self.lanes.values()
         missing = max((each.missing_seconds() for each in lanes), default=0.0)
         return {JOB_LANES.name: ChildState(sum(each.failures for each in lanes), missing)}
@@ -179,15 +177,12 @@ class Dispatcher:
         return read_events(self._folder / job_id / EVENTS, after)
 
     async def submit(self, request: JobRequest) -> str:
-        """Put a job into the queue, as asked for over the network; its id. Raises `JobError`."""
         return await asyncio.to_thread(self._submit, request)
 
     async def cancel(self, job_id: str) -> None:
-        """Ask for a job to be ended; one that has ended stays as it is."""
         await asyncio.to_thread(self.end, job_id)
 
     async def events(self, job_id: str, after: int, most: int) -> Sequence[Mapping[str, Any]]:
-        """The events of a job from number `after + 1` on."""
         found = await asyncio.to_thread(self.read_events, job_id, after)
         return [each.record() for each in found[:most]]
 

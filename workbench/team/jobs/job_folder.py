@@ -61,7 +61,6 @@ def write_folder(
 
 
 def read_launch(folder: Path) -> dict[str, Any]:
-    """What `write_folder` wrote."""
     found: dict[str, Any] = json.loads((folder / SPEC).read_bytes())
     return found
 
@@ -88,7 +87,6 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def read_exit(folder: Path) -> JobExit | None:
-    """How the job ended, if it has."""
     record = _read_json(folder / EXIT)
     try:
         return JobExit(int(record["code"]), str(record["reason"]), float(record["time"]))

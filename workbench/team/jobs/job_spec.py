@@ -80,7 +80,6 @@ class JobSpec:
         return self.hosts * self.processes
 
     def record(self) -> dict[str, Any]:
-        """As plain JSON values."""
         return {**asdict(self), "environment": dict(self.environment), "options": dict(self.options)}
 
 

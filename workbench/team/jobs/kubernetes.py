@@ -90,7 +90,6 @@ class Kubernetes:
 
 
 def job_name(folder: Path) -> str:
-    """The name of a job on the cluster."""
     return f"workbench-{folder.name}"
 
 
@@ -111,7 +110,6 @@ def render_job(spec: JobSpec, folder: Path, defaults: Mapping[str, str], mount: 
 
 
 def as_yaml(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """Manifests as `kubectl` reads them."""
     import yaml
 
     return str(yaml.safe_dump_all(manifests, sort_keys=False))

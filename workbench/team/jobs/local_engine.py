@@ -114,7 +114,6 @@ def supervisor_command(folder: Path, python: str | None = None) -> list[str]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -49,7 +49,6 @@ class PageForm:
 
     @property
     def pattern(self) -> str:
-        """The regular expression of its address."""
         return re.sub(r"\{(\w+)\}", rf"(?P<\1>{_PART})", self.path)
 
 
@@ -109,7 +108,6 @@ class FormHandler(PageHandler):
         self.redirect_to(back if "{" not in back else fill("/p/{project}/", path) if "project" in path else "/")
 
     def fields(self) -> dict[str, list[str]]:
-        """What was typed."""
         return {key: self.get_body_arguments(key, strip=False) for key in self.request.body_arguments}
 
     def _refuse(self, error: WorkbenchError, fields: Mapping[str, list[str]]) -> None:

@@ -78,7 +78,6 @@ class PageHandler(TeamHandler):
         return await self.perform(action_of(name), Inputs(path, query or {}, body))
 
     async def perform(self, action: Action, inputs: Inputs) -> Any:
-        """Carry out an action for this person; raises what it raises."""
         return await perform(action, Context.of(self), inputs)
 
     async def ask_all(self, name: str, /, most: int = 1000, query: Mapping[str, Any] | None = None, **path: str) -> list[Any]:
@@ -159,5 +158,4 @@ class ProjectPageHandler(PageHandler):
 
 
 async def gather(*questions: Any) -> list[Any]:
-    """Several answers, asked at once."""
     return list(await asyncio.gather(*questions))

@@ -52,7 +52,6 @@ class PageFiles(StaticFileHandler):
 
 
 def page_routes() -> list[tuple[Any, ...]]:
-    """For Tornado, without the server's prefix."""
     forms = [(each.pattern, FormHandler, {"form": each}) for each in ALL_FORMS]
     return [
         (r"/", HomePage),

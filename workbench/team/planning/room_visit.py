@@ -100,17 +100,14 @@ class RoomVisit(Visit):
         self._act(lambda: self.show(lambda: self._session.plan, host))
 
     def share_settling(self, settler: Settler, partitioner: Partitioner) -> None:
-        """Show how settled the figures are, which all boards of the room share."""
         if self.board:
             self._act(partial(self.board.share_settling, settler, partitioner))
 
     def show_settling(self) -> None:
-        """Show how settled the figures are now."""
         if self.board:
             self._act(self.board.show_settling)
 
     def show_run(self, run: RunProgress) -> None:
-        """Show a run that a colleague has finished."""
         if self.board:
             self._act(partial(self.board.show_run, run))
 

@@ -40,7 +40,6 @@ class StudentAnswers:
         return self._whose.person.is_participant
 
     def hand_in(self, answered: Answered) -> None:
-        """Send it to the server."""
         self._keep(answer_record(answered.question, answered.answer, answered.attempt, answered.verdict))
 
 

@@ -146,7 +146,6 @@ class ProgramRegistry:
             each.unlink()
 
     def close(self) -> None:
-        """End what is being fetched."""
         for each in tuple(self._fetching):
             each.kill()
 

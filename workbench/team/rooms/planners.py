@@ -112,15 +112,12 @@ class Planners:
         return StartedPlanner(connection, lambda _pid: _fate_of(process), process.kill)
 
     def is_ready(self) -> bool:
-        """Whether a process could be started now."""
         return self._forking.is_ready()
 
     async def describe_document(self, text: str, program: RegisteredProgram | None) -> DescribedPlan:
-        """Validate a document, and say what the gallery keeps of it. Raises `WorkbenchError`."""
         return read_answer(DescribedPlan, await self._describers.ask({"describe": {"document": text}}, program))
 
     async def ask(self, kind: type[Answer], name: str, **given: Any) -> Answer:
-        """The answer of a process of the zoo. Raises `WorkbenchError`."""
         return read_answer(kind, await self._describers.ask({name: given}))
 
     def close(self) -> None:
@@ -130,7 +127,6 @@ class Planners:
         self._forking.close()
 
     def children(self) -> Mapping[str, ChildState]:
-        """How its processes are."""
         return {
             FORK_SERVER.name: self._forking.state(),
             BROKER.name: self._broker.state(),
@@ -182,11 +178,9 @@ class PartitionBroker:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, if it runs."""
         return self._child.pid
 
     def state(self) -> ChildState:
-        """How it is."""
         return self._child.state()
 
     def worker_state(self) -> ChildState:

@@ -36,7 +36,6 @@ class PresentPerson:
     held_at: float = 0.0
 
     def as_state(self, now: float) -> dict[str, Any]:
-        """As a page shows it."""
         shown = ("visitor", "display", "role", "colour", "tab", "selected", "hand", "following")
         return {**{name: getattr(self, name) for name in shown}, "away": now - self.last_seen > GONE_AFTER}
 
@@ -53,7 +52,6 @@ class RoomPresence:
         self._away: frozenset[int] = frozenset()
 
     def enter(self, visitor: int, user_id: str, display: str, role: str) -> PresentPerson:
-        """Somebody opens the room's page."""
         with self._lock:
             colour = self._colours.setdefault(user_id, COLOURS[len(self._colours) % len(COLOURS)])
             person = PresentPerson(visitor, user_id, display, role, colour, last_seen=time.monotonic())
@@ -120,12 +118,10 @@ class RoomPresence:
             return self._people.get(visitor)
 
     def people(self) -> list[PresentPerson]:
-        """Everybody, in order of arrival."""
         with self._lock:
             return list(self._people.values())
 
     def state(self) -> Mapping[str, Any]:
-        """What every page shows of it."""
         with self._lock:
             now = time.monotonic()
             return {"people": [each.as_state(now) for each in self._people.values()], "said": list(self._said)}

@@ -50,19 +50,16 @@ class RoomHub:
         threading.Thread(target=self._watch, daemon=True, name="rooms").start()
 
     def count(self) -> int:
-        """How many rooms are open."""
         with self._lock:
             return len(self._rooms)
 
     def children(self) -> Mapping[str, ChildState]:
-        """How the processes of its rooms are."""
         with self._lock:
             rooms = list(self._rooms.values())
             deaths = self._past_deaths + sum(each.total_deaths for each in rooms)
         return {ROOMS.name: ChildState(deaths, max((each.missing_seconds() for each in rooms), default=0.0))}
 
     def people_in(self, room_id: str) -> list[str]:
-        """The ids of the people who have a room open now."""
         with self._lock:
             room = self._rooms.get(room_id)
         return list(dict.fromkeys(person.user_id for person in room.presence.people())) if room else []
@@ -78,7 +75,6 @@ class RoomHub:
         return partial(room.leave, number)
 
     async def changed(self, room_ids: Sequence[str]) -> None:
-        """Show in these rooms, as far as they are open, what the store has now of roles, comments and the deadline."""
         with self._lock:
             rooms = [self._rooms[each] for each in room_ids if each in self._rooms]
         for room in rooms:
@@ -86,7 +82,6 @@ class RoomHub:
             await asyncio.to_thread(room.read_again)
 
     async def push_plan(self, room_ids: Sequence[str], pushed: PushedPlan) -> None:
-        """Send a plan into rooms, open or not."""
         for room_id in room_ids:
             try:
                 await asyncio.to_thread(self._push, room_id, pushed)
@@ -119,7 +114,6 @@ class RoomHub:
             room.close("The program of this room was withdrawn.")
 
     def close(self) -> None:
-        """End all of them."""
         self._is_closed.set()
         with self._lock:
             for room in self._rooms.values():

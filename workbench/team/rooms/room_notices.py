@@ -132,14 +132,12 @@ def show_notice(screen: RoomScreen, title: str, text: str, choices: Sequence[Seq
 
 
 def tell_pushed(screen: RoomScreen, sender: str, source: str) -> None:
-    """A plan was sent into the room."""
     title = f"{sender} sent you {source}"
     text = "It is now on the board. Undo (↶) to go back; your previous plan is in the history."
     show_notice(screen, title, text, good=True)
 
 
 def show_failure(screen: RoomScreen, text: str) -> None:
-    """A text in place of the board."""
     screen.show("board", {"closed": True})
     screen.show("bridge", {"failure": {"text": text, "by_link": False}})
 

@@ -97,7 +97,6 @@ class OpenRoom:
             return guest.number
 
     def leave(self, number: int) -> None:
-        """A page is closed."""
         with self._lock:
             if self._guests.pop(number, None) is None:
                 return

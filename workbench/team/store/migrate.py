@@ -71,7 +71,6 @@ def newest() -> str:
 
 
 def known_versions() -> frozenset[str]:
-    """All versions that this program knows."""
     return frozenset(each.revision for each in _scripts().walk_revisions())
 
 
@@ -166,7 +165,6 @@ def write_lines(connection: Connection, table: Table, lines: Iterable[bytes]) ->
 
 
 def is_empty(connection: Connection) -> bool:
-    """Whether no table has a row."""
     return not any(connection.execute(select(table).limit(1)).first() for table in tables_of(connection))
 
 

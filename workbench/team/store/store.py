@@ -93,7 +93,6 @@ class Store:
         return True
 
     def close(self) -> None:
-        """Close all connections."""
         self.engine.dispose()
 
 
@@ -118,7 +117,6 @@ def digest_of(secret: str) -> str:
 
 
 def now() -> float:
-    """The present time, as the tables have it."""
     return time.time()
 
 

@@ -40,12 +40,10 @@ def application_settings(services: TeamServices) -> dict[str, Any]:
 
 
 def with_prefix(routes: list[tuple[Any, ...]], prefix: str) -> list[tuple[Any, ...]]:
-    """Routes under the server's prefix."""
     return [(re.escape(prefix) + route[0], *route[1:]) for route in routes]
 
 
 def team_application(services: TeamServices, routes: list[tuple[Any, ...]]) -> Application:
-    """An application with these routes, which are without the prefix."""
     return Application(with_prefix(routes, services.prefix), **application_settings(services))
 
 
@@ -115,5 +113,4 @@ class FiguresHandler(TeamHandler):
 
 
 def health_routes() -> list[tuple[str, Any]]:
-    """For Tornado, without the server's prefix."""
     return [(r"/healthz", AliveHandler), (r"/readyz", ReadyHandler), (r"/metrics", FiguresHandler)]

@@ -134,7 +134,6 @@ class TeamHandler(BodyHandler):
         return found
 
     def write_json(self, value: object, status: int = 200) -> None:
-        """Answer with JSON."""
         self.set_status(status)
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))

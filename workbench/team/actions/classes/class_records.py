@@ -200,7 +200,6 @@ def work_records(call: Call, assignment: Assignment, all_work: Sequence[GradedWo
 
 
 def given_records(session: DatabaseSession, answers: Sequence[GivenAnswer]) -> list[GivenRecord]:
-    """Answers with their verdicts."""
     people = people_by_id(session, (each.author_id for each in answers))
     return [
         GivenRecord.of(each, checks=each.verdict["checks"], hints=each.verdict["hints"], author=people[each.author_id]) for each in answers
@@ -208,7 +207,6 @@ def given_records(session: DatabaseSession, answers: Sequence[GivenAnswer]) -> l
 
 
 def is_over(assignment: Assignment) -> bool:
-    """Whether its deadline has passed."""
     return assignment.deadline is not None and now() > assignment.deadline
 
 
