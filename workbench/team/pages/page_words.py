@@ -24,11 +24,11 @@ _SOON = 5.0  # seconds
 _TIME = Markup('<time datetime="{}" title="{}">{}</time>')
 
 
-def write_age(moment: float | None, present: float | None = None) -> Markup:
+def write_age(moment: float | None) -> Markup:
     """How long ago a moment was, or how soon it is, with the moment itself in the element; nothing for none."""
     if moment is None:
         return Markup()
-    return _TIME.format(_iso(moment), write_moment(moment), _age(moment - (time.time() if present is None else present)))
+    return _TIME.format(_iso(moment), write_moment(moment), _age(moment - time.time()))
 
 
 def write_moment(moment: float | None) -> str:
@@ -113,10 +113,6 @@ def write_question(text: str) -> Markup:
     return Markup().join((_CODE if place % 2 else _TEXT).format(part) for place, part in enumerate(text.split("`")))
 
 
-def short_digest(digest: str) -> str:
-    return digest[:10]
-
-
 def _age(difference: float) -> str:
     """
     >>> _age(-7200), _age(86400 * 3), _age(-2)
@@ -151,7 +147,7 @@ PAGE_FILTERS: Mapping[str, Callable[..., Any]] = {
     "question": write_question,
     "pair": lambda value: (value, value),
     "points": lambda number: f"{number:g}",
-    "short": short_digest,
+    "short": lambda digest: digest[:10],
     "engine": lambda engine: ENGINE_NAMES.get(engine, engine),
     "tier_name": lambda tier: TIER_NAMES.get(tier, tier),
     "tier_meaning": lambda tier: TIER_MEANINGS.get(tier, ""),

@@ -46,14 +46,14 @@ class BackupManifest:
     files: int
 
 
-def backup(store: Store, data: Path, path: Path, folders: tuple[str, ...] = FOLDERS) -> BackupManifest:
+def backup(store: Store, data: Path, path: Path) -> BackupManifest:
     """Write a backup to a path that there is not. Raises `BackupError`."""
     version = migrate.current(store)
     if version is None:
         raise BackupError("This database has no tables yet.", ["start the server once to create them"])
     with _new_archive(path) as archive:
         rows, sums = _add_tables(store, archive)
-        files = sum(_add_folder(archive, data / name, name) for name in folders)
+        files = sum(_add_folder(archive, data / name, name) for name in FOLDERS)
         manifest = BackupManifest(FORMAT, version, now(), rows, sums, files)
         _add_bytes(archive, _MANIFEST, json.dumps(asdict(manifest), indent=1).encode())
     return manifest
