@@ -3,20 +3,22 @@
 import asyncio
 from typing import Any
 
-from workbench.team.access import MissingError
 from workbench.team.accounts.identities import GroupRules, SignInError, VouchedPerson, sign_in_as
-from workbench.team.accounts.jupyterhub_login import HubProvider
+from workbench.team.accounts.jupyterhub_login import HUB, HubProvider
 from workbench.team.accounts.login_handlers import AccountHandler, InvitationHandler, LoginHandler, LogoutHandler
 from workbench.team.accounts.logins import LONGEST_SECRET, IssuedLogin
 from workbench.team.accounts.oidc import OidcProvider
 from workbench.team.accounts.sign_in_flow import LASTS, SignInFlow, new_flow
 
-HUB = "hub"
 _LONGEST_CODE = 4096
 
 
 class ExternalHandler(AccountHandler):
-    """What the ways away and back share."""
+    """What the ways away and back share. The JupyterHub has no name."""
+
+    def way_back(self, name: str) -> str:
+        """The path that a provider sends the browser back to."""
+        return f"/login/oidc/{name}/callback" if name else "/oauth_callback"
 
     @property
     def flow_cookie(self) -> str:
@@ -52,58 +54,30 @@ class ExternalHandler(AccountHandler):
             return self.issue(session, user.id, way)
 
 
-class OidcBeginHandler(ExternalHandler):
-    """`/login/oidc/<name>`: away to the provider."""
+class BeginHandler(ExternalHandler):
+    """`/login/oidc/<name>` and `/login/hub`: away to the provider."""
 
-    async def get(self, name: str) -> None:
+    async def get(self, name: str = "") -> None:
         provider = self.ways.provider(name)
-        flow = self.begin(name)
-        self.redirect(await provider.authorization_url(flow, self.server.url(f"/login/oidc/{name}/callback")))
+        flow = self.begin(name or HUB)
+        self.redirect(await provider.authorization_url(flow, self.server.url(self.way_back(name))))
 
 
-class OidcCallbackHandler(ExternalHandler):
-    """`/login/oidc/<name>/callback`: back from the provider."""
+class CallbackHandler(ExternalHandler):
+    """`/login/oidc/<name>/callback`, and `/oauth_callback`, where JupyterHub sends its services' visitors to: back from the provider."""
 
-    async def get(self, name: str) -> None:
+    async def get(self, name: str = "") -> None:
         provider = self.ways.provider(name)
-        flow, code = self.end(name)
+        flow, code = self.end(name or HUB)
         self._verify_issuer(provider)
-        person = await provider.vouched_person(flow, code, self.server.url(f"/login/oidc/{name}/callback"))
-        await self.finish_sign_in(flow, person, "oidc", provider.settings.rules)
+        person = await provider.vouched_person(flow, code, self.server.url(self.way_back(name)))
+        await self.finish_sign_in(flow, person, "oidc" if name else HUB, provider.settings.rules)
 
-    def _verify_issuer(self, provider: OidcProvider) -> None:
+    def _verify_issuer(self, provider: OidcProvider | HubProvider) -> None:
         """A provider may say who it is (RFC 9207), so that none passes for another."""
         issuer = self.get_query_argument("iss", None)
-        if issuer is not None and issuer != provider.settings.issuer:
+        if isinstance(provider, OidcProvider) and issuer is not None and issuer != provider.settings.issuer:
             raise SignInError("The response came from a different provider.", ["sign in again"])
-
-
-class HubHandler(ExternalHandler):
-    """What the way to JupyterHub and the way back share."""
-
-    @property
-    def hub(self) -> HubProvider:
-        """Raises `MissingError` where there is none."""
-        if self.ways.hub is None:
-            raise MissingError("way to sign in", HUB)
-        return self.ways.hub
-
-
-class HubBeginHandler(HubHandler):
-    """`/login/hub`: away to JupyterHub."""
-
-    def get(self) -> None:
-        self.redirect(self.hub.authorization_url(self.begin(HUB)))
-
-
-class HubCallbackHandler(HubHandler):
-    """`/oauth_callback`: back from JupyterHub, at the path that it sends its services' visitors to."""
-
-    async def get(self) -> None:
-        hub = self.hub
-        flow, code = self.end(HUB)
-        person = await hub.vouched_person(flow, code)
-        await self.finish_sign_in(flow, person, HUB, hub.settings.rules)
 
 
 _NAME = r"([a-z0-9-]{1,40})"
@@ -115,8 +89,8 @@ def account_routes() -> list[tuple[str, Any]]:
         (r"/login", LoginHandler),
         (r"/logout", LogoutHandler),
         (rf"/invite/{_SECRET}", InvitationHandler),
-        (rf"/login/oidc/{_NAME}", OidcBeginHandler),
-        (rf"/login/oidc/{_NAME}/callback", OidcCallbackHandler),
-        (r"/login/hub", HubBeginHandler),
-        (r"/oauth_callback", HubCallbackHandler),
+        (rf"/login/oidc/{_NAME}", BeginHandler),
+        (rf"/login/oidc/{_NAME}/callback", CallbackHandler),
+        (rf"/login/{HUB}", BeginHandler),
+        (r"/oauth_callback", CallbackHandler),
     ]

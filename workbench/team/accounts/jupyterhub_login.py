@@ -27,6 +27,7 @@ from workbench.team.accounts.passwords import LocalAccounts
 from workbench.team.accounts.rate_limit import SignInLimits, TooManyAttemptsError
 from workbench.team.accounts.sign_in_flow import FlowCookies, SignInFlow
 
+HUB = "hub"
 _NEEDED = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_API_URL", "JUPYTERHUB_SERVICE_PREFIX", "JUPYTERHUB_CLIENT_ID")
 
 
@@ -71,11 +72,11 @@ class HubProvider:
             cache_max_age=0,  # a login begins with what the hub says now
         )
 
-    def authorization_url(self, flow: SignInFlow) -> str:
+    async def authorization_url(self, flow: SignInFlow, _redirect_uri: str) -> str:
         challenge = {"code_challenge": create_s256_code_challenge(flow.verifier), "code_challenge_method": "S256"}
         return f"{self._oauth.login_url}&{urlencode({'state': flow.state, **challenge})}"
 
-    async def vouched_person(self, flow: SignInFlow, code: str) -> VouchedPerson:
+    async def vouched_person(self, flow: SignInFlow, code: str, _redirect_uri: str) -> VouchedPerson:
         """Whom the hub vouches for with a code. Raises `SignInError`, also for somebody who may not use this service."""
         try:
             token = await self._oauth.token_for_code(code, code_verifier=flow.verifier, sync=False)
@@ -137,9 +138,9 @@ class SignInWays:
     limits: SignInLimits = field(default_factory=SignInLimits)
     hashing: HashingThreads = field(default_factory=HashingThreads)
 
-    def provider(self, name: str) -> OidcProvider:
-        """A provider by its name. Raises `MissingError`."""
-        found = next((each for each in self.oidc if each.settings.name == name), None)
+    def provider(self, name: str) -> OidcProvider | HubProvider:
+        """The provider of a name, the JupyterHub of an empty one. Raises `MissingError`."""
+        found = next((each for each in self.oidc if each.settings.name == name), None) if name else self.hub
         if found is None:
-            raise MissingError("way to sign in", name)
+            raise MissingError("way to sign in", name or HUB)
         return found

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from sqlalchemy import select
 
-from workbench.team.access import ForbiddenError, MissingError, ProjectRole
+from workbench.team.access import ForbiddenError, ProjectRole
 from workbench.team.actions.action import Call, action, member
 from workbench.team.actions.rooms import show_in_rooms
 from workbench.team.actions.schemas import NOTE, Count, Id, PersonRecord, Record, Time, people_by_id
@@ -65,8 +65,6 @@ def _add(call: Call, node: Node, text: Annotated[str, Meta(min_length=1, max_len
 def _remove(call: Call) -> None:
     """Take a comment away."""
     comment: Comment = call.found.resource
-    if comment.removed is not None:
-        raise MissingError("comment", comment.id)
     if comment.author_id != call.person.user_id and not call.may(ProjectRole.OWNER):
         raise ForbiddenError("This comment was written by another person.", ["ask its author", "ask an owner of the project"])
     comment.removed = now()

@@ -105,17 +105,23 @@ def _room_of(session: DatabaseSession, resource: StoredRoom | Comment) -> Stored
     return session.get_one(StoredRoom, resource.room_id) if isinstance(resource, Comment) else resource
 
 
-def _by_id(kind: type[Any]) -> Callable[[DatabaseSession, str], Any]:
-    return lambda session, name: session.get(kind, name)
+def _by_id(kind: type[Any], ended: str = "") -> Callable[[DatabaseSession, str], Any]:
+    """What has an id; one that has `ended` is no more."""
+
+    def find_row(session: DatabaseSession, name: str) -> Any:
+        found = session.get(kind, name)
+        return None if ended and getattr(found, ended, None) is not None else found
+
+    return find_row
 
 
 _FINDERS: dict[str, Callable[[DatabaseSession, str], Any]] = {
     "project": project_of_slug,
     "entry": _by_id(GalleryEntry),
     "room": _by_id(StoredRoom),
-    "comment": _by_id(Comment),
+    "comment": _by_id(Comment, "removed"),
     "share": _by_id(Share),
     "program": _by_id(RegisteredProgram),
     "job": _by_id(StoredJob),
-    "assignment": _by_id(Assignment),
+    "assignment": _by_id(Assignment, "withdrawn"),
 }

@@ -10,7 +10,7 @@ from msgspec import Meta
 from sqlalchemy import select
 
 from workbench.errors import WorkbenchError, unknown_name
-from workbench.team.access import InputError, MissingError, ProjectRole
+from workbench.team.access import InputError, ProjectRole
 from workbench.team.actions.action import Call, action, member, planner_of
 from workbench.team.actions.classes.class_records import AssignmentRecord, assignment_records, deadline_local
 from workbench.team.actions.classes.kept_baselines import keep_baselines
@@ -60,7 +60,7 @@ async def _read(call: Call, exercise: Exercise, choices: AssignmentChoices) -> t
 
 async def _read_baselines(call: Call, choices: AssignmentChoices) -> Sequence[FoundBaseline] | None:
     """Of the question that is ranked from now on, if that is another one."""
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     ranked = assignment.ranked if choices.ranked is None else choices.ranked
     return None if ranked == assignment.ranked else await _baselines(call, assignment.exercise, assignment.outline, ranked)
 
@@ -109,7 +109,7 @@ def _create(call: Call, exercise: Exercise, choices: AssignmentChoices) -> Assig
 @action("assignments.get", "GET /assignments/{assignment}", STUDENT, "read")
 def _get(call: Call) -> AssignmentRecord:
     """See an assignment."""
-    return assignment_records(call, [present(call)])[0]
+    return assignment_records(call, [call.found.resource])[0]
 
 
 async def _show_deadline(call: Call, answer: Any) -> None:
@@ -122,7 +122,7 @@ async def _show_deadline(call: Call, answer: Any) -> None:
 @action("assignments.update", "PATCH /assignments/{assignment}", STAFF, "edit", prepare=_read_baselines, afterwards=_show_deadline)
 def _update(call: Call, choices: AssignmentChoices, *, released: bool | None = None) -> AssignmentRecord:
     """Change an assignment, or show students their grades."""
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     _choose(assignment, choices)
     if released is not None:
         assignment.released = (assignment.released or now()) if released else None
@@ -136,15 +136,7 @@ def _update(call: Call, choices: AssignmentChoices, *, released: bool | None = N
 @action("assignments.withdraw", "DELETE /assignments/{assignment}", member(ProjectRole.OWNER, "assignment"), "manage")
 def _withdraw(call: Call) -> None:
     """Take an assignment back."""
-    present(call).withdrawn = now()  # work and answers stay, and are shown nowhere
-
-
-def present(call: Call) -> Assignment:
-    """The assignment of the path. Raises `MissingError` for one that was withdrawn."""
-    assignment: Assignment = call.found.resource
-    if assignment.withdrawn is not None:
-        raise MissingError("assignment", assignment.id)
-    return assignment
+    call.found.resource.withdrawn = now()  # work and answers stay, and are shown nowhere
 
 
 def _choose(assignment: Assignment, choices: AssignmentChoices) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session as DatabaseSession
 from workbench.errors import unknown_name
 from workbench.team.access import ConflictError, InputError
 from workbench.team.actions.action import Call, action, planner_of
-from workbench.team.actions.classes.assignments import STUDENT, WORKER, present
+from workbench.team.actions.classes.assignments import STUDENT, WORKER
 from workbench.team.actions.classes.class_records import GivenRecord, given_records, graded_work, is_over, is_staff
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import DOCUMENT, Word
@@ -57,7 +57,7 @@ def tries_of(session: DatabaseSession, room_id: str) -> Mapping[str, tuple[int, 
 
 
 async def _judge(call: Call, question: Word, answer: Annotated[str, Meta(min_length=1, max_length=DOCUMENT)]) -> GradedAnswer:
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     names = [each["name"] for each in assignment.outline["questions"]]
     if question not in names:
         raise InputError(*unknown_name("question", question, names))
@@ -70,7 +70,6 @@ async def _judge(call: Call, question: Word, answer: Annotated[str, Meta(min_len
 @action("answers.hand_in", "POST /assignments/{assignment}/answers", WORKER, "edit", prepare=_judge, status=201, subject="question")
 def _hand_in(call: Call) -> GivenRecord:
     """Answer a question of an assignment: with the text of a plan's document, or with a number or choice."""
-    present(call)
     return given_records(call.session, [keep_answer(call.session, _own_room(call, call.session), call.person.user_id, call.prepared)])[0]
 
 
@@ -86,6 +85,6 @@ def _own_room(call: Call, session: DatabaseSession) -> str:
 def _list(call: Call, *, everybody: bool = False) -> list[GivenRecord]:
     """List one's own answers, or those of all."""
     # a student has their own whatever they ask for; the oldest come first
-    all_work = graded_work(call.session, present(call).id, "" if everybody and is_staff(call) else call.person.user_id)
+    all_work = graded_work(call.session, call.found.resource.id, "" if everybody and is_staff(call) else call.person.user_id)
     given = sorted((answer for each in all_work for answer in each.answers), key=lambda each: (each.created, each.id))
     return given_records(call.session, given[-1000:])

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from workbench.errors import unknown_name
 from workbench.team.access import InputError, MissingError
 from workbench.team.actions.action import Call, action, planner_of
-from workbench.team.actions.classes.assignments import STAFF, present
+from workbench.team.actions.classes.assignments import STAFF
 from workbench.team.actions.classes.class_records import GradedWork, graded_work
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import NAME, Count, Digest, Id, Record
@@ -37,7 +37,7 @@ QuestionName = Annotated[
 
 async def _read_board(call: Call, work: WorkName = "") -> ReplayedRoom | None:
     """The board whose plan is sent, as it is now; `None` for the plan that the assignment begins with."""
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     if not work:
         return None
     with call.services.store.read() as session:
@@ -65,7 +65,7 @@ async def _send(call: Call, answer: Any) -> None:
 @action("work.push", "POST /assignments/{assignment}/boards", STAFF, "edit", prepare=_read_board, afterwards=_send, subject="digest")
 def _push(call: Call, work: WorkName = "", question: QuestionName = "") -> PushedRecord:
     """Send a plan onto the boards of all who have not answered yet."""
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     board: ReplayedRoom | None = call.prepared
     if board is not None:
         keep_plan(call.session, board.present)

@@ -8,12 +8,12 @@ from sqlalchemy import select
 
 from workbench.team.access import ForbiddenError, MissingError
 from workbench.team.actions.action import Call, action, planner_of
-from workbench.team.actions.classes.assignments import STUDENT, present
+from workbench.team.actions.classes.assignments import STUDENT
 from workbench.team.actions.classes.class_records import is_over, is_staff
 from workbench.team.actions.classes.scores import RankedPlan, ranking
 from workbench.team.actions.schemas import Count, Figures, Record
 from workbench.team.rooms.room_records import read_room
-from workbench.team.store.tables import LogEntry
+from workbench.team.store.tables import Assignment, LogEntry
 from workbench.team.web.team_services import ReplayedRoom
 
 
@@ -50,7 +50,8 @@ async def _read(call: Call) -> Mapping[str, Any]:
 
 def _ranked(call: Call) -> RankedPlan:
     """The plan at the place of the path. Raises `MissingError` for none, `ForbiddenError` for what is not shown to students yet."""
-    assignment, place = present(call), call.inputs.path["place"]
+    assignment: Assignment = call.found.resource
+    place = call.inputs.path["place"]
     if not is_staff(call):
         if not (is_over(assignment) or assignment.released is not None):
             raise ForbiddenError("Replay of the winner is shown once the deadline has passed.", ["wait for it"])
@@ -65,5 +66,4 @@ def _ranked(call: Call) -> RankedPlan:
 @action("assignments.replay", "GET /assignments/{assignment}/ranking/{place}", STUDENT, "read", prepare=_read)
 def _answer(call: Call, place: str) -> ReplayRecord:
     """See how a plan of a ranking came to be, step by step."""
-    present(call)
     return ReplayRecord(place=int(place), **call.prepared)

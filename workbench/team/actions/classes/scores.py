@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from workbench.team.access import ConflictError, ProjectRole
 from workbench.team.actions.action import Call, action, jobs_of, member
-from workbench.team.actions.classes.assignments import STAFF, STUDENT, present
+from workbench.team.actions.classes.assignments import STAFF, STUDENT
 from workbench.team.actions.classes.class_records import GradedWork, graded_work, is_staff
 from workbench.team.actions.classes.kept_baselines import BaselineRecord, baseline_records
 from workbench.team.actions.schemas import Count, Digest, Figures, Id, PersonRecord, Record, people_by_id
@@ -67,7 +67,7 @@ class SubmittedRecord(Record, frozen=True):
 def _scores(call: Call) -> list[ScoreRecord]:
     """List the scores of all students."""
     # a row for each student, and for whoever else sat down
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     work_of = {user: each for each in graded_work(call.session, assignment.id) for user in each.people}
     members = select(Member.user_id).where(Member.project_id == call.project.id, Member.role == str(ProjectRole.STUDENT))
     students = set(call.session.scalars(members))
@@ -145,7 +145,7 @@ def _figures_of(call: Call, digests: set[str]) -> dict[str, dict[str, Figures]]:
 @action("assignments.ranking", "GET /assignments/{assignment}/ranking", STUDENT, "read")
 def _rank(call: Call) -> RankingRecord:
     """Rank the right plans of an assignment."""
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     plans = ranking(call, assignment)
     compiling = _compiling(call, {each.digest for each in plans})
     problems = _problems(call, {each.digest for each in plans})
@@ -186,7 +186,7 @@ async def _submit(call: Call) -> int:
     """A compilation for each of the first ten that has none."""
     with call.services.store.read() as session:
         here = Call(call.services, call.principal, session, call.inputs, call.found)
-        assignment = present(here)
+        assignment: Assignment = call.found.resource
         if not assignment.ranked:
             raise ConflictError("This assignment has no ranked question.", ["choose a ranked question"])
         plans = ranking(here, assignment)[:COMPILED]

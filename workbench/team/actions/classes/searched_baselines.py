@@ -11,7 +11,6 @@ from sqlalchemy import select
 from workbench.errors import WorkbenchError
 from workbench.team.access import ConflictError, ProjectRole
 from workbench.team.actions.action import Call, action, jobs_of, member, planner_of
-from workbench.team.actions.classes.assignments import present
 from workbench.team.actions.classes.kept_baselines import keep_baseline, keep_baselines
 from workbench.team.actions.plans import keep_plan
 from workbench.team.actions.schemas import Id, Record
@@ -25,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 async def _search(call: Call) -> tuple[FoundBaselines, str]:
     """The baselines that are known at once, and the job of the one that is searched for."""
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     if not assignment.ranked:
         raise ConflictError("This assignment has no ranked question.", ["choose a ranked question"])
     found = await planner_of(call).ask(FoundBaselines, "baselines", exercise=assignment.exercise, question=assignment.ranked)
@@ -60,7 +59,7 @@ class SearchRecord(Record, frozen=True):
 def _keep(call: Call) -> SearchRecord:
     """Search for the best plan, beside those of a ranking."""
     found, job = call.prepared
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     keep_baselines(call.session, assignment, found.found)
     keep_baseline(call.session, assignment.id, assignment.ranked, FoundBaseline("search", "", None, False, ""), job)
     return SearchRecord(job=job)

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from workbench.team.access import ConflictError, InputError, MissingError, ProjectRole, parse_role
 from workbench.team.actions.action import Call, action, member
-from workbench.team.actions.classes.assignments import STAFF, WORKER, present
+from workbench.team.actions.classes.assignments import STAFF, WORKER
 from workbench.team.actions.classes.class_records import GradedWork, WallWork, WorkRecord, graded_work, own_work, work_records
 from workbench.team.actions.rooms import add_room
 from workbench.team.actions.schemas import NAME, Note, PersonRecord, Record, Word, people_by_id, user_of_name
@@ -31,7 +31,7 @@ class WorkPicture(Record, frozen=True):
 @action("work.start", "POST /assignments/{assignment}/submissions", WORKER, "edit", subject="room")
 def _start(call: Call, partners: Annotated[list[Word], Meta(max_length=6)] = []) -> WorkRecord:  # noqa: B006 - nothing changes it
     """Begin an assignment, alone or with others."""
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     if (mine := own_work(call, assignment)) is not None:
         return mine
     others = [_partner(call, assignment, name) for name in dict.fromkeys(partners) if name != call.person.name]
@@ -71,7 +71,7 @@ def _partner(call: Call, assignment: Assignment, name: str) -> User:
 def _wall(call: Call) -> WallRecord:
     """See the work of all on an assignment."""
     # that of those who are stuck first, then those with the fewest right answers
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     all_work = sorted(graded_work(call.session, assignment.id), key=lambda each: _order(assignment, each))
     rooms = call.services.rooms
     present_ids = [rooms.people_in(each.row.room_id) if rooms is not None else () for each in all_work]
@@ -105,7 +105,7 @@ def _not_begun(call: Call, assignment: Assignment) -> list[PersonRecord]:
 @action("work.thumbnail", "GET /assignments/{assignment}/submissions/{work}/thumbnail", member(ProjectRole.VIEWER, "assignment"), "read")
 def _thumbnail(call: Call) -> WorkPicture:
     """See a picture of somebody's plan now."""
-    return WorkPicture(svg=_row(call, present(call)).thumbnail)
+    return WorkPicture(svg=_row(call, call.found.resource).thumbnail)
 
 
 Points = Annotated[float, Meta(ge=0, le=1e6)] | UnsetType | None
@@ -114,7 +114,7 @@ Points = Annotated[float, Meta(ge=0, le=1e6)] | UnsetType | None
 @action("work.grade", "PATCH /assignments/{assignment}/submissions/{work}", STAFF, "edit")
 def _grade(call: Call, remark: Note | None = None, points: Points = UNSET) -> WorkRecord:
     """Write a remark on somebody's work, or give points."""
-    assignment = present(call)
+    assignment: Assignment = call.found.resource
     row = _row(call, assignment)
     row.remark = row.remark if remark is None else remark
     if points is not UNSET:
