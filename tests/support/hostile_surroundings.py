@@ -14,7 +14,7 @@ from workbench.team.sandbox.sandbox import Sandbox, SandboxRun
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand
 
 SECRET = "the-secret-of-the-server"
-SMALL = {"memory": 256 * MIB, "file_size": 2 * MIB, "scratch": 4 * MIB, "output": 8 * MIB, "tasks": 40, "processor_seconds": 2}
+SMALL = {"memory": 256 * MIB, "file_size": 2 * MIB, "scratch": 4 * MIB, "output": 8 * MIB, "tasks": 40}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Surroundings:
         }
         head = "".join(f"{name} = {value!r}\n" for name, value in names.items())
         (self.code / "hostile.py").write_text(head + program.code, encoding="utf-8")
-        limits = ResourceLimits(**SMALL, deadline=program.seconds)
+        limits = ResourceLimits(**SMALL, deadline=program.seconds, processor_seconds=program.processor_seconds)
         return sandbox.run(SandboxedCommand.python("-m", "hostile", code=(self.code,), limits=limits))
 
     def were_reached(self, run: SandboxRun) -> bool:

@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import func, select
@@ -166,6 +168,15 @@ class FailingStore(Store):
             yield session
 
 
+@cache
+def _team_of_rooms() -> tuple[dict[str, str], str, bytes]:
+    """The people and the project of a team, and the file of its store, which each test has a copy of."""
+    with TemporaryDirectory() as folder:
+        team = RoomTeam(new_store(Path(folder)))._with_people()
+        team.store.close()
+        return team.people, team.project_id, Path(folder, "team.db").read_bytes()
+
+
 @dataclass
 class RoomTeam:
     """A project with people of each role in it, and a stranger, `zoe`; `people` are ids by name."""
@@ -175,16 +186,21 @@ class RoomTeam:
     project_id: str = ""
 
     @classmethod
-    def begin(cls, folder: Path, store: Store | None = None) -> "RoomTeam":
-        team = cls(store or new_store(folder))
-        Base.metadata.create_all(team.store.engine)
+    def begin(cls, folder: Path, store: Store | None = None, kind: type[Store] = Store) -> "RoomTeam":
+        if store is None:
+            people, project_id, content = _team_of_rooms()
+            return cls(new_store(folder, content, kind), dict(people), project_id)
+        Base.metadata.create_all(store.engine)
+        return cls(store)._with_people()
+
+    def _with_people(self) -> "RoomTeam":
         for name in (*PEOPLE, "zoe"):
-            team.people[name] = add_person(team.store, name)
-        with team.store.write() as session:
-            team.project_id = add_project(session, "vision", "Vision", owner=team.people["ada"]).id
+            self.people[name] = add_person(self.store, name)
+        with self.store.write() as session:
+            self.project_id = add_project(session, "vision", "Vision", owner=self.people["ada"]).id
             for name, role in PEOPLE.items():
-                set_role(session, team.project_id, team.people[name], role)
-        return team
+                set_role(session, self.project_id, self.people[name], role)
+        return self
 
     def new_room(self, document: str, name: str = "Tuesday") -> str:
         """A room about a plan document; its id."""

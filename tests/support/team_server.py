@@ -5,7 +5,9 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import httpx
@@ -34,12 +36,21 @@ def quick_hasher() -> PasswordHasher:
     return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
-def new_store(folder: Path) -> Store:
-    """An empty store with its tables."""
+@cache
+def _empty_tables() -> bytes:
+    """The file of a database with all tables: to copy it is quicker than to make them."""
+    with TemporaryDirectory() as folder:
+        store = Store.open(f"sqlite:///{folder}/team.db")
+        Base.metadata.create_all(store.engine)
+        store.close()
+        return Path(folder, "team.db").read_bytes()
+
+
+def new_store(folder: Path, content: bytes | None = None, kind: type[Store] = Store) -> Store:
+    """An empty store with its tables, or one with the content of another's file."""
     folder.mkdir(parents=True, exist_ok=True)
-    store = Store.open(f"sqlite:///{folder}/team.db")
-    Base.metadata.create_all(store.engine)
-    return store
+    (folder / "team.db").write_bytes(_empty_tables() if content is None else content)
+    return kind.open(f"sqlite:///{folder}/team.db")
 
 
 def make_services(folder: Path, store: Store | None = None, address: str = "http://localhost:5007", **others: Any) -> TeamServices:

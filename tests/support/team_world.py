@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 import workbench as wb
 from tests.support.team_server import add_person, new_store, sign_in
 from workbench.analysis.analyze import analyze
@@ -187,6 +189,8 @@ class TeamWorld:
     things: dict[str, dict[str, str]] = field(default_factory=dict)
     cookies: dict[str, str] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
+    _watching: Connection | None = field(default=None, init=False, repr=False)
+    _dumped: tuple[int, dict[str, list[tuple[Any, ...]]]] = field(default=(-1, {}), init=False, repr=False)
 
     def principal(self, name: str, scopes: frozenset[str] | None = None) -> Principal:
         """The person behind a request."""
@@ -199,7 +203,19 @@ class TeamWorld:
         return asyncio.run(perform(action_of(action), context, Inputs(path, query or {}, body)))
 
     def dump(self) -> dict[str, list[tuple[Any, ...]]]:
-        """All rows of all tables, but for when a token was used."""
+        """All rows of all tables, but for when a token was used; read anew where somebody has written since."""
+        if (written := self._written()) != self._dumped[0]:
+            self._dumped = written, self._read_all()
+        return self._dumped[1]
+
+    def _written(self) -> int:
+        """What SQLite changes, as one connection sees it, with each commit of another."""
+        self._watching = self._watching or self.store.engine.connect()
+        version: int = self._watching.exec_driver_sql("PRAGMA data_version").scalar_one()
+        self._watching.rollback()
+        return version
+
+    def _read_all(self) -> dict[str, list[tuple[Any, ...]]]:
         with self.store.read() as session:
             tables = {each: [column for column in each.columns if column.name != "used"] for each in Base.metadata.sorted_tables}
             rows = {each.name: session.execute(each.select().with_only_columns(*columns)) for each, columns in tables.items()}

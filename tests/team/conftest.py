@@ -5,9 +5,24 @@ from itertools import count
 import pytest
 
 from tests.support.postgres import new_database, running_postgres
+from workbench.team.store import store as store_module
 from workbench.team.store.store import Store
 
 _NUMBERS = count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_disk():
+    """No test pulls the plug: SQLite does not wait until the disk has what it wrote."""
+    set_up = store_module._set_up_sqlite
+
+    def set_up_without_waiting(connection, record):
+        set_up(connection, record)
+        connection.execute("PRAGMA synchronous=OFF")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store_module, "_set_up_sqlite", set_up_without_waiting)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.team_server import make_services
+from tests.support.team_server import make_services, new_store
 from tests.support.team_world import TeamWorld, make_world, parts_of_server
-from workbench.team.store.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +21,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[TeamWorld, bytes
 @pytest.fixture
 def world(template: tuple[TeamWorld, bytes], tmp_path: Path) -> Iterator[TeamWorld]:
     made, content = template
-    (tmp_path / "team.db").write_bytes(content)
-    store = Store.open(f"sqlite:///{tmp_path}/team.db")
+    store = new_store(tmp_path, content)
     services = make_services(tmp_path, store, **parts_of_server(store))
     yield replace(made, store=store, services=services)
     store.close()

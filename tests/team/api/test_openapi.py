@@ -6,6 +6,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from tests.support.action_examples import address_of, allowed_person, path_of, query_of
+from tests.support.choosing import share_of
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.check_inputs import schema_flaw
 from workbench.team.actions.schemas import ERROR
@@ -23,8 +24,9 @@ def described(client):
 
 
 @pytest.mark.compile
-def test_the_description_is_openapi(described):
-    validate(described)
+def test_the_description_is_openapi(described, request):
+    paths = share_of(request.config, list(described["paths"]), 5)
+    validate({**described, "paths": {each: described["paths"][each] for each in paths}})
     assert described["openapi"] == "3.1.0"
     operations = [(method, path) for path, methods in described["paths"].items() for method in methods]
     assert len(operations) == len(ALL_ACTIONS)

@@ -4,18 +4,12 @@ from itertools import count
 
 import pytest
 
-from tests.support.postgres import new_database, running_postgres
+from tests.support.postgres import new_database
 from tests.support.team_jobs import job_store
 from workbench.team.store.store import Store
 from workbench.team.store.tables import Base
 
 _NUMBERS = count()
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    with running_postgres() as folder:
-        yield folder
 
 
 @pytest.fixture

@@ -22,12 +22,13 @@ from tests.support.team_jobs import (
     wait_until,
 )
 from tests.support.team_rooms import FailingStore
+from tests.support.team_server import new_store
 from workbench.team.jobs.dispatcher import Dispatcher
 from workbench.team.jobs.job_folder import read_exit
 from workbench.team.jobs.job_spec import JobError
 from workbench.team.jobs.local_engine import EngineUnavailableError, LocalEngine
 from workbench.team.jobs.queue import JobLimits
-from workbench.team.store.tables import Base, StoredFigures, StoredPlan
+from workbench.team.store.tables import StoredFigures, StoredPlan
 from workbench.team.web.team_services import JobRequest
 
 
@@ -170,9 +171,7 @@ def test_what_a_killed_server_did_not_come_to_note_is_found_and_not_run_twice(st
 
 def test_a_disk_that_is_full_meanwhile_loses_no_job(tmp_path, caplog):
     """The job is claimed, and from then to its end nothing can be noted."""
-    store = FailingStore.open(f"sqlite:///{tmp_path}/team.db")
-    Base.metadata.create_all(store.engine)
-    job_store(tmp_path, store)
+    store = job_store(tmp_path, new_store(tmp_path, kind=FailingStore))
 
     def fill_disk(*arguments):
         store.full = True

@@ -251,8 +251,8 @@ def verify_fair_share(store):
 
 
 @pytest.mark.compile
-def test_forty_jobs_of_five_people_over_a_killed_server(sqlite_store, tmp_path):
-    verify_many_jobs(sqlite_store, tmp_path, 40)
+def test_twenty_five_jobs_of_five_people_over_a_killed_server(sqlite_store, tmp_path):
+    verify_many_jobs(sqlite_store, tmp_path, 25)
 
 
 @pytest.mark.nightly

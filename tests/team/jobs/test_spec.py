@@ -1,6 +1,7 @@
 """What a job may be, and the command line that it is."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,13 @@ def test_a_spec_is_read_back_from_its_record(spec):
 
 def test_a_search_says_what_is_fixed_and_ends_before_its_minutes():
     command = command_line(JobSpec("a" * 64, "search", minutes=2.0, options={"model": "4", "stage": "1"}), Path("/data/jobs/abc"), "python")
-    options = make_parser().parse_args(command[3:])
+    options = parser().parse_args(command[3:])
     assert (options.pin, options.within, options.until, options.workers) == (["model=4", "stage=1"], 96.0, "proved", 1)
+
+
+@cache
+def parser():
+    return make_parser()
 
 
 @pytest.mark.compile
@@ -75,14 +81,14 @@ def test_a_search_says_what_is_fixed_and_ends_before_its_minutes():
 def test_the_command_line_is_one_of_the_workbench(spec):
     command = command_line(spec, Path("/data/jobs/abc"), "python")
     assert command[:3] == ["python", "-m", "workbench.cli"]
-    options = make_parser().parse_args(command[3:])
+    options = parser().parse_args(command[3:])
     assert (options.plan, options.events, options.steps) == ("/data/jobs/abc/plan.json", "/data/jobs/abc/events.jsonl", spec.steps)
     assert options.allow == ([spec.module] if spec.module else [])
 
 
 def test_a_compilation_has_the_time_that_its_job_has():
     command = command_line(JobSpec(plan=DIGEST, kind="compile", minutes=2), Path("/data/jobs/abc"))
-    assert make_parser().parse_args(command[3:]).time_limit == 120.0
+    assert parser().parse_args(command[3:]).time_limit == 120.0
 
 
 def test_jobs_have_ports_of_their_own():

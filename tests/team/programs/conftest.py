@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.team_sandbox import ability_here, opened
+from tests.support.team_server import new_store
 from workbench.team.programs import fetch_files
 from workbench.team.programs import program_registry as registry_module
 from workbench.team.programs.fetch_policy import FetchPolicy, TreeLimits
 from workbench.team.programs.program_registry import ProgramRegistry
 from workbench.team.sandbox.resource_limits import MIB
 from workbench.team.sandbox.sandbox import Sandbox
-from workbench.team.store.store import Store, now
-from workbench.team.store.tables import Base, Project, User
+from workbench.team.store.store import now
+from workbench.team.store.tables import Project, User
 
 MINE = '''
 """A program."""
@@ -46,8 +47,7 @@ def registry(tmp_path: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) 
     if os.geteuid() == 0:
         for each in (tmp_path, *tmp_path.parents[:2]):
             each.chmod(each.stat().st_mode | 0o011)  # the server's folder can be entered by the users of its sandboxes
-    store = Store.open(f"sqlite:///{tmp_path / 'team.db'}")
-    Base.metadata.create_all(store.engine)
+    store = new_store(tmp_path)
     with store.write() as session:
         session.add(User(id="ada", name="ada", display="Ada", created=now()))
         session.add(Project(id="p", slug="p", name="P", created=now()))

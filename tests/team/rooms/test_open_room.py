@@ -143,7 +143,7 @@ def test_an_edit_of_somebody_who_leaves_at_once_is_made_and_ends_nothing(room):
 
 
 def test_an_edit_that_cannot_be_stored_nobody_sees_and_all_are_told(tmp_path, planners, document):
-    team = RoomTeam.begin(tmp_path, FailingStore.open(f"sqlite:///{tmp_path}/team.db"))
+    team = RoomTeam.begin(tmp_path, kind=FailingStore)
     hub = RoomHub(team.store, planners, "http://localhost:5007")
     room = VisitedRoom(team, hub, team.new_room(document))
     ada, bob = room.enter("ada"), room.enter("bob")
@@ -172,7 +172,7 @@ def test_an_edit_that_cannot_be_stored_nobody_sees_and_all_are_told(tmp_path, pl
 
 
 def test_a_plan_that_cannot_be_saved_is_said_and_the_room_goes_on(tmp_path, planners, document):
-    team = RoomTeam.begin(tmp_path, FailingStore.open(f"sqlite:///{tmp_path}/team.db"))
+    team = RoomTeam.begin(tmp_path, kind=FailingStore)
     hub = RoomHub(team.store, planners, "http://localhost:5007")
     room = VisitedRoom(team, hub, team.new_room(document))
     ada = room.enter("ada")

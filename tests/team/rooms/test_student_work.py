@@ -107,7 +107,7 @@ def test_a_student_answers_in_a_room_and_the_wall_sees_it(lesson):
 
 
 def test_a_room_can_be_read_while_the_wall_cannot_be_kept(planners, tmp_path):
-    team = RoomTeam.begin(tmp_path, FailingStore.open(f"sqlite:///{tmp_path}/team.db"))
+    team = RoomTeam.begin(tmp_path, kind=FailingStore)
     hub = RoomHub(team.store, planners, "http://localhost:5007")
     room = Class(team, hub, planners, tmp_path).room()
     team.store.full = True

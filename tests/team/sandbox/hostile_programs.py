@@ -30,6 +30,7 @@ class HostileProgram:
     words: str = ""  # of the sentence, or of what it prints
     alone: bool = True  # whether the limits and the filter of system calls are enough, without bubblewrap
     seconds: float = 120.0  # none but those that say so reaches it
+    processor_seconds: int = 2
 
 
 def tries(*lines: str) -> str:
@@ -218,6 +219,7 @@ HOSTILE = (
             "    pass",
         ),
         (EndKind.PROCESSOR, EndKind.KILLED),
+        processor_seconds=1,
     ),
     HostileProgram(
         "prints without end",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.team_sandbox import ability_alone, ability_refused, opened
+from tests.support.team_server import new_store
 from tests.team.programs.test_registry import fetched_wheel, wheel
 from workbench.errors import WorkbenchError
 from workbench.team.data_folder import make_private
@@ -19,8 +20,8 @@ from workbench.team.rooms.planners import Planners
 from workbench.team.sandbox.resource_limits import ResourceLimits, SandboxAbility, SandboxError, SandboxLevel, SandboxPolicy
 from workbench.team.sandbox.sandbox import Sandbox, named_user
 from workbench.team.sandbox.sandboxed_command import SandboxedCommand
-from workbench.team.store.store import Store, now
-from workbench.team.store.tables import Base, Project, RegisteredProgram, User
+from workbench.team.store.store import now
+from workbench.team.store.tables import Project, RegisteredProgram, User
 from workbench.team.team_config import TeamConfig
 
 LIMITS = ResourceLimits(deadline=60)
@@ -34,8 +35,7 @@ def refused() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def registry(tmp_path: Path, refused: Sandbox) -> ProgramRegistry:
-    store = Store.open(f"sqlite:///{tmp_path / 'team.db'}")
-    Base.metadata.create_all(store.engine)
+    store = new_store(tmp_path)
     with store.write() as session:
         session.add(User(id="ada", name="ada", display="Ada", created=now()))
         session.add(Project(id="p", slug="p", name="P", created=now()))
