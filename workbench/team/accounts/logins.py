@@ -57,7 +57,7 @@ def principal_of_login(store: Store, secret: str) -> Principal | None:
     if not 0 < len(secret) <= LONGEST_SECRET:
         return None
     with store.read() as session:
-        found = session.execute(_live_login(digest_of(secret))).first()
+        found = session.execute(_live().where(Login.digest == digest_of(secret))).first()
     if found is None:
         return None
     login, user = found
@@ -99,10 +99,6 @@ def _revoke(session: Session, condition: Any) -> list[str]:
 def _live() -> Any:
     good = (Login.revoked.is_(None), Login.expires > now(), User.active)
     return select(Login, User).join(User, User.id == Login.user_id).where(*good)
-
-
-def _live_login(digest: str) -> Any:
-    return _live().where(Login.digest == digest)
 
 
 def _prolong(store: Store, digest: str) -> None:

@@ -16,7 +16,7 @@ from workbench.team.store.tables import GalleryEntry, StoredPlan
 
 LEAST, MOST = 2, 10
 _FIGURES = ("peak_bytes", "sent_bytes", "step_seconds", "dollars", "fits")
-_STATEMENTS = ("rules", "overrides", "constraints", "barriers")
+_STATEMENTS = ("rules", "overrides", "constraints", "barriers", "groups")
 Texts = Annotated[list[str | None], Meta(max_length=MOST)]
 FigureName = Annotated[str, one_of(*_FIGURES)]
 Tier = Annotated[str, one_of(*TIERS)]
@@ -152,12 +152,15 @@ def _rows(tables: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, list[str |
 
 def _statements(documents: Sequence[Mapping[str, Any]]) -> Iterator[StatementRow]:
     for kind in _STATEMENTS:
-        tables = [{subject: str(says) for subject, says in each["layout"].get(kind, {}).items()} for each in documents]
-        for subject, values in _rows(tables):
+        for subject, values in _rows([_stated(each["layout"].get(kind, {})) for each in documents]):
             yield StatementRow(kind=kind, subject=subject, values=values, differs=len(set(values)) > 1)
-    groups = [{", ".join(places): "together" for places in each["layout"].get("groups", ())} for each in documents]
-    for subject, values in _rows(groups):
-        yield StatementRow(kind="groups", subject=subject, values=values, differs=len(set(values)) > 1)
+
+
+def _stated(part: Any) -> dict[str, str]:
+    """What a layout says of each subject; groups are a list of the places in each."""
+    if isinstance(part, Mapping):
+        return {subject: str(says) for subject, says in part.items()}
+    return {", ".join(places): "together" for places in part}
 
 
 def _figure_rows(figures: Sequence[TierFigures]) -> Iterator[FigureRow]:

@@ -87,29 +87,18 @@ def quota_records(session: DatabaseSession, user_id: str) -> list[QuotaRecord]:
     ]
 
 
-def _count(session: DatabaseSession, *where: Any) -> int:
-    return session.scalar(select(func.count()).where(*where)) or 0
+def _rows(of: Callable[[str], tuple[Any, ...]]) -> Callable[[DatabaseSession, str], int]:
+    """Counts the rows of a person, by the conditions that they meet."""
+    return lambda session, user_id: session.scalar(select(func.count()).where(*of(user_id))) or 0
 
 
-def _projects(session: DatabaseSession, user_id: str) -> int:
-    owned = (Member.user_id == user_id, Member.role == str(ProjectRole.OWNER), Project.id == Member.project_id)
-    return _count(session, *owned, Project.archived.is_(None), Project.personal_of.is_(None))
-
-
-def _programs(session: DatabaseSession, user_id: str) -> int:
-    return _count(session, RegisteredProgram.by == user_id, RegisteredProgram.state != "withdrawn")
-
-
-def _plans(session: DatabaseSession, user_id: str) -> int:
-    return _count(session, GalleryEntry.author_id == user_id, GalleryEntry.withdrawn.is_(None))
-
-
-def _rooms(session: DatabaseSession, user_id: str) -> int:
-    return _count(session, StoredRoom.by == user_id, StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id)))
-
-
-def _jobs(session: DatabaseSession, user_id: str) -> int:
-    return _count(session, StoredJob.author_id == user_id, StoredJob.state.not_in(ENDED))
+_OWNED = (Member.role == str(ProjectRole.OWNER), Project.id == Member.project_id, Project.archived.is_(None), Project.personal_of.is_(None))
+_OPEN = (StoredRoom.closed.is_(None), StoredRoom.id.not_in(select(StudentWork.room_id)))
+_projects = _rows(lambda user_id: (Member.user_id == user_id, *_OWNED))
+_programs = _rows(lambda user_id: (RegisteredProgram.by == user_id, RegisteredProgram.state != "withdrawn"))
+_plans = _rows(lambda user_id: (GalleryEntry.author_id == user_id, GalleryEntry.withdrawn.is_(None)))
+_rooms = _rows(lambda user_id: (StoredRoom.by == user_id, *_OPEN))
+_jobs = _rows(lambda user_id: (StoredJob.author_id == user_id, StoredJob.state.not_in(ENDED)))
 
 
 def _bytes(session: DatabaseSession, user_id: str) -> int:

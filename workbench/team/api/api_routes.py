@@ -14,7 +14,7 @@ from workbench import __version__
 from workbench.team.actions.action import Action, Inputs
 from workbench.team.actions.all_actions import ALL_ACTIONS
 from workbench.team.actions.perform import Context, admit, perform
-from workbench.team.actions.schemas import ERROR, Schema
+from workbench.team.actions.schemas import ERROR
 from workbench.team.web.base_handler import TeamHandler
 
 
@@ -168,7 +168,10 @@ def _operation(action: Action) -> dict[str, Any]:
         "summary": action.summary,
         "description": who_may(action),
         "tags": [noun_of(action)],
-        "parameters": [*map(_path_parameter, action.parameters), *_query_parameters(action)],
+        "parameters": [
+            *map(_path_parameter, action.parameters),
+            *(_query_parameter(action, each) for each in action.query),
+        ],
         **(
             {"requestBody": {"required": bool(action.body.get("required")), "content": _json(action.body)}}
             if action.body is not None
@@ -192,12 +195,9 @@ def _path_parameter(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _query_parameters(action: Action) -> list[dict[str, Any]]:
-    return [_query_parameter(name, schema, name in action.required) for name, schema in action.query.items()]
-
-
-def _query_parameter(name: str, schema: Schema, required: bool) -> dict[str, Any]:
+def _query_parameter(action: Action, name: str) -> dict[str, Any]:
     """A list is given in one value, with commas."""
+    schema, required = action.query[name], name in action.required
     style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
     return {"name": name, "in": "query", "required": required, "schema": dict(schema), **style}
 

@@ -120,12 +120,11 @@ class Dispatcher:
         self._listeners: list[JobListener] = []
         self._listening = threading.Lock()
         limits = limits or {}
-        self.lanes = {each.name: self._make_lane(each, limits.get(each.name, JobLimits())) for each in engines}
-
-    def _make_lane(self, engine: JobEngine, limits: JobLimits) -> EngineLane:
-        return EngineLane(
-            self._store, engine, limits, self._folder, self._write_folder, self._tell, partial(_shared_memory, engine, limits)
-        )
+        self.lanes = {}
+        for each in engines:
+            own = limits.get(each.name, JobLimits())
+            shared = partial(_shared_memory, each, own)
+            self.lanes[each.name] = EngineLane(store, each, own, folder, self._write_folder, self._tell, shared)
 
     def start(self) -> None:
         """Follow the jobs that are under way, and take others from the queue."""

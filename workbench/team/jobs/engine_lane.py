@@ -178,7 +178,7 @@ class EngineLane:
         mark_running(self._store, job_id, native)
         self._unanswered.pop(job_id, None)
         self._followed[job_id] = _Followed(job_id, folder, spec, native, EventReader(folder / EVENTS), asked_at=time.monotonic())
-        self._notify(job_id, (), "running")
+        self._tell(job_id, (), "running")
 
     def _cancel(self, job: _Followed) -> None:
         if job.native and (job.cancelled_at is None or time.monotonic() - job.cancelled_at > CANCEL_AGAIN):
@@ -206,7 +206,7 @@ class EngineLane:
     def _read(self, job: _Followed) -> None:
         if events := job.reader.read():
             job.progress.add(events)
-            self._notify(job.job_id, events, "running")
+            self._tell(job.job_id, events, "running")
 
     def _is_lost(self, job: _Followed) -> bool:
         """Whether the engine has no such job, and has had none for as long as the folder may be behind."""
@@ -230,7 +230,4 @@ class EngineLane:
         self._followed.pop(job_id, None)
         self._unanswered.pop(job_id, None)
         if finish(self._store, job_id, result):
-            self._notify(job_id, events, result.state)
-
-    def _notify(self, job_id: str, events: Sequence[JobEvent], state: str) -> None:
-        self._tell(job_id, events, state)
+            self._tell(job_id, events, result.state)

@@ -20,8 +20,6 @@ from workbench.team.store.tables import Password, User
 
 
 class AccountPage(PageHandler):
-    """See the module."""
-
     async def get(self) -> None:
         me, logins, tokens = await gather(self.ask("me.get"), self.ask("me.logins"), self.ask("tokens.list"))
         has_password = await asyncio.to_thread(self._has_password)
@@ -195,8 +193,6 @@ _WORDS = {
 
 
 class RoomsPage(ProjectPageHandler):
-    """See the module."""
-
     async def get(self, project: str) -> None:
         rooms, plans = await gather(
             self.ask_all("rooms.list", MOST_ROOMS, {"closed": "true"}, project=project),

@@ -138,20 +138,15 @@ LARGEST_WHEEL = WHEEL * 3 // 4  # bytes
 
 
 class WheelFormHandler(FormHandler):
-    """See the module."""
-
     @property
     def largest_body(self) -> int:
         return LARGEST_WHEEL + SMALL_BODY
 
     async def carry_out(self, fields: Mapping[str, list[str]], values: Mapping[str, Any]) -> Any:
         found = next(iter(self.request.files.get("wheel", ())), None)
-        sent = {"wheel": [await asyncio.to_thread(_encoded, found["body"])], "locator": [found["filename"]]} if found else {}
+        wheel = await asyncio.to_thread(base64.b64encode, found["body"]) if found else b""
+        sent = {"wheel": [wheel.decode()], "locator": [found["filename"]]} if found else {}
         return await super().carry_out({**fields, **sent, "kind": ["wheel"]}, values)
-
-
-def _encoded(content: bytes) -> str:
-    return base64.b64encode(content).decode()
 
 
 _AT = "/p/{project}/assignments/{assignment}"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workbench.team.actions.jobs import ENDED
 from workbench.team.jobs.job_result import figures_of
 from workbench.team.pages.page_words import write_bytes, write_dollars, write_seconds, write_span
 from workbench.team.pages.plan_cards import FIGURE_KINDS, PRICE, STEP_TIME, FigureKind, PlanCard
@@ -11,7 +12,6 @@ from workbench.team.pages.plan_charts import draw_curve
 from workbench.team.pages.project_pages import plan_name
 from workbench.team.store.store import now
 
-ENDED = ("done", "failed", "cancelled")
 MOST_LINES = 200
 """Lines of a log on a page: the last ones."""
 Record = Mapping[str, Any]

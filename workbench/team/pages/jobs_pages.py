@@ -5,7 +5,8 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
-from workbench.team.pages.job_views import ENDED, MOST_LINES, job_curves, job_facts, job_figures, job_view, log_lines
+from workbench.team.actions.jobs import ENDED
+from workbench.team.pages.job_views import MOST_LINES, job_curves, job_facts, job_figures, job_view, log_lines
 from workbench.team.pages.page_handler import ProjectPageHandler, gather
 from workbench.team.pages.plan_cards import PRICE, PlanCard, read_card
 
@@ -64,8 +65,6 @@ class JobsHandler(ProjectPageHandler):
 
 
 class JobsPage(JobsHandler):
-    """See the module."""
-
     async def get(self, project: str) -> None:
         jobs = await self.ask_all("jobs.list", MOST_JOBS, project=project)
         waiting = await self.waiting(project, jobs)

@@ -101,7 +101,8 @@ class PageHandler(TeamHandler):
         """A page, with what the last form had to say."""
         said = self._take_said()
         typed = {said.form: said.fields} if said else {}
-        shared: dict[str, Any] = {"said": said, "typed": lambda form: typed.get(form, {}), "foot": self._foot()}
+        foot = [f"Programs of the team: {self.sandbox_level}"] if self.sandbox_level else []
+        shared: dict[str, Any] = {"said": said, "typed": lambda form: typed.get(form, {}), "foot": foot}
         self.write_page(template, status, **{**shared, **values})
 
     @property
@@ -113,9 +114,6 @@ class PageHandler(TeamHandler):
     def sandbox_level(self) -> SandboxLevel | None:
         """What isolates the team's programs here; `None` where none runs."""
         return None if self.server.sandbox is None else self.server.sandbox.level
-
-    def _foot(self) -> list[str]:
-        return [f"Programs of the team: {self.sandbox_level}"] if self.sandbox_level else []
 
     def _take_said(self) -> SaidMessage | None:
         cookie = self.get_cookie(SAID_COOKIE)

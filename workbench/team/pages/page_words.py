@@ -28,7 +28,7 @@ def write_age(moment: float | None) -> Markup:
     """How long ago a moment was, or how soon it is, with the moment itself in the element; nothing for none."""
     if moment is None:
         return Markup()
-    return _TIME.format(_iso(moment), write_moment(moment), _age(moment - time.time()))
+    return _TIME.format(f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}", write_moment(moment), _age(moment - time.time()))
 
 
 def write_moment(moment: float | None) -> str:
@@ -127,10 +127,6 @@ def _age(difference: float) -> str:
             text = f"{count} {name}{'s' * (count != 1)}"
             return f"{text} ago" if difference < 0 else f"in {text}"
     return f"{datetime.fromtimestamp(time.time() + difference, UTC):%d %B %Y}"
-
-
-def _iso(moment: float) -> str:
-    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 PAGE_FILTERS: Mapping[str, Callable[..., Any]] = {

@@ -52,20 +52,10 @@ class ComparedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedPlan:
-    """A column: `entry` is the entry of a gallery that it is in, if it is in one."""
-
-    letter: str
-    name: str
-    entry: str | None
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
 class ComparedPlans:
     """The whole comparison, and what its two pictures show."""
 
-    plans: tuple[ComparedPlan, ...]
+    plans: tuple[Answer, ...]  # a column each: what the answer has of it, and its `letter`
     groups: tuple[ComparedGroup, ...]
     memory_by_time: tuple[ChartPoint, ...]
     predicted_by_measured: tuple[ChartPoint, ...]
@@ -85,17 +75,15 @@ def read_comparison(answer: Answer) -> ComparedPlans:
     """All that there is to say of these plans beside each other."""
     count = len(answer["plans"])
     letters = letters_of(count)
-    plans = tuple(
-        ComparedPlan(letter, each["name"], each["entry"], each["digest"]) for letter, each in zip(letters, answer["plans"], strict=True)
-    )
+    plans = tuple({"letter": letter, **each} for letter, each in zip(letters, answer["plans"], strict=True))
     groups = (("Figures", _figure_rows(answer)), ("Plan", _fact_rows(answer, count)), ("Layout", _statement_rows(answer)))
     shown = tuple(ComparedGroup(title, tuple(rows)) for title, rows in groups)
     return ComparedPlans(plans, tuple(each for each in shown if each.rows), *_points(answer, plans))
 
 
-def _points(answer: Answer, plans: Sequence[ComparedPlan]) -> tuple[tuple[ChartPoint, ...], tuple[ChartPoint, ...]]:
-    named = {each.digest: each for each in reversed(plans)}
-    unfit = {plan.digest for plan, fits in zip(plans, _fits(answer, len(plans)), strict=True) if fits is False}
+def _points(answer: Answer, plans: Sequence[Answer]) -> tuple[tuple[ChartPoint, ...], tuple[ChartPoint, ...]]:
+    named = {each["digest"]: each for each in reversed(plans)}
+    unfit = {plan["digest"] for plan, fits in zip(plans, _fits(answer, len(plans)), strict=True) if fits is False}
     front = [(named[each["digest"]], each["step_seconds"], each["peak_bytes"]) for each in answer["front"]]
     measured = [(named[each["digest"]], each["predicted_seconds"], each["measured_seconds"]) for each in answer["measured"]]
     return tuple(_point(*each, unfit) for each in front if min(each[1:]) > 0), tuple(
@@ -103,8 +91,8 @@ def _points(answer: Answer, plans: Sequence[ComparedPlan]) -> tuple[tuple[ChartP
     )
 
 
-def _point(plan: ComparedPlan, across: float, up: float, unfit: set[str]) -> ChartPoint:
-    return ChartPoint(plan.letter, plan.name, across, up, plan.digest not in unfit)
+def _point(plan: Answer, across: float, up: float, unfit: set[str]) -> ChartPoint:
+    return ChartPoint(plan["letter"], plan["name"], across, up, plan["digest"] not in unfit)
 
 
 def _figure_rows(answer: Answer) -> Iterator[ComparedRow]:

@@ -94,8 +94,6 @@ _MOST_ROWS = 12
 
 
 class HomePage(PageHandler):
-    """See the module."""
-
     async def get(self) -> None:
         projects = (await self.ask("projects.list"))["items"]
         seen = [each for each in projects if each["role"] != str(ProjectRole.STUDENT)]

@@ -18,7 +18,7 @@ _HOUSE = Path(__file__).resolve().parents[2]
 
 def python_files() -> tuple[str, ...]:
     """Absolute paths of folders and files, none within another: to be shown read-only at the same place."""
-    found = [*_of_interpreter(), *_other_packages(), *SYSTEM_FILES, *_without_links(ALIASES), str(_HOUSE)]
+    found = [*_of_interpreter(), *_other_packages(), *SYSTEM_FILES, *(each for each in ALIASES if not Path(each).is_symlink()), str(_HOUSE)]
     return tuple(_outermost(Path(each) for each in found if Path(each).exists()))
 
 
@@ -54,10 +54,6 @@ def _chain(path: Path) -> Iterator[Path]:
         if not path.is_symlink():
             return
         path = path.parent / path.readlink()
-
-
-def _without_links(paths: Iterable[str]) -> list[str]:
-    return [each for each in paths if not Path(each).is_symlink()]
 
 
 def _outermost(paths: Iterable[Path]) -> list[str]:

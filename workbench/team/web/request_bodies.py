@@ -118,7 +118,7 @@ class BodyHandler(RequestHandler):
         if not self._body:
             return None
         try:
-            return await self._parse(_parse_utf8)
+            return await self._parse(lambda body: parse_json(body.decode()))
         except ValueError as error:
             raise WorkbenchError(
                 f"The request's body is not JSON: {str(error)[:200].rstrip('.')}.", ["send a JSON object in UTF-8"]
@@ -139,7 +139,3 @@ class BodyHandler(RequestHandler):
     async def _parse(self, parse: Callable[[bytes], Parsed]) -> Parsed:
         body, self._body = bytes(self._body), bytearray()
         return await asyncio.to_thread(parse, body) if len(body) > SMALL_BODY else parse(body)
-
-
-def _parse_utf8(body: bytes) -> Any:
-    return parse_json(body.decode())
