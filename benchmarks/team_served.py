@@ -63,7 +63,7 @@ with store.write() as session:
     firsts = [*[plan.digest] * wanted["rooms"], plan.digest, slow.digest]
     rooms = [StoredRoom(id=new_id(), name=f"Room {each}", first=first, **same) for each, first in enumerate(firsts)]
     session.add_all(rooms)
-    secrets = [issue_login(session, each.id, "local").secret for each in people]
+    secrets = [issue_login(session, each.id, "local") for each in people]
     found = {"cookies": secrets, "rooms": [each.id for each in rooms]}
 store.close()
 print(json.dumps(found))

@@ -6,7 +6,7 @@ from typing import Any
 from workbench.team.accounts.identities import GroupRules, SignInError, VouchedPerson, sign_in_as
 from workbench.team.accounts.jupyterhub_login import HUB, HubProvider
 from workbench.team.accounts.login_handlers import AccountHandler, InvitationHandler, LoginHandler, LogoutHandler
-from workbench.team.accounts.logins import LONGEST_SECRET, IssuedLogin
+from workbench.team.accounts.logins import LONGEST_SECRET
 from workbench.team.accounts.oidc import OidcProvider
 from workbench.team.accounts.sign_in_flow import LASTS, SignInFlow, new_flow
 
@@ -48,7 +48,7 @@ class ExternalHandler(AccountHandler):
         self.set_login_cookie(await asyncio.to_thread(self._sign_in, flow, person, way, rules))
         self.redirect(flow.next)
 
-    def _sign_in(self, flow: SignInFlow, person: VouchedPerson, way: str, rules: GroupRules) -> IssuedLogin:
+    def _sign_in(self, flow: SignInFlow, person: VouchedPerson, way: str, rules: GroupRules) -> str:
         with self.server.store.write() as session:
             user = sign_in_as(session, person, rules, flow.invitation)
             return self.issue(session, user.id, way)

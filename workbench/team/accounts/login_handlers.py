@@ -10,7 +10,7 @@ from workbench.errors import WorkbenchError
 from workbench.team.access import MissingError
 from workbench.team.accounts.invitations import InvitationError, accept_as, accept_with_password, open_invitation
 from workbench.team.accounts.jupyterhub_login import SignInWays
-from workbench.team.accounts.logins import LASTS, IssuedLogin, issue_login, revoke_login, revoke_logins_of
+from workbench.team.accounts.logins import LASTS, issue_login, revoke_login, revoke_logins_of
 from workbench.team.accounts.passwords import LONGEST, SHORTEST, LocalAccounts, WrongPasswordError
 from workbench.team.accounts.rate_limit import TooManyAttemptsError
 from workbench.team.accounts.user_accounts import LONGEST_DISPLAY, LONGEST_NAME, note, verify_name
@@ -63,18 +63,18 @@ class AccountHandler(TeamHandler):
             raise WorkbenchError(f"`{name}` has {len(text):,} characters; the limit is {_LONGEST_FIELD:,}.", ["shorten it"])
         return text
 
-    def issue(self, session: Session, user_id: str, way: str) -> IssuedLogin:
+    def issue(self, session: Session, user_id: str, way: str) -> str:
         """Sign a person in within a transaction; whoever was signed in in this browser is out."""
         if (former := self.get_cookie(self.server.cookie_name)) is not None:
             revoke_login(session, digest_of(former))
         note(session, "sign_in", user_id, way, self.request.remote_ip or "")
         return issue_login(session, user_id, way, self.request.headers.get("User-Agent", ""))
 
-    def set_login_cookie(self, issued: IssuedLogin) -> None:
+    def set_login_cookie(self, secret: str) -> None:
         """Give the browser the cookie of a login, and close what the former one had open."""
         if (former := self.get_cookie(self.server.cookie_name)) is not None:
             self.server.revocations.announce([digest_of(former)])
-        self.set_cookie(self.server.cookie_name, issued.secret, max_age=int(LASTS), **self.server.cookie_options)
+        self.set_cookie(self.server.cookie_name, secret, max_age=int(LASTS), **self.server.cookie_options)
 
     def clear_login_cookie(self) -> None:
         """Take the cookie from the browser; one that begins with `__Host-` is taken only as it was given."""
@@ -110,7 +110,7 @@ class LoginHandler(AccountHandler):
         with self.ways.limits.attempt(name[:LONGEST_NAME], self.request.remote_ip or ""):
             return await self.ways.hashing.run(partial(self.local.verify, name, password))
 
-    def _sign_in(self, user_id: str) -> IssuedLogin:
+    def _sign_in(self, user_id: str) -> str:
         with self.server.store.write() as session:
             return self.issue(session, user_id, "local")
 
@@ -181,7 +181,7 @@ class InvitationHandler(AccountHandler):
             self.invited = (project.name if project else None, person.name if person else None)
             return self.invited
 
-    async def _accept(self, secret: str, name: str) -> IssuedLogin:
+    async def _accept(self, secret: str, name: str) -> str:
         password = self.get_body_argument("password", "", strip=False)
         if password != self.get_body_argument("again", "", strip=False):
             raise WorkbenchError("The two passwords differ.", ["type the password twice"])
@@ -190,7 +190,7 @@ class InvitationHandler(AccountHandler):
         display = self.field("display")[:LONGEST_DISPLAY]
         return await asyncio.to_thread(self._make_account, secret, clean, display, hashed)
 
-    def _make_account(self, secret: str, name: str, display: str, hashed: str) -> IssuedLogin:
+    def _make_account(self, secret: str, name: str, display: str, hashed: str) -> str:
         with self.server.store.write() as session:
             user = accept_with_password(session, self.local, secret, name, display, hashed)
             return self.issue(session, user.id, "local")

@@ -8,7 +8,6 @@
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select, update
@@ -28,27 +27,12 @@ LONGEST_SECRET = 128
 _LONGEST_AGENT = 200
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedLogin:
-    """A login that was made now: `secret` goes into the cookie, and is kept nowhere else."""
-
-    secret: str
-    digest: str
-    expires: float
-
-
-def issue_login(session: Session, user_id: str, way: str, agent: str = "") -> IssuedLogin:
-    """Sign a person in; `way` is "local", "oidc" or "hub", `agent` what the browser calls itself."""
-    issued = IssuedLogin(secret := new_secret(), digest_of(secret), now() + LASTS)
-    row = Login(
-        digest=issued.digest,
-        user_id=user_id,
-        way=way,
-        agent="".join(filter(str.isprintable, agent))[:_LONGEST_AGENT],
-        expires=issued.expires,
-    )
-    session.add(row)
-    return issued
+def issue_login(session: Session, user_id: str, way: str, agent: str = "") -> str:
+    """Sign a person in; `way` is "local", "oidc" or "hub", `agent` what the browser calls itself. The secret goes into the cookie, and is
+    kept nowhere else."""
+    secret, shown = new_secret(), "".join(filter(str.isprintable, agent))[:_LONGEST_AGENT]
+    session.add(Login(digest=digest_of(secret), user_id=user_id, way=way, agent=shown, expires=now() + LASTS))
+    return secret
 
 
 def principal_of_login(store: Store, secret: str) -> Principal | None:

@@ -194,7 +194,7 @@ class RoomProcess(MessageLoop):
     def _answers(self, visit: RoomVisit, visitor: int) -> StudentAnswers | None:
         if self._progress is None:
             return None
-        return StudentAnswers(visit, self._progress, lambda record: self.send({"answered": record, "visitor": visitor}))
+        return StudentAnswers(lambda: visit.person, self._progress, lambda record: self.send({"answered": record, "visitor": visitor}))
 
     def _handle_visitor(self, visitor: int, visit: RoomVisit, message: Message) -> None:
         if message.get("leave"):

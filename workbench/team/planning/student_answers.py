@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.exercises import PlanQuestion
 from workbench.plan.plan import Plan
@@ -18,26 +18,20 @@ from workbench.widgets.shared_states import Defer
 PAUSE = 0.5  # seconds between two cards of a plan that is being changed
 
 
-class HasPerson(Protocol):
-    """Whose board it is."""
-
-    person: RoomPerson
-
-
 class StudentAnswers:
-    """A `HandingIn` of one board: an answer is kept for those whose work it is; a teacher's is checked, and kept nowhere."""
+    """A `HandingIn` of the board of `whose()`: an answer is kept for those whose work it is; a teacher's is checked, and kept nowhere."""
 
-    def __init__(self, whose: HasPerson, progress: ExerciseProgress, keep: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, whose: Callable[[], RoomPerson], progress: ExerciseProgress, keep: Callable[[Mapping[str, Any]], None]) -> None:
         self.progress = progress
         self._whose, self._keep = whose, keep
 
     def verify(self) -> None:
         """Raises `WorkbenchError` for somebody who only looks."""
-        self._whose.person.verify(ProjectRole.EDITOR, "answer")
+        self._whose().verify(ProjectRole.EDITOR, "answer")
 
     def counts(self) -> bool:
         """Whether it is their work."""
-        return self._whose.person.is_participant
+        return self._whose().is_participant
 
     def hand_in(self, answered: Answered) -> None:
         self._keep(answer_record(answered.question, answered.answer, answered.attempt, answered.verdict))
