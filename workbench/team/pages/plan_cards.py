@@ -1,7 +1,7 @@
 """A plan of a gallery as the pages show it: read from what the actions answer, with each figure beside how well it is known."""
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,14 +82,6 @@ class PlanCard(EntryRecord, frozen=True):
 def read_card(entry: Mapping[str, Any]) -> PlanCard:
     """The card of an entry in an answer."""
     return msgspec.convert(entry, PlanCard)
-
-
-def letters_of(count: int) -> Sequence[str]:
-    """
-    >>> letters_of(3)
-    'ABC'
-    """
-    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[:count]
 
 
 def plan_words(entry: Mapping[str, Any]) -> str:

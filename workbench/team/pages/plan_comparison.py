@@ -8,11 +8,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 from workbench.team.actions.entry_records import TIERS
 from workbench.team.pages.page_words import TIER_NAMES
-from workbench.team.pages.plan_cards import FIGURE_KINDS, FigureKind, letters_of
+from workbench.team.pages.plan_cards import FIGURE_KINDS, FigureKind
 from workbench.team.pages.plan_charts import ChartPoint
 
 _KINDS = {each.key: each for each in FIGURE_KINDS}
@@ -74,8 +75,7 @@ class ComparedPlans:
 def read_comparison(answer: Answer) -> ComparedPlans:
     """All that there is to say of these plans beside each other."""
     count = len(answer["plans"])
-    letters = letters_of(count)
-    plans = tuple({"letter": letter, **each} for letter, each in zip(letters, answer["plans"], strict=True))
+    plans = tuple({"letter": letter, **each} for letter, each in zip(ascii_uppercase, answer["plans"], strict=False))
     groups = (("Figures", _figure_rows(answer)), ("Plan", _fact_rows(answer, count)), ("Layout", _statement_rows(answer)))
     shown = tuple(ComparedGroup(title, tuple(rows)) for title, rows in groups)
     return ComparedPlans(plans, tuple(each for each in shown if each.rows), *_points(answer, plans))
