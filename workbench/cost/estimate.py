@@ -21,7 +21,7 @@ from workbench.cost.fusion.eager_kernels import eager_kernels_of
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.fusion.simplify_operations import NARROW, narrowed_values
-from workbench.cost.kept_and_deferred import Cost, add_state_copies, defer_sums, kernels_of_weights
+from workbench.cost.kept_and_deferred import Cost, add_state_copies, defer_sums, kernels_of_weights, shareable_values
 from workbench.cost.kernel_times import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
@@ -61,7 +61,8 @@ class Estimate:
 
     - `planned` is Shardy's answer; `partitioned` the same, or with XLA's own collectives where XLA was asked;
     - `times`, `simulated` and `step_time` (seconds) are of the hardware, `None` without any;
-    - `once`: seconds of kernels that a pipeline's task runs in the first micro-batch alone; they are in no other figure;
+    - of a pipeline's task: `once`, seconds of kernels that it runs in the first micro-batch alone, which are in no other figure;
+      `shareable`, seconds of a micro-batch that it takes less at most where replicas share parameters and gradients;
     - `traffic`: bytes read and written in a step; `host_traffic`: bytes sent to the host's memory and fetched back in a step.
     """
 
@@ -80,6 +81,7 @@ class Estimate:
     host_traffic: int
     step_time: StepTime | None
     once: float = 0.0
+    shareable: float = 0.0
 
     @cached_property
     def arguments(self) -> tuple[Placement, ...]:
@@ -143,9 +145,14 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     local_bytes, padded_bytes = _local_bytes(plan, partitioned, fixed, tile, widens=backend.widens_two_byte_floats)
     windows = plan_windowed_dots(fixed.kernels, partitioned, padded_bytes, own_mesh or mesh, hardware.chip) if hardware else {}
     times = kernel_times(fixed.kernels, partitioned, padded_bytes, mesh, hardware.chip, windows, fixed.backward) if hardware else None
-    once = 0.0
-    if own_mesh is not None and hardware and times and hardware.runtime.keeps_casts:
-        times, once = times.without(sorted(fixed.of_weights))
+    once = shareable = 0.0
+    if own_mesh is not None and hardware and times:
+        unshared = [0 if value in fixed.shareable else size for value, size in enumerate(padded_bytes)]
+        least = kernel_times(fixed.kernels, partitioned, unshared, mesh, hardware.chip, windows, fixed.backward)
+        if hardware.runtime.keeps_casts:
+            times, once = times.without(sorted(fixed.of_weights))
+            least, _ = least.without(sorted(fixed.of_weights))
+        shareable = (times.total(fixed.kernels.times) - least.total(fixed.kernels.times)) / hardware.chip.efficiency_of("beside")
     if hardware and hardware.runtime.state_copies != 1:
         add_state_copies(program, partitioned.structure, padded_bytes, hardware.runtime)
     in_place = hardware is not None and hardware.runtime.updates_in_place
@@ -180,6 +187,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         host_traffic=host.moved,
         step_time=seconds,
         once=once,
+        shareable=shareable,
     )
 
 
@@ -202,6 +210,7 @@ class _Fixed(NamedTuple):
     weights: frozenset[int]  # arguments of main that are parameters
     sums: frozenset[int]  # results of main that are gradients
     of_weights: frozenset[int]  # kernels of main that compute what depends on parameters alone
+    shareable: frozenset[int]  # values of a pipeline's task (see `shareable_values`)
 
 
 @cache_with_program(220)
@@ -231,8 +240,8 @@ def _build_fixed(
     weights = frozenset(value for value, tensor in arguments if tensor.role is Role.PARAMETER)
     results = zip(returned_values(structure, 0), program.results, strict=True)
     sums = frozenset(value for value, tensor in results if tensor.role is Role.GRADIENT)
-    of_weights = kernels_of_weights(kernels, weights)
-    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes, backward, weights, sums, of_weights)
+    of_weights, shareable = kernels_of_weights(kernels, weights), shareable_values(program, structure)
+    return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes, backward, weights, sums, of_weights, shareable)
 
 
 def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:

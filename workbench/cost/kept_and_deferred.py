@@ -5,6 +5,7 @@ that are only added up may be summed over devices when the last one is there.
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 from workbench.core.path_patterns import find_parameter
@@ -39,6 +40,32 @@ def kernels_of_weights(kernels: Kernels, weights: frozenset[int]) -> frozenset[i
         if kernels.regions[kernel] == 0 and kernel not in multiplying and made.issuperset(values):
             found.add(kernel)
             made.update(kernels.written[kernels.writers == kernel].tolist())
+    return frozenset(found)
+
+
+_FUSED = 8
+"""How many gradients of one size are made as one array at most: those of queries, keys and values are three."""
+
+
+def shareable_values(program: Program, structure: Structure) -> frozenset[int]:
+    """The values of a pipeline's task that replicas may share where they share parameters and gradients: those that depend on no data,
+    those inside loops, and those that a gradient is made of by other operations than products."""
+    arguments = zip(structure.arguments, program.arguments, strict=True)
+    of_data = {value for value, tensor in arguments if tensor.role is Role.INPUT}
+    for op in map(structure.ops.__getitem__, structure.order):
+        if op.region == 0 and not of_data.isdisjoint(op.operands):
+            of_data.update(op.results)
+    found = {*range(len(structure.values))} - of_data
+    sizes = [prod(value.shape) for value in structure.values]
+    results = zip(returned_values(structure, 0), program.results, strict=True)
+    gradients = sorted((_FUSED * sizes[value], value) for value, tensor in results if tensor.role is Role.GRADIENT)
+    while gradients:  # the largest first, which reaches most
+        largest, value = gradients.pop()
+        found.add(value)
+        maker = structure.values[value].maker
+        if maker >= 0 and not structure.ops[maker].work.flops:
+            makers = (each for each in structure.ops[maker].operands if each not in found and sizes[each] <= largest)
+            gradients += [(largest, each) for each in makers]
     return frozenset(found)
 
 

@@ -71,6 +71,10 @@ class KernelTimes:
         """Seconds at work: the longer of computing and memory traffic."""
         return np.maximum(self.arithmetic, self.memory)
 
+    def total(self, executions: NDArray[np.int64]) -> float:
+        """Seconds of all executions of all kernels, one after the other."""
+        return float(((self.busy + self.launch) * executions).sum())
+
     def without(self, kernels: Sequence[int]) -> tuple["KernelTimes", float]:
         """The times without those of some kernels, and the seconds of these."""
         numbers = list(kernels)

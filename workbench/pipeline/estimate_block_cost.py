@@ -133,7 +133,8 @@ class TogetherBytes(NamedTuple):
 class BlockCost(NamedTuple):
     """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
     without recomputation; the payload of the collectives in the forward task, and in the forward and the backward task; the bytes that
-    leave a device in them, and FLOP of the dots, in the same two ways; `once`: seconds that the first micro-batch takes in addition."""
+    leave a device in them, and FLOP of the dots, in the same two ways; `once`: seconds that the first micro-batch takes in addition;
+    `shareable_forward` and `shareable_backward`: of those of the two passes, as many at most as replicas that share parameters save."""
 
     path: str
     forward: float
@@ -148,6 +149,8 @@ class BlockCost(NamedTuple):
     flops_forward: int = 0
     flops_both: int = 0
     once: float = 0.0
+    shareable_forward: float = 0.0
+    shareable_backward: float = 0.0
 
     @property
     def work(self) -> float:
@@ -183,6 +186,8 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
         forward.flops.per_device,
         forward.flops.per_device + backward_task.flops.per_device,
         forward.once + backward_task.once,
+        forward.shareable,
+        backward_task.shareable,
     )
 
 

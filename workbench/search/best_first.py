@@ -22,7 +22,7 @@ from workbench.hardware.catalogue import read_hardware
 from workbench.search.bounds.program_bounds import program_seconds
 from workbench.search.bounds.relaxed_blocks import BlockWork
 from workbench.search.descent import Descent
-from workbench.search.evaluator import Bounded, Evaluator
+from workbench.search.evaluator import Bounded, Evaluator, slowdown_of
 from workbench.search.neighbours import list_neighbours, list_pairs
 from workbench.search.plan_candidate import NO_ZERO, RECOMPUTING, SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.requirements import Requirement, allows_candidate, allows_figures
@@ -117,6 +117,7 @@ class BestFirst:
             bounds = self.evaluator.bound_core(candidate.core()).bounds
         except WorkbenchError:
             return False
+        bounds = bounds.with_seconds(bounds.seconds * slowdown_of(candidate))
         return allows_figures(self.requirements, bounds) and self._key(bounds) < self._best_key()
 
     def _add_group(self, kind: str, members: Sequence[SearchNode]) -> None:
@@ -135,14 +136,12 @@ class BestFirst:
 
     def _divide(self, core: PlanCandidate) -> Iterator[SearchNode]:
         """A core with each number of micro-batches."""
+        counts = [each for each in self.space.micro_batch_counts(core) if self._may_schedule(core, each)]
         try:
-            bounds = self.evaluator.bound_core(core).bounds
+            for micro_batches in counts:
+                yield SearchNode(replace(core, micro_batches=micro_batches), self.evaluator.bound_divided(core, micro_batches))
         except WorkbenchError as error:
             self.refused[error.message] += 1
-            return
-        for micro_batches in self.space.micro_batch_counts(core):
-            if self._may_schedule(core, micro_batches):
-                yield SearchNode(replace(core, micro_batches=micro_batches), bounds)
 
     def _may_schedule(self, core: PlanCandidate, micro_batches: int) -> bool:
         """Whether the pins allow one of its schedules; ZeRO and boundaries are chosen below."""

@@ -29,7 +29,7 @@ from workbench.search.bounds.relaxed_blocks import (
     replicas_for,
     total_blocks,
 )
-from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
+from workbench.search.bounds.stage_bounds import BlockTotals, least_figures, least_slowdown
 from workbench.search.candidate_plans import candidate_plan, core_plan, pipeline_of, with_schedule
 from workbench.search.plan_candidate import SHARING, UNSHARED, WHOLE, PlanCandidate
 from workbench.search.search_figures import Figures, evaluate_plan, figures_on
@@ -46,6 +46,13 @@ class Bounded:
 
     candidate: PlanCandidate
     bounds: Figures
+
+
+def slowdown_of(candidate: PlanCandidate) -> float:
+    """How many times as long as its devices work on average its step takes at least."""
+    if candidate.schedule == WHOLE:
+        return 1.0
+    return least_slowdown(candidate.schedule, candidate.size("stage"), candidate.micro_batches, candidate.chunks)
 
 
 def never() -> bool:
@@ -67,6 +74,7 @@ class Evaluator:
     _keys: dict[PlanCandidate, tuple[Any, ...]] = field(default_factory=dict)
     _bytes: dict[Hashable, float] = field(default_factory=dict)
     _seconds: dict[Hashable, float] = field(default_factory=dict)
+    _slowdowns: dict[Hashable, float] = field(default_factory=dict)
     _staged: dict[PlanCandidate, Plan] = field(default_factory=dict)
     _figures: dict[PlanCandidate, Figures | WorkbenchError] = field(default_factory=dict)
     is_cancelled: Callable[[], bool] = field(default=never, compare=False, repr=False)
@@ -115,6 +123,14 @@ class Evaluator:
         if placed not in self._bytes:
             self._bytes[placed] = least_bytes(plan, core)
         return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, self._bytes[placed], plan.mesh.size))
+
+    def bound_divided(self, core: PlanCandidate, micro_batches: int) -> Figures:
+        """The same of a core with so many micro-batches: its devices wait for each other as long as its best schedule lets them."""
+        key = core.size("stage"), micro_batches, self.space.find_layout(core.layout).is_per_stage
+        if key not in self._slowdowns:
+            self._slowdowns[key] = min(map(slowdown_of, self.space.schedules_of(core, micro_batches)), default=1.0)
+        bounds = self.bound_core(core).bounds
+        return bounds.with_seconds(bounds.seconds * self._slowdowns[key])
 
     def _bound_unlaid(self, core: PlanCandidate) -> Bounded:
         """The same as if all that the program works on were shared by all devices."""

@@ -121,6 +121,6 @@ def least_work(layouts: Sequence[BlockWork]) -> BlockWork:
     return BlockWork(
         min(each.forward for each in layouts),
         min(each.backward for each in layouts),
-        max(each.sharable_forward for each in layouts),
-        max(each.sharable_backward for each in layouts),
+        max(each.shareable_forward for each in layouts),
+        max(each.shareable_backward for each in layouts),
     )

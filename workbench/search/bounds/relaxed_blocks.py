@@ -21,7 +21,6 @@ from workbench.core.program import Program
 from workbench.core.sharding import base_axis
 from workbench.core.tensor import Role
 from workbench.hardware.axis_placement import complete_axis_assignment
-from workbench.hardware.hardware import Hardware
 from workbench.pipeline.balance import Starts, list_balanced_starts
 from workbench.pipeline.block_layouts import laid_network, tasks_of
 from workbench.pipeline.estimate_block_cost import BlockCost, StageContext, make_stage_context
@@ -38,28 +37,24 @@ from workbench.units import divisors
 
 DATA = "data"
 _PROBED = 2  # replicas
-_FORWARD_PASSES, _BACKWARD_PASSES = 3, 9
-"""How often a block's forward pass reads or writes all of its parameters at most (they are converted and read), and its backward pass those
-or their gradients (converted, read twice, made, converted, read, added to a sum that is read and written). Replicas that share parameters
-convert and add their parts alone; XLA on TPU v5p saves a GPT-3 layer 7.9 of them."""
 _NUMBERS = 1024
 """Bytes: of a loss, of a norm of gradients."""
 
 
 class BlockWork(NamedTuple):
-    """Seconds that a micro-batch needs on one device of each stage, all stages together; at most `sharable_forward` and `sharable_backward`
-    of these go into what is as large as the parameters, which is less where replicas share them."""
+    """Seconds that a micro-batch needs on one device of each stage, all stages together; as many as `shareable_forward` and
+    `shareable_backward` are saved at most where replicas share parameters."""
 
     forward: float
     backward: float
-    sharable_forward: float = 0.0
-    sharable_backward: float = 0.0
+    shareable_forward: float = 0.0
+    shareable_backward: float = 0.0
 
     def seconds(self, *, recomputed: bool, shares_params: bool = True) -> float:
         """Forward, backward and, if so, forward once more; without what replicas may share."""
         forward, backward = self.forward, self.backward
         if shares_params:
-            forward, backward = forward - self.sharable_forward, backward - self.sharable_backward
+            forward, backward = forward - self.shareable_forward, backward - self.shareable_backward
         return (2 if recomputed else 1) * forward + backward
 
 
@@ -92,14 +87,11 @@ class RelaxedStage:
         laid = laid_network(self.context, self.network)
         alike = Counter(map(id, laid))
         most = max(laid, key=lambda each: alike[id(each)] * each.block.stage.virtual_stage.flops)
-        block, count, cost = most.block, alike[id(most)], most.cost
+        count, cost = alike[id(most)], most.cost
         if exchanges([cost]) and not self.is_exact:
             return BlockWork(0.0, 0.0)
         forward, backward = cost.forward, cost.backward_input + cost.backward_weight
-        weights = weigh_params(self.context.plan, self.network)
-        sums = sum(weights[i].sums for i in block.stage.virtual_stage.param_slices)
-        sharable = _sharable_seconds(sums, self.context.hardware)
-        shared = (0.0, 0.0) if self.is_exact else (min(forward, sharable[0]), min(backward, sharable[1]))
+        shared = (0.0, 0.0) if self.is_exact else (min(forward, cost.shareable_forward), min(backward, cost.shareable_backward))
         return BlockWork(*(count * each for each in (forward, backward, *shared)))
 
 
@@ -178,20 +170,11 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
         summed = partial if replicas > 1 and zero != SHARING else np.zeros_like(partial)
         forward, first, second = (np.array(each, float) for each in columns)
         if max(shares) > 1 and zero != "zero_1" and replicas > 1 and not relaxed.is_exact:  # an even part of each sum is added to, not all
-            ahead, most = np.array([_sharable_seconds(each, plan.hardware) for each in sums]).T
+            ahead, most = np.array([(each.shareable_forward, each.shareable_backward) for each in costs]).T
             forward = np.maximum(forward - ahead, 0.0)
             second, first = np.maximum(second - most, 0.0), np.maximum(first - np.maximum(most - second, 0.0), 0.0)
         found[zero] = BlockTotals(forward, first, second, *(np.array(each, float) for each in (kept, received, resident, summed)))
     return found
-
-
-def _sharable_seconds(sums: float, hardware: Hardware | None) -> tuple[float, float]:
-    """Seconds forward and backward that go at most into arrays as large as the sums of gradients, of so many bytes."""
-    if hardware is None:
-        return 0.0, 0.0
-    chip = hardware.chip
-    once = sums / (chip.memory_bandwidth * min(1.0, chip.efficiency_of("memory"), chip.efficiency_of("operands")))
-    return _FORWARD_PASSES * once, _BACKWARD_PASSES * once
 
 
 def _weigh_blocks(plan: Plan, relaxed: RelaxedStage) -> NDArray[np.float64]:

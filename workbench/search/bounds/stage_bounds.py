@@ -76,6 +76,20 @@ def least_figures(spec: PipelineSpec, blocks: BlockTotals, bandwidth: float, sum
     return LeastFigures(problem.least_seconds() * _ROUNDING, problem.least_memory() * _ROUNDING)
 
 
+def least_slowdown(schedule: str, stages: int, micro_batches: int, chunks: int) -> float:
+    """How many times as long as its devices work on average a step takes at least, whatever is known of its blocks.
+
+    With one chunk a device, and backward in one task, the first bound above is `T >= sum of W_j for j < i  +  m W_i` for each stage i. The
+    least such T has equality for all stages, each of which takes `1 - 1/m` of the work of the one before: `T = W / (1 - (1 - 1/m)^p)`.
+
+    >>> least_slowdown("1f1b", 8, 6, 1), least_slowdown("1f1b", 1, 6, 1), least_slowdown("interleaved", 8, 16, 2)
+    (1.7374..., 1.0, 1.0)
+    """
+    if chunks > 1 or schedule_named(schedule).splits_backward:
+        return 1.0
+    return _ROUNDING * stages / micro_batches / (1 - (1 - 1 / micro_batches) ** stages)
+
+
 def update_seconds(blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[[int], float]) -> Array:
     """float64[blocks]: seconds of each block's part of an update. A sum has a latency besides, which is shared out here."""
     total = float(blocks.summed.sum())
