@@ -45,7 +45,8 @@ RESULTS = Path(__file__).parent / "results" / "search_gpt3.json"
 HARDWARE = ("TPU v5p 8x16x16", "256 nodes of 8 A100")
 SAMPLE, SEED = 500, 175
 _REACHED = {"gap_20_s": 0.2, "gap_5_s": 0.05, "gap_1_s": 0.01}
-KEYS = ("optimum_s", *_REACHED, "proof_s", "cpu_s")
+_LOOKED_AT = (5, 10, 20)
+KEYS = ("optimum_s", *_REACHED, *(f"gap_after_{seconds}_s" for seconds in _LOOKED_AT), "proof_s", "cpu_s")
 """What is compared from release to release, of the first hardware."""
 
 
@@ -86,8 +87,7 @@ class Gpt3Search:
             "cpu_s": round(self.cpu_s, 1),
             "optimum_s": self.seconds_until(lambda state: state.best is not None and best is not None and state.best[1] == best[1]),
             "first_s": self.seconds_until(lambda state: state.best is not None),
-            "gap_10s": round(self.gap_after(10), 4),
-            "gap_30s": round(self.gap_after(30), 4),
+            **{f"gap_after_{seconds}_s": round(self.gap_after(seconds), 4) for seconds in _LOOKED_AT},
             **{name: self.seconds_until(lambda state, gap=gap: state.gap <= gap) for name, gap in _REACHED.items()},
             "proof_s": self.seconds_until(lambda state: state.is_proved),
             "gap": round(last.gap, 4),

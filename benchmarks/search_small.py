@@ -4,8 +4,8 @@ Each of `CASES` is searched twice: freely, and with two decisions pinned (by the
 second time with a limit on memory besides). `optima` counts the searches that proved a plan as fast as the fastest, `hypervolume` is the
 least share of the true front's area of seconds and bytes that a found front covers, up to a point a tenth worse than all of the true front.
 
-Every bound that a search goes by is set beside the truth: of a core, of a group of cores, of a candidate, and of the whole space in each
-state. `violations` counts those above it, by more than rounding.
+Every bound that a search goes by is set beside the truth: of every kind of question (`tests/support/search_bounds.py`), and of the whole
+space in each state. `violations` counts those above it, by more than rounding.
 """
 
 import random
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.search_programs import program_of
+from tests.support.search_bounds import list_bounds
 from workbench.errors import WorkbenchError
 from workbench.public_plan import Plan
 from workbench.search.candidate_plans import candidate_plan
@@ -134,24 +135,10 @@ def enumerate_plainly(space: SearchSpace) -> dict[PlanCandidate, Figures]:
 def compare_bounds(name: str, evaluator: Evaluator, truth: Mapping[PlanCandidate, Figures]) -> Iterator[Bound]:
     """All bounds of the candidates beside their figures."""
     for candidate, figures in truth.items():
-        for kind, bounds in _bounds_of(evaluator, candidate):
+        for kind, bounds in list_bounds(evaluator, candidate):
             for figure in ("seconds", "memory"):
                 reached = getattr(bounds, figure) / getattr(figures, figure) if getattr(figures, figure) else 0.0
                 yield Bound(name, kind, figure, float(reached), str(candidate))
-
-
-def _bounds_of(evaluator: Evaluator, candidate: PlanCandidate) -> Iterator[tuple[str, Figures]]:
-    core, count = candidate.core(), candidate.micro_batches
-    least = evaluator.bound_core(core).bounds
-    yield "core", least
-    try:
-        found = evaluator.bound_candidates(core, count)
-        yield from (("candidate", each.bounds) for each in found if each.candidate == candidate)
-        if candidate.schedule:
-            work = evaluator.bound_work(core, count).seconds(recomputed=candidate.remat == "full")
-            yield "group", least.with_seconds(count * work / candidate.size("stage"))
-    except WorkbenchError as error:
-        raise AssertionError(f"{candidate}: legal, but has no bounds: {error}") from error
 
 
 def search_case(case: SmallCase) -> tuple[SmallAnswer, SmallAnswer]:

@@ -22,7 +22,7 @@ from workbench.pipeline.staged_program import staged_program
 from workbench.public_plan import Plan
 from workbench.search.bounds.program_bounds import partition_figures
 from workbench.search.bounds.relaxed_blocks import total_blocks
-from workbench.search.bounds.stage_bounds import BlockTotals, least_figures
+from workbench.search.bounds.stage_bounds import BlockTotals, least_figures, least_slowdown
 from workbench.search.candidate_plans import candidate_plan
 from workbench.search.evaluator import Evaluator
 from workbench.search.make_space import make_space
@@ -97,6 +97,8 @@ def test_no_simulated_step_is_better_than_the_bounds_of_its_stages(schedule, dat
     step = simulate(spec, costs_of(blocks, starts, data.draw(st.integers(0, 2))), transfer)
     assert least.seconds <= step.seconds * EXACT
     assert least.memory <= max(step.peaks)
+    mean = spec.micro_batches * float(blocks.work.sum()) / spec.stages
+    assert mean * least_slowdown(spec.schedule, spec.stages, spec.micro_batches, spec.chunks) <= step.seconds * EXACT
     known = partition_figures(spec, starts, blocks, BANDWIDTH, sum_seconds)
     assert least.seconds <= known.seconds * EXACT
     assert known.seconds <= step.seconds * EXACT

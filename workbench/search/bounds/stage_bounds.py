@@ -82,8 +82,8 @@ def least_slowdown(schedule: str, stages: int, micro_batches: int, chunks: int) 
     With one chunk a device, and backward in one task, the first bound above is `T >= sum of W_j for j < i  +  m W_i` for each stage i. The
     least such T has equality for all stages, each of which takes `1 - 1/m` of the work of the one before: `T = W / (1 - (1 - 1/m)^p)`.
 
-    >>> least_slowdown("1f1b", 8, 6, 1), least_slowdown("1f1b", 1, 6, 1), least_slowdown("interleaved", 8, 16, 2)
-    (1.7374..., 1.0, 1.0)
+    >>> round(least_slowdown("1f1b", 8, 6, 1), 3), round(least_slowdown("1f1b", 1, 6, 1), 3)
+    (1.737, 1.0)
     """
     if chunks > 1 or schedule_named(schedule).splits_backward:
         return 1.0
