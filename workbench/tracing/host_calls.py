@@ -7,10 +7,8 @@ that returns a value, or has an effect that must not be lost, stops every device
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jax.extend import core as jex_core
-
 from workbench.errors import TraceError
-from workbench.tracing.jaxpr.equations import size_of, source_line
+from workbench.tracing.jaxpr.equations import equations_below, size_of, source_line
 from workbench.units import format_bytes
 
 _CALLS = ("pure_callback", "io_callback")
@@ -38,7 +36,7 @@ class _HostCall(NamedTuple):
 def refuse_host_calls(jaxpr: Any, name: str) -> None:
     """Raises `TraceError` for calls back to the host that cannot be planned, each with its line and the bytes it would gather."""
     largest: dict[tuple[str, str], _HostCall] = {}  # at one line, as Equinox makes several of one check
-    for call in _find_calls(jaxpr, ""):
+    for call in _find_calls(jaxpr):
         largest[call[:2]] = max(call, largest.get(call[:2], call))
     if not (found := list(largest.values())):
         return
@@ -48,14 +46,12 @@ def refuse_host_calls(jaxpr: Any, name: str) -> None:
     raise TraceError(f"`{name}` calls back to the host in every step: {named}{more}.", ways_out)
 
 
-def _find_calls(jaxpr: Any, outer: str) -> Iterator[_HostCall]:
-    """The calls of a jaxpr and of those in its equations; `outer` is the line of the equation around them."""
-    for eqn in jaxpr.eqns:
-        source = source_line(eqn) or outer
+def _find_calls(jaxpr: Any) -> Iterator[_HostCall]:
+    """The calls of a jaxpr and of those in its equations, at the innermost line that is known."""
+    for eqn, around in equations_below(jaxpr):
         if (kind := _kind_of(eqn)) is not None:
+            source = next(filter(None, map(source_line, (eqn, *reversed(around)))), "")
             yield _HostCall(kind, source, sum(size_of(atom.aval) for atom in eqn.invars))
-        for inner in jex_core.jaxprs_in_params(eqn.params):
-            yield from _find_calls(inner, source)
 
 
 def _kind_of(eqn: Any) -> str | None:

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from jax.extend import core as jex_core
-
 from workbench.tracing.host_calls import refuse_host_calls
+from workbench.tracing.jaxpr.equations import equations_below
 
 _PLATFORM = ContextVar("platform", default="cpu")
 # Of these JAX makes calls of LAPACK, of cuSOLVER, or loops of products. All else is lowered alike, or as plainly for TPUs.
@@ -43,7 +42,8 @@ def lower(traced: Any, name: str) -> Lowered:
     What prints from the device (a `jax.debug.print`) can only be lowered for the backend at hand.
     """
     refuse_host_calls(traced.jaxpr.jaxpr, name)
-    platform = _PLATFORM.get() if _BY_PLATFORM.intersection(primitives_in(traced.jaxpr.jaxpr)) else ""
+    primitives = (eqn.primitive.name for eqn, _ in equations_below(traced.jaxpr.jaxpr))
+    platform = "" if _BY_PLATFORM.isdisjoint(primitives) else _PLATFORM.get()
     try:
         return Lowered(_lower_for(traced, platform or "tpu"), platform)
     except NotImplementedError as error:
@@ -58,11 +58,3 @@ def lower(traced: Any, name: str) -> Lowered:
 
 def _lower_for(traced: Any, platform: str) -> Any:
     return traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
-
-
-def primitives_in(jaxpr: Any) -> Iterator[str]:
-    """The names of the primitives of a jaxpr, and of those in its equations."""
-    for eqn in jaxpr.eqns:
-        yield eqn.primitive.name
-        for inner in jex_core.jaxprs_in_params(eqn.params):
-            yield from primitives_in(inner)

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core as jex_core
 
 from workbench.core.offload import ALL_ON_DEVICE, Offload
 from workbench.core.precision import AS_WRITTEN, Precision
@@ -26,7 +26,7 @@ from workbench.propagation import place_library_functions, prepare_program
 from workbench.propagation.module.source_location import is_library
 from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
-from workbench.tracing.jaxpr.equations import removed_values, size_of, users_functions
+from workbench.tracing.jaxpr.equations import equations_below, removed_values, size_of, users_functions
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.lower_for_platform import lower
 from workbench.tracing.mesh_context import keep_mesh, written_shardings
@@ -345,12 +345,5 @@ def verify_byte_counts(jaxpr: Any, name: str) -> None:
 
 def _counted_values(jaxpr: Any) -> Iterator[Any]:
     """Every argument and result that is an array of known shape; those of a loop's body once."""
-    made = [*jaxpr.invars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
-    yield from (var.aval for var in made if _is_counted(var.aval))
-    for eqn in jaxpr.eqns:
-        for inner in jex_core.jaxprs_in_params(eqn.params):
-            yield from _counted_values(inner)
-
-
-def _is_counted(aval: Any) -> bool:
-    return hasattr(aval, "dtype") and all(isinstance(size, int) for size in getattr(aval, "shape", (None,)))
+    made = chain(jaxpr.invars, (var for eqn, _ in equations_below(jaxpr) for var in eqn.outvars))
+    return (var.aval for var in made if hasattr(var.aval, "dtype") and all(isinstance(size, int) for size in var.aval.shape))

@@ -17,7 +17,7 @@ from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
 from workbench.propagation.module.source_location import marked_kernel, without_marks
 from workbench.tracing.jaxpr.choose_layers import SomeLayers, choose_layers
-from workbench.tracing.jaxpr.equations import CALLS, jaxprs_in, substituted, variables
+from workbench.tracing.jaxpr.equations import CALLS, equations_below, jaxprs_in, substituted, variables
 from workbench.tracing.jaxpr.mark_kept_dots import KEPT_RESULT, mark_kept_dots
 from workbench.tracing.layer_marks import keep_everything, policy_of
 
@@ -111,9 +111,7 @@ def _collect_scopes(jaxpr: Any, found: RematScopes, prefix: str) -> None:
 
 
 def _has_marks(jaxpr: Any) -> bool:
-    return any(
-        (_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything) or any(map(_has_marks, jaxprs_in(eqn))) for eqn in jaxpr.eqns
-    )
+    return any(_is_checkpoint(eqn) and eqn.params["policy"] is keep_everything for eqn, _ in equations_below(jaxpr))
 
 
 def _is_checkpoint(eqn: Any) -> bool:

@@ -102,19 +102,27 @@ def calls_library(eqn: Any) -> bool:
 
 def users_functions(jaxpr: Any) -> Iterator[str]:
     """The names of the jitted functions that are called in a jaxpr and are the user's, or nobody's that JAX knows."""
+    called = (eqn for eqn, _ in equations_below(jaxpr) if eqn.primitive.name in JITTED)
+    return (eqn.params["name"] for eqn in called if not calls_library(eqn))
+
+
+def equations_below(jaxpr: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """All equations of a jaxpr and of the jaxprs inside them, each with those it is inside of, the outermost first."""
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name in JITTED and not calls_library(eqn):
-            yield eqn.params["name"]
+        yield eqn, around
         for inner in jaxprs_in(eqn):
-            yield from users_functions(inner)
+            yield from equations_below(inner, (*around, eqn))
+
+
+def equations_inside(eqn: Any) -> Iterator[Any]:
+    """All equations of the jaxprs among the parameters of an equation."""
+    return (each for inner in jaxprs_in(eqn) for each, _ in equations_below(inner))
 
 
 def jaxprs_in(eqn: Any) -> Iterator[Any]:
     """The jaxprs among the parameters of an equation."""
-    for each in eqn.params.values():
-        for part in each if isinstance(each, tuple) else (each,):
-            if isinstance(part, jex_core.ClosedJaxpr | jex_core.Jaxpr):
-                yield getattr(part, "jaxpr", part)
+    found: Iterator[Any] = jex_core.jaxprs_in_params(eqn.params)
+    return found
 
 
 def _filename_of_callee(eqn: Any) -> str | None:
@@ -146,7 +154,7 @@ def size_of(aval: Any) -> int:
 def flops_of(eqn: Any) -> int:
     """Floating-point operations: 2 m n k of a dot, one per element of anything else, a loop's body times its trip count."""
     name, params = eqn.primitive.name, eqn.params
-    inner = list(jex_core.jaxprs_in_params(params))
+    inner = list(jaxprs_in(eqn))
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
         shape = eqn.invars[0].aval.shape

@@ -17,7 +17,7 @@ from jax.extend.core import primitives
 from workbench.errors import PipelineError
 from workbench.tracing.grad_accumulation.micro_batch_marks import AVERAGE, WEIGHT
 from workbench.tracing.jaxpr.choose_layers import choose_layers, count_layers, group_layers, stack_rows
-from workbench.tracing.jaxpr.equations import Inlining, scan_widths, select_needed, variables
+from workbench.tracing.jaxpr.equations import Inlining, equations_inside, scan_widths, select_needed, variables
 
 _OPAQUE = ("scan", "while", "cond", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 
@@ -239,10 +239,7 @@ def _find_weight(eqns: Sequence[Any]) -> Any:
 
 
 def _marks_weight(eqn: Any) -> bool:
-    for inner in jex_core.jaxprs_in_params(eqn.params):
-        if any((each.primitive is primitives.name_p and each.params["name"] == WEIGHT) or _marks_weight(each) for each in inner.eqns):
-            return True
-    return False
+    return any(each.primitive is primitives.name_p and each.params["name"] == WEIGHT for each in equations_inside(eqn))
 
 
 def _find_averages(eqns: Sequence[Any], param_slices: Sequence[tuple[ParamSlice, Any]]) -> Iterable[int]:

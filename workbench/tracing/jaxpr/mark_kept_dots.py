@@ -16,7 +16,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.propagation.module.source_location import marked_kernel
-from workbench.tracing.jaxpr.equations import CALLS, jaxprs_in, substituted, variables
+from workbench.tracing.jaxpr.equations import CALLS, equations_inside, substituted, variables
 
 KEPT_RESULT = "kept result"
 """The name of what is kept; with its space it is none that a remat text can use."""
@@ -113,13 +113,8 @@ def _leaving_kernels(jaxpr: Any) -> set[Any]:
 
 def _is_counted(eqn: Any) -> bool:
     """Whether an equation is a product of weights, or a function with its own derivative that computes one."""
-    if eqn.primitive.name in _OWN_DERIVATIVE:
-        return any(_is_counted(inner) or _holds_counted(inner) for inner in _inner_equations(eqn))
-    return _is_plain_dot(eqn) or eqn.primitive.name == "conv_general_dilated"
-
-
-def _holds_counted(eqn: Any) -> bool:
-    return any(_is_counted(inner) or _holds_counted(inner) for inner in _inner_equations(eqn))
+    inside = equations_inside(eqn) if eqn.primitive.name in _OWN_DERIVATIVE else (eqn,)
+    return any(_is_plain_dot(each) or each.primitive.name == "conv_general_dilated" for each in inside)
 
 
 def _is_plain_dot(eqn: Any) -> bool:
@@ -127,8 +122,5 @@ def _is_plain_dot(eqn: Any) -> bool:
 
 
 def _multiplies(eqn: Any) -> bool:
-    return eqn.primitive.name in ("dot_general", "conv_general_dilated", *_KEPT_PRIMITIVES) or any(map(_multiplies, _inner_equations(eqn)))
-
-
-def _inner_equations(eqn: Any) -> list[Any]:
-    return [inner for each in jaxprs_in(eqn) for inner in each.eqns]
+    names = ("dot_general", "conv_general_dilated", *_KEPT_PRIMITIVES)
+    return any(each.primitive.name in names for each in (eqn, *equations_inside(eqn)))
