@@ -1,7 +1,8 @@
-"""Matrix products as XLA's partitioner handles them (`dot_handler.cc`), where Shardy would send something else.
+"""Matrix products and table lookups as XLA's partitioner handles them, where Shardy would send something else.
 
-Where operands and result are sharded differently, XLA reshards them in its own way (`structure.choose_dot_shardings`), which is not always
-the one that sends least. What it moves is written into the module before Shardy inserts its reshards.
+Where operands and result are sharded differently, XLA reshards them in its own way (`structure.choose_dot_shardings`,
+`structure.choose_lookup_shardings`), which is not always the one that sends least. What it moves is written into the module before Shardy
+inserts its reshards.
 """
 
 from collections.abc import Sequence
@@ -9,28 +10,42 @@ from collections.abc import Sequence
 from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
-from workbench.propagation.module.operation_kinds import DOTS, manual_axes
+from workbench.propagation.module.infer_dim_names import rule_of
+from workbench.propagation.module.mlir_context import producer
+from workbench.propagation.module.operation_kinds import CONSTANTS, DOTS, adds_updates, manual_axes
 from workbench.propagation.module.prepare_module import ID
 from workbench.propagation.module.shardy_attributes import Dims, ShardingReader, sharding_text
 from workbench.propagation.structure.choose_dot_shardings import choose_dot_shardings
+from workbench.propagation.structure.choose_lookup_shardings import choose_lookup_shardings
+from workbench.propagation.structure.operation_work import shape_of
 from workbench.propagation.structure.program_structure import Structure
 
 _SHARDING = "sdy.sharding"
 
 
 def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
-    """Insert the reshards that XLA makes around dots."""
+    """Insert the reshards that XLA makes around dots and lookups."""
     reader = ShardingReader(main)
     is_manual = "sdy.manual_computation" in structure.kinds
     for op in ops:
-        if op.name not in DOTS or ID not in op.attributes or (facts := structure.dots.get(op.attributes[ID].value)) is None:
+        if ID not in op.attributes or not (op.name in DOTS or op.name == "stablehlo.gather" or adds_updates(op)):
             continue
-        shardings = tuple(map(reader.dims_of, (*op.operands, op.results[0])))
+        values = (*op.operands, op.results[0])
+        shardings = tuple(map(reader.dims_of, values))
         if not any(map(any, shardings)) or _leaves_sums(op) or (is_manual and manual_axes(op)):
             continue
-        full_dims = tuple(each or ((),) * len(shape) for each, shape in zip(shardings, facts.shapes, strict=True))
-        if not facts.has_sharded_window(full_dims):
-            _insert_reshards(op, full_dims, choose_dot_shardings(facts, full_dims, mesh))
+        shapes = tuple(map(shape_of, values))
+        full_dims = tuple(each or ((),) * len(shape) for each, shape in zip(shardings, shapes, strict=True))
+        _insert_reshards(op, full_dims, _choose_shardings(op, shapes, full_dims, structure, mesh))
+
+
+def _choose_shardings(
+    op: ir.Operation, shapes: Sequence[tuple[int, ...]], dims: tuple[Dims, ...], structure: Structure, mesh: Mesh
+) -> tuple[Dims, ...]:
+    if op.name in DOTS:
+        facts = structure.dots.get(op.attributes[ID].value)
+        return dims if facts is None or facts.has_sharded_window(dims) else choose_dot_shardings(facts, dims, mesh)
+    return dims if (rule := rule_of(op)) is None else choose_lookup_shardings(rule, shapes, dims, mesh)
 
 
 def _leaves_sums(op: ir.Operation) -> bool:
@@ -57,7 +72,19 @@ def _reshard_behind(op: ir.Operation, wanted: Dims) -> None:
 
 
 def _reshard_before(op: ir.Operation, operand: int, dims: Dims) -> None:
-    op.operands[operand] = _create_reshard(op.operands[operand], dims, op).results[0]
+    """Reshard an operand; one that is made of a number, as the zeros that a gradient is added to, is made in the new sharding."""
+    value = op.operands[operand]
+    maker = producer(value)
+    if maker is not None and _is_of_one_number(maker):
+        made = maker.clone(ip=ir.InsertionPoint(op))
+        made.attributes[_SHARDING] = _per_value_attribute(dims)
+    else:
+        made = _create_reshard(value, dims, op)
+    op.operands[operand] = made.results[0]
+
+
+def _is_of_one_number(maker: ir.Operation) -> bool:
+    return maker.name in CONSTANTS or (maker.name == "stablehlo.broadcast_in_dim" and not shape_of(maker.operands[0]))
 
 
 def _create_reshard(value: ir.Value, dims: Dims, place: ir.Operation) -> ir.Operation:

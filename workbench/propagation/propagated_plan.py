@@ -12,7 +12,7 @@ from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.propagation.halos import Halos
 from workbench.propagation.module.mlir_context import main_function, producer
-from workbench.propagation.module.operation_kinds import CONTROL_FLOW
+from workbench.propagation.module.operation_kinds import CONTROL_FLOW, DOTS
 from workbench.propagation.module.prepare_module import ID
 from workbench.propagation.module.shardy_attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.propagation.prepared_program import load_prepared
@@ -27,6 +27,8 @@ from workbench.propagation.xla_backends import TWO_BYTE_FLOATS, Backend, adjust_
 
 _ORDER_SENSITIVE_KINDS = frozenset(KINDS) - {"sdy.all_gather", *REDUCTIONS}  # on the way to a sharding, others may lead there, too
 _UNARY = ("stablehlo.convert", "stablehlo.reshape")
+_READING_THROUGH = {"stablehlo.transpose": DOTS, "stablehlo.reverse": {"stablehlo.convolution"}}
+"""What XLA makes a part of the operations that read it (`algebraic_simplifier.cc`)."""
 
 
 @dataclass(slots=True)
@@ -168,9 +170,9 @@ class _Collector:
     def _collect_inserted(self, inserted: list[ir.Operation], before: int, region: int) -> None:
         """Record what Shardy inserted. XLA computes the same collective of the same value once, and keeps it for the second use."""
         for chain in group_chains(inserted):
-            moves, is_new, origin = list(self._list_collectives(chain, before, region)), False, self._value_key(chain[0].operands[0])
-            for op, name, reshard in moves:
-                if not self._is_repeated((origin, *name, region), reshard):
+            moves, is_new, (origin, order) = list(self._list_collectives(chain, before, region)), False, self._value_key(chain)
+            for op, kind, lies, reshard in moves:
+                if not self._is_repeated((origin, kind, tuple(lies[dim] for dim in order), region), reshard):
                     is_new = True
                     self._add_reshards(op, reshard)
             if chain[0].name not in REDUCTIONS and (is_new or not moves):
@@ -191,9 +193,19 @@ class _Collector:
         first.last_use = max(first.last_use, reshard.last_use)
         return True
 
-    def _value_key(self, value: ir.Value) -> Any:
-        value = self._answer.skip_trivial_reverses(value)
-        return _unary_chain_key(value) if self._backend.merges_equal_values else value
+    def _value_key(self, chain: Sequence[ir.Operation]) -> tuple[Any, Sequence[int]]:
+        """A key that equal values share, and its dimensions in the order of that one's. A dot reads a transposed value, and a convolution a
+        reversed one, as it was before."""
+        value, readers = self._answer.skip_trivial_reverses(chain[0].operands[0]), {use.owner.name for use in chain[-1].results[0].uses}
+        order: Sequence[int] = range(ir.RankedTensorType(value.type).rank)
+        if not self._backend.merges_equal_values:
+            return value, order
+        while (owner := producer(value)) is not None and readers <= _READING_THROUGH.get(owner.name, frozenset()):
+            if owner.name == "stablehlo.transpose":
+                permutation = list(ir.DenseI64ArrayAttr(owner.attributes["permutation"]))
+                order = [order[permutation.index(dim)] for dim in range(len(permutation))]
+            value = owner.operands[0]
+        return _unary_chain_key(value), order
 
     def _make_edge(self, chain: list[ir.Operation], moves: list[InsertedCollective], before: int, region: int) -> Edge:
         """The resharding that a chain of inserted operations performs."""
@@ -218,7 +230,7 @@ class _Collector:
     def _is_reusable(self, first: InsertedCollective, again: InsertedCollective) -> bool:
         """Whether a gathered value is still in memory when it is needed again; values that dots read may have been freed."""
         reader = self._structure.ops[again.before]
-        if first.kind != "all-gather" or reader.kind != "stablehlo.dot_general":
+        if first.kind != "all-gather" or reader.kind not in DOTS:
             return True
         if self._backend.regathers_for_widening_dots and self._is_widening_dot(reader):
             return False
@@ -232,9 +244,9 @@ class _Collector:
 
     def _list_collectives(
         self, chain: Sequence[ir.Operation], before: int, region: int
-    ) -> Iterator[tuple[ir.Operation, tuple[Any, ...], InsertedCollective]]:
-        """The collectives of a chain, each with a key that equal ones of one value share. Results that only feed the next collective, or
-        are sliced, live for a moment only."""
+    ) -> Iterator[tuple[ir.Operation, Any, Dims, InsertedCollective]]:
+        """The collectives of a chain, each with a kind and a sharding that equal ones of one value share. Results that only feed the next
+        collective, or are sliced, live for a moment only."""
         collectives = [op for op in chain if op.name in KINDS]
         for number, op in enumerate(collectives):
             after = self._answer.parse_shardings(op.attributes["out_sharding"])[0]
@@ -242,10 +254,10 @@ class _Collector:
                 found = list(self._list_gathers(op, after, before, region))
             else:
                 found = [(after, self._make_reshard(op, after, before, region))]
-            kind = (op.name, number) if op.name in _ORDER_SENSITIVE_KINDS else (op.name,)
+            kind = (op.name, number) if op.name in _ORDER_SENSITIVE_KINDS else op.name
             for lies, each in found:
                 is_last = op == chain[-1] and each is found[-1][1]
-                yield op, (*kind, lies), each if is_last else replace(each, last_use=each.first_use)
+                yield op, kind, lies, each if is_last else replace(each, last_use=each.first_use)
 
     def _list_gathers(self, op: ir.Operation, after: Dims, before: int, region: int) -> Iterator[tuple[Dims, InsertedCollective]]:
         """One all-gather for each dimension, the last one first, as in XLA's partitioner, or one for all; with the value's sharding after

@@ -38,7 +38,10 @@ class Reductions:
         if not self._backend.adds_before_reducing or reshard.kind not in ("all-reduce", "reduce-scatter"):
             return False
         addition = find_sole_addition(op)
-        if addition is not None and self._backend.merges_addend_into_scatter and self._is_scattered_onto(addition):
+        if addition is not None and self._backend.merges_addend_into_scatter and reshard.kind == "reduce-scatter":
+            while (later := find_sole_addition(addition)) is not None:
+                addition = later
+        elif addition is not None and self._backend.merges_addend_into_scatter and self._is_scattered_onto(addition):
             addition = find_sole_addition(addition) if self._adds(_find_added(op.results[0])) else None
             if addition is not None and self._is_scattered_onto(addition):
                 return False

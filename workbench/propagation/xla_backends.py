@@ -7,6 +7,7 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.hardware.hardware import Hardware
+from workbench.propagation.module.operation_kinds import DOTS
 from workbench.propagation.structure.operation_work import is_exact
 
 TWO_BYTE_FLOATS = ("bfloat16", "float16")  # floats of two bytes
@@ -19,13 +20,14 @@ class Backend(NamedTuple):
     - `folds_gathers`: a value that is gathered along several dimensions is gathered once, over all their axes; XLA's partitioner makes one
       all-gather for each dimension, the last one first.
     - `adds_before_reducing`: two reduced values that are only added are added first and reduced together (`all_reduce_reassociate.cc`).
-    - `merges_addend_into_scatter`: what is added to a scatter is what that scatters onto, and reduced before it
-      (`algebraic_simplifier.cc`).
+    - `merges_addend_into_scatter`: what is added to a scatter is what that scatters onto, and all-reduced before it
+      (`algebraic_simplifier.cc`); reduce-scattered, it is added first.
     - `sums_behind_loops`: a sum that a loop only adds up is reduced once, behind it (`while_loop_all_reduce_code_motion.cc`).
     - `merges_equal_values`: a value that is cast or reshaped twice in the same way is one value, and gathered once.
     - `reduce_scatters_dots`: a dot's sum over several axes, of which each device keeps a slice along some, is reduce-scattered along those
       and then all-reduced along the rest; else all of it is all-reduced.
-    - `narrows_dot_operands`: what only dots of default precision read is rounded to bfloat16, as they do, before it is gathered.
+    - `narrows_dot_operands`: what only dots and convolutions of default precision read is rounded to bfloat16, as they do, before it is
+      gathered.
     - `regathers_for_widening_dots`: a dot of two-byte floats that sums into four-byte ones gathers its operands for itself.
     - `widens_two_byte_floats`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the
       former.
@@ -107,4 +109,4 @@ def is_rounded(backend: Backend, readers: Sequence[ir.Operation], value: ir.Valu
     """Whether a value is rounded to two bytes before it is sent, given all its readers."""
     if not backend.narrows_dot_operands or not str(value.type).endswith("xf32>"):
         return False
-    return bool(readers) and all(each.name == "stablehlo.dot_general" and not is_exact(each) for each in readers)
+    return bool(readers) and all(each.name in DOTS and not is_exact(each) for each in readers)

@@ -157,9 +157,14 @@ def vocabulary_dims(program: Program) -> tuple[str, ...]:
     return tuple(dim for dim in dims if is_named(dim, DimUse.VOCABULARY) or (dim in roles and roles[dim].use is DimUse.VOCABULARY))
 
 
-@cache_with_program(1)
 def stacked_dims(program: Program) -> frozenset[str]:
-    """The dimensions along which the weights of scanned layers are stacked: weights have them, and no dot."""
+    """The dimensions along which the weights of scanned layers are stacked: weights have them, no dot has, and they are no words."""
+    return undotted_dims(program) - {*vocabulary_dims(program)}
+
+
+@cache_with_program(1)
+def undotted_dims(program: Program) -> frozenset[str]:
+    """The dimensions that weights have and no dot: layers of a stack, words of a table that is only looked up."""
     used = {dim for each in find_dots(program) for side in (each.left, each.right, each.dims) for dim in side}
     state_dims = {dim for i in program.state for dim in program.arguments[i].dims if len(program.arguments[i].dims) > 1}
     return frozenset(state_dims - used)

@@ -9,7 +9,7 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
-from workbench.recipes.choose_dims import batch_dim, stacked_dims
+from workbench.recipes.choose_dims import batch_dim, undotted_dims
 from workbench.recipes.data_parallel import batch_of
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments, place_dim
@@ -43,7 +43,7 @@ def shard_state(plan: Plan, axis: str, *, states: bool, parameters: bool) -> tup
     def is_meant(tensor: Tensor) -> bool:
         return (states and is_state(tensor)) or (parameters and is_parameter(tensor))
 
-    return shard_tensors(plan, axis, is_meant, stacked_dims(plan.program), SHARD_PRIORITY)
+    return shard_tensors(plan, axis, is_meant, undotted_dims(plan.program), SHARD_PRIORITY)
 
 
 def override_shards(plan: Plan, shardings: dict[str, Sharding]) -> Iterator[Edit]:
@@ -54,13 +54,13 @@ def constrain_gradients(plan: Plan, axis: str) -> Iterator[Edit]:
     """Constraints on the gradients of the weights, each along the dimension that its parameter would be split by; only on gradients whose
     path distinguishes them from the activations' cotangents: propagation shards the others."""
     program, batch = plan.program, batch_dim(plan.program)
-    param_shardings, _ = shard_tensors(plan.updated(layout=plan.layout), axis, is_parameter, stacked_dims(program), SHARD_PRIORITY)
+    param_shardings, _ = shard_tensors(plan.updated(layout=plan.layout), axis, is_parameter, undotted_dims(program), SHARD_PRIORITY)
     along: dict[frozenset[str], str] = {}
     for tensor in program.arguments:
         sharding = param_shardings.get(tensor.path) or (plan.layout.sharding(tensor) if is_parameter(tensor) else None)
         split = [dim for dim, axes in zip(tensor.dims, sharding.dims, strict=True) if axis in (axes or ())] if sharding else []
         if split:
-            along.setdefault(frozenset(tensor.dims) - stacked_dims(program), split[0])
+            along.setdefault(frozenset(tensor.dims) - undotted_dims(program), split[0])
     for at, each in enumerate(program.operations):
         named = frozenset(each.dims) - {UNNAMED}
         if each.kind in GRADIENTS and each.path.startswith("grad/") and batch not in named and named in along:
