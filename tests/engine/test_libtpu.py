@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 from tests.engine.test_compile import needs_libtpu
@@ -28,7 +29,7 @@ from workbench.reports.compiled import Scheduled
 from workbench.reports.diagnostic import DOES_NOT_FIT
 from workbench.session.figure_tiers import settled_report
 from workbench.spmd.ask_partitioner import ask_partitioner
-from workbench.tracing import trace
+from workbench.tracing import trace, trace_training
 from workbench.widgets.board.tier_marks import settling_record, tier_of
 
 pytestmark = needs_libtpu
@@ -387,3 +388,30 @@ def test_one_chip_is_asked_about_too():
     report, why = settled_report(plan, partition_plan)
     assert why == ""
     assert report.memory.peak == plan.compile(keep=False).memory.peak
+
+
+def language_model(params, tokens):
+    """The loss of a table that is looked up, and multiplied by as the last weight where there is no other one."""
+    return jnp.mean(jax.nn.logsumexp(jnp.tanh(params["table"][tokens]) @ params.get("head", params["table"]).T, -1))
+
+
+def convolution(params, x):
+    found = jax.lax.conv_general_dilated(x, params["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jnp.mean(jnp.tanh(found))
+
+
+@pytest.mark.parametrize(
+    ("loss", "params", "batch"),
+    [
+        (language_model, {"table": spec(512, 256)}, words(64, 8)),
+        (language_model, {"table": spec(2048, 256)}, words(64, 8)),
+        (language_model, {"table": spec(512, 256), "head": spec(512, 256)}, words(64, 8)),
+        (convolution, {"kernel": spec(3, 3, 64, 64)}, spec(64, 16, 16, 64)),
+    ],
+)
+def test_weights_under_zero_3_are_planned_as_libtpu_compiles_them(loss, params, batch, record):
+    """To 2 %: it sends the few bytes of scales and scalars in ways of its own."""
+    plan = Plan(trace_training(loss, params, batch, optimizer=optax.adam(1e-3), dims={"batch": "batch ..."}), "data:8", hardware=V5E)
+    plan = plan.recipe("data_parallel").recipe("zero_3")
+    planned = sent_by_class(analyze(plan).by_axis_and_kind)
+    assert planned == pytest.approx(record.answer(plan).sent, rel=0.02)
