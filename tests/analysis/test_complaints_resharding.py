@@ -146,3 +146,18 @@ def test_a_concatenation_along_the_split_dimension_shows_its_moves_and_a_layout_
     assert {type(edit) for edit in first.edits} <= {Override, ShardDim}
     assert all(plan.apply(edit).report().sent < report.sent for edit in first.edits)
     assert first.remedies
+
+
+def test_what_a_loop_does_not_change_is_counted_once_in_notes_too():
+    """The shares of two gathers that stand before the loop add up to the whole."""
+
+    def turns(a, b, x):
+        left, right = jnp.sin(a), jnp.cos(b)
+        return jax.lax.scan(lambda c, _: (jnp.tanh(c @ left) @ right, None), x, None, length=16)[0]
+
+    square = jax.ShapeDtypeStruct((1024, 1024), "float32")
+    program = trace(turns, square, square, jax.ShapeDtypeStruct((64, 1024), "float32"), dims={"x": "batch d"})
+    report = Plan(program, "data:8", "batch:data; a=[data, -]; b=[data, -]").report()
+    assert [(each.path, each.count) for each in report.reshards] == [("cos", 1), ("sin", 1)]
+    assert sum(each.sent for each in report.reshards) == report.sent
+    assert [each.message.rpartition(", ")[2] for each in report.notes] == ["50% of all bytes a device sends."] * 2

@@ -236,3 +236,11 @@ def test_roles_play_no_heed_to_names():
     assert roles["hidden_size"].use is DimUse.WIDTH
     assert roles["wide"].use is DimUse.HIDDEN
     assert str(Plan(program, "model:4").recipe("megatron").layout) == "wide:model"
+
+
+def test_the_rows_of_a_weight_that_is_called_so_are_no_examples():
+    shapes = {"left": ((64, 32), (32, 16)), "right": ((64, 32), (16, 64))}
+    assert "batch" not in wb.trace(lambda w, x: w @ x, *(S(each, "float32") for each in shapes["left"])).dims
+    program = wb.trace(lambda w, x: x @ w, *(S(each, "float32") for each in shapes["right"]))
+    assert program.arguments[1].dims[0] == "batch"
+    assert wb.trace(lambda x, w: x @ w, *(S(each, "float32") for each in shapes["left"])).arguments[0].dims[0] == "batch"

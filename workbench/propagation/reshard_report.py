@@ -27,9 +27,10 @@ def reshard_list(plan: Plan, partitioned: Propagated, seconds_of: Seconds) -> tu
 
 
 def _count_executions(edge: Edge, partitioned: Propagated) -> int:
-    """Executions per step: those that XLA gives for its collectives, for it moves out of a loop what no iteration changes."""
-    known_times = (each.times for each in edge.moves if each.times is not None)
-    return next(known_times, partitioned.structure.regions[edge.region].runs_per_step)
+    """Executions per step: those of its collectives, for XLA moves out of a loop what no iteration changes."""
+    if edge.moves and (times := edge.moves[0].times) is not None:
+        return times
+    return partitioned.structure.regions[edge.moves[0].region if edge.moves else edge.region].runs_per_step
 
 
 def _make_reshard(plan: Plan, edge: Edge, seconds_of: Seconds) -> Reshard:

@@ -22,6 +22,7 @@ _NAMES = {
 }
 _FEWER_HEADS = "kv_heads"
 _WITH_FEWER = 2  # sizes of heads: those of queries, and of keys and values
+_WEIGHTS = ("w", "weight", "kernel")  # what an argument is called that is none of examples
 _UNKNOWN = "no role visible from its use"
 _LEADS = "leading dimension of the inputs"
 _FIRST = "first dimension of the inputs that no weight has and no loop slices"
@@ -62,7 +63,8 @@ def _name_batch(program: Program, batch: str | None, unnamed: set[str]) -> tuple
         return {}, {}
     inner = {dim for each in _inputs(program) for dim in each.dims[1:]} | {dim for i in program.state for dim in program.arguments[i].dims}
     leads = dict.fromkeys(each.dims[0] for each in _inputs(program) if each.dims[0] not in inner)
-    if batch in unnamed and not program.state and len({program.dims[dim] for dim in leads}) > 1:
+    is_of_data = any(each.dims[0] == batch and each.path.rstrip("_0123456789").lower() not in _WEIGHTS for each in _inputs(program))
+    if batch in unnamed and not program.state and (len({program.dims[dim] for dim in leads}) > 1 or not is_of_data):
         return {}, dict.fromkeys(leads.keys() & unnamed, "inputs have several leading dimensions; any may be the batch")
     leading = {dim for dim in leads if program.dims[dim] == program.dims[batch]}
     name = "batch" if batch in unnamed else batch
