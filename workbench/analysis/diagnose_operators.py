@@ -30,6 +30,7 @@ def operator_notes(report: Report, partitioned: Propagated) -> Iterator[Diagnost
     yield from _diagnose_split_stacks(report, partitioned)
     yield from _diagnose_missing_rules(report, partitioned)
     yield from _diagnose_missing_lowering(report.plan.program)
+    yield from _diagnose_own_partitioning(report)
     yield from _diagnose_shared_padding(report, partitioned)
 
 
@@ -105,6 +106,18 @@ def _diagnose_missing_lowering(program: Program) -> Iterator[Diagnostic]:
             program.not_lowered,
             f"JAX cannot lower `{program.not_lowered}`{where} for {_COMPILERS.get(program.platform, program.platform)}, and there the "
             "program does not compile: it is planned as lowered for CPUs. Try: plan for CPUs, or compute it by other functions.",
+        )
+
+
+def _diagnose_own_partitioning(report: Report) -> Iterator[Diagnostic]:
+    """Functions that partition themselves: of what they send, nothing is known before they are compiled."""
+    if names := report.plan.program.own_partitioning:
+        yield Diagnostic(
+            "own partitioning",
+            names[0].split("`")[1],
+            f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'} a partitioning of {'its' if len(names) == 1 else 'their'} own "
+            "(`custom_partitioning`), which XLA asks for only when it compiles the step: planned, and partitioned, as any other function, "
+            "it may send and hold other than this. Try: `plan.compile()`, whose figures are those of its own rule.",
         )
 
 

@@ -116,6 +116,7 @@ class Program:
     - `named_values` are the names of `checkpoint_name` in the function of a training step, which remat can speak of.
     - `platform` is that for which the program was lowered (`cpu`, `cuda`, `tpu`), empty if it is the same for all; `not_lowered` names the
       primitive that JAX cannot lower for the platform that was asked for: the program is then as for CPUs.
+    - `own_partitioning` names the functions with a partitioning of their own (`custom_partitioning`), with their lines.
     - `retrace` makes the same program under another remat policy, precision and offload, and for a platform, each once; pickling drops it.
     """
 
@@ -138,6 +139,7 @@ class Program:
     turns: tuple[tuple[str, int], ...] = ()
     platform: str = ""
     not_lowered: str = ""
+    own_partitioning: tuple[str, ...] = ()
     named_values: tuple[str, ...] = ()
     retrace: "Callable[[Remat, Precision, Offload, str], Program] | None" = None
     list_removed: Callable[[], tuple[RemovedValue, ...]] = field(default=tuple, repr=False)

@@ -26,7 +26,7 @@ from workbench.propagation import place_library_functions, prepare_program
 from workbench.propagation.module.source_location import is_library
 from workbench.tracing.given_dim_names import user_names
 from workbench.tracing.jax_version import warn_if_untested
-from workbench.tracing.jaxpr.equations import equations_below, removed_values, size_of, users_functions
+from workbench.tracing.jaxpr.equations import equations_below, removed_values, size_of, source_line, users_functions
 from workbench.tracing.leaves import named_leaves, path_of, spec_of
 from workbench.tracing.lower_for_platform import lower
 from workbench.tracing.mesh_context import keep_mesh, written_shardings
@@ -154,6 +154,7 @@ def build_program(
     names = user_names(dims, {path: spec.shape for path, spec in zip(paths, specs, strict=True)})
     traced = guard_tracing(lambda: _trace_once(step.call, specs), name)
     verify_byte_counts(traced.jaxpr.jaxpr, name)
+    own_partitioning = _find_own_partitioning(traced.jaxpr.jaxpr)
     lowered = guard_tracing(lambda: lower(traced, name), name)
     module = lowered.module
     place_library_functions(module.operation, set(users_functions(traced.jaxpr.jaxpr)))
@@ -167,8 +168,15 @@ def build_program(
         for (path, role), spec in zip(results, jax.tree.leaves(traced.out_info), strict=True)
     ]
     program = prepare_program(name, module, arguments, outputs, carried, names, step, reference)
-    found = replace(program, platform=lowered.platform, not_lowered=lowered.missing)
+    found = replace(program, platform=lowered.platform, not_lowered=lowered.missing, own_partitioning=own_partitioning)
     return replace(found, list_removed=lambda: removed_values(_trace_once(step.call, specs).jaxpr.jaxpr, program))
+
+
+def _find_own_partitioning(jaxpr: Any) -> tuple[str, ...]:
+    """The functions whose partitioning is their own, each with the line that calls it: XLA alone asks their rules, and JAX lowers their
+    bodies for one device."""
+    calls = (eqn for eqn, _ in equations_below(jaxpr) if eqn.primitive.name == "custom_partitioning")
+    return tuple(dict.fromkeys(f"`{each.params['call'].jaxpr.debug_info.func_name}` ({source_line(each)})" for each in calls))
 
 
 def _trace_once(call: Callable[..., Any], specs: Sequence[jax.ShapeDtypeStruct]) -> Any:

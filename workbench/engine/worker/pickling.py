@@ -49,6 +49,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
             return jax.sharding.AbstractMesh, (obj.axis_sizes, obj.axis_names, obj.axis_types)
         if isinstance(obj, jax.Device):
             return _device_of_worker, (jax.devices(obj.platform).index(obj),)
+        if _takes_its_parts(type(obj)):
+            return type(obj), tuple(obj)
         if isinstance(obj, CodeType):
             return self._reduce_code(obj)
         reduced = super().reducer_override(obj)
@@ -58,6 +60,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         """Reduce a code object as cloudpickle does, with its file name, which cloudpickle 3.1.3 drops: messages name the user's line."""
         make, parts = self.dispatch_table[CodeType](code)
         return _with_file_name, (make, parts, code.co_filename)
+
+
+def _takes_its_parts(kind: type) -> bool:
+    """Whether it is a tuple of JAX's that is made of its parts one by one, as a sharding rule's mappings: Python would hand it one tuple."""
+    return issubclass(kind, tuple) and "__new__" in vars(kind) and not hasattr(kind, "_fields") and kind.__module__.startswith("jax.")
 
 
 def _device_of_worker(number: int) -> Any:
