@@ -13,7 +13,7 @@ from workbench.plan.plan import Plan
 from workbench.propagation.halos import Halos
 from workbench.propagation.module.mlir_context import main_function, producer
 from workbench.propagation.module.operation_kinds import CONTROL_FLOW, DOTS
-from workbench.propagation.module.prepare_module import ID
+from workbench.propagation.module.prepare_module import ID, SKIPS_LINKS
 from workbench.propagation.module.shardy_attributes import Dims, axis_names, dtype_name, local_bytes, local_shape
 from workbench.propagation.prepared_program import load_prepared
 from workbench.propagation.propagate import propagate, propagate_to_results
@@ -196,16 +196,17 @@ class _Collector:
     def _value_key(self, chain: Sequence[ir.Operation]) -> tuple[Any, Sequence[int]]:
         """A key that equal values share, and its dimensions in the order of that one's. A dot reads a transposed value, and a convolution a
         reversed one, as it was before."""
-        value, readers = self._answer.skip_trivial_reverses(chain[0].operands[0]), {use.owner.name for use in chain[-1].results[0].uses}
+        value, uses = self._answer.skip_trivial_reverses(chain[0].operands[0]), [use.owner for use in chain[-1].results[0].uses]
+        readers, own = {each.name for each in uses}, tuple(each for each in uses if SKIPS_LINKS in each.attributes)
         order: Sequence[int] = range(ir.RankedTensorType(value.type).rank)
         if not self._backend.merges_equal_values:
-            return value, order
+            return (value, own), order
         while (owner := producer(value)) is not None and readers <= _READING_THROUGH.get(owner.name, frozenset()):
             if owner.name == "stablehlo.transpose":
                 permutation = list(ir.DenseI64ArrayAttr(owner.attributes["permutation"]))
                 order = [order[permutation.index(dim)] for dim in range(len(permutation))]
             value = owner.operands[0]
-        return _unary_chain_key(value), order
+        return (*_unary_chain_key(value), own), order
 
     def _make_edge(self, chain: list[ir.Operation], moves: list[InsertedCollective], before: int, region: int) -> Edge:
         """The resharding that a chain of inserted operations performs."""

@@ -18,6 +18,8 @@ from workbench.propagation.module.source_meshes import drop_single_devices
 from workbench.propagation.module.varying_axes import mark_varying_axes
 
 ID = "wb_id"
+SKIPS_LINKS = "wb_skips_links"
+"""On an operation of the optimiser whose operand stands for what dropped links make of it: for another value than other readers have."""
 
 
 def prepare(module: ir.Module) -> None:
@@ -110,6 +112,7 @@ def _skip_elementwise_links(op: ir.Operation) -> None:
             source = link.operands[0]
         if source != value and source.type == value.type:
             op.operands[i] = source
+            op.attributes[SKIPS_LINKS] = ir.UnitAttr.get()
 
 
 def _has_one_tensor_operand(link: ir.Operation, result: ir.Value) -> bool:
