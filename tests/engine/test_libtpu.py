@@ -415,3 +415,13 @@ def test_weights_under_zero_3_are_planned_as_libtpu_compiles_them(loss, params, 
     plan = plan.recipe("data_parallel").recipe("zero_3")
     planned = sent_by_class(analyze(plan).by_axis_and_kind)
     assert planned == pytest.approx(record.answer(plan).sent, rel=0.02)
+
+
+def complex_products(x, w):
+    return x.T @ (x @ w)
+
+
+@pytest.mark.parametrize(("mesh", "layout"), [("m:8", "x=[m, -]"), ("m:2 n:4", "x=[m, -]; w=[-, n]"), ("m:8", "x=[-, m]; w=[m, -]")])
+def test_sums_of_complex_products_are_planned_as_libtpu_makes_them_of_real_ones(mesh, layout, record):
+    plan = plan_of(complex_products, (spec(2048, 256, dtype="complex64"), spec(256, 512, dtype="complex64")), mesh, layout)
+    assert sent_by_class(analyze(plan).by_axis_and_kind) == record.answer(plan).sent

@@ -6,6 +6,7 @@ import pytest
 
 from workbench.public_plan import Plan
 from workbench.tracing import trace
+from workbench.tracing.jaxpr.equations import equations_below, flops_of
 
 S = jax.ShapeDtypeStruct
 ONE = 2 * 8**3  # the product in each turn
@@ -30,6 +31,27 @@ def test_a_convolution_is_divided_among_the_devices_that_split_it(fn, kernel, fl
     parts = {"": 1, "n:data": 4, "n:data+model": 8, "o:model": 2}[layout]
     assert report.flops.unique == flops
     assert report.flops.per_device == flops // parts
+
+
+@pytest.mark.parametrize(
+    ("fn", "real", "kernel"),
+    [
+        (lambda x, w: jnp.einsum("nhwc,co->nhwo", x, w), 2 * 16 * 8 * 8 * 4 * 8, (4, 8)),
+        (lambda x, w: jnp.einsum("nhwc,nco->nhwo", x, w), 2 * 16 * 8 * 8 * 4 * 8, (16, 4, 8)),
+        (conv, 2 * 16 * 8 * 8 * 8 * 3 * 3 * 4, (3, 3, 4, 8)),
+    ],
+)
+def test_a_complex_multiply_add_is_four_real_ones(fn, real, kernel):
+    """In plans, and where blocks of a network are weighed against each other."""
+    specs = S((16, 8, 8, 4), "complex64"), S(kernel, "complex64")
+    plan = Plan(trace(fn, *specs, dims={"x": "n h w c"}), "data:8", "n:data" if len(kernel) != 3 else "")
+    assert plan.report().flops.unique == 4 * real
+    (eqn,) = (
+        each
+        for each, _ in equations_below(jax.make_jaxpr(fn)(*specs).jaxpr)
+        if each.primitive.name in ("dot_general", "conv_general_dilated")
+    )
+    assert flops_of(eqn) == 4 * real
 
 
 def test_a_weight_gradient_sums_over_the_batch_on_every_device():

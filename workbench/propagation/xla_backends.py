@@ -7,8 +7,9 @@ from typing import NamedTuple
 from jax.extend.mlir import ir
 
 from workbench.hardware.hardware import Hardware
+from workbench.propagation.module.mlir_context import producer
 from workbench.propagation.module.operation_kinds import DOTS
-from workbench.propagation.structure.operation_work import is_exact
+from workbench.propagation.structure.operation_work import is_complex, is_exact
 
 TWO_BYTE_FLOATS = ("bfloat16", "float16")  # floats of two bytes
 
@@ -31,6 +32,7 @@ class Backend(NamedTuple):
     - `regathers_for_widening_dots`: a dot of two-byte floats that sums into four-byte ones gathers its operands for itself.
     - `widens_two_byte_floats`: values of two-byte floats are computed, sent and kept as four-byte ones; XLA:CPU has no arithmetic for the
       former.
+    - `multiplies_complex_as_real`: a dot of complex numbers is three of real ones, whose sums are sent one by one: half as much again.
     - `copies_transposed_operands`: what a dot or convolution reads in another order than it is stored in is copied into that order first.
     - `copies_to_host_late`: outside loops, what is copied to the host's memory stays on the device until it is fetched back: XLA:TPU starts
       all such copies at the end of the forward pass, also where memory is short.
@@ -51,6 +53,7 @@ class Backend(NamedTuple):
     narrows_dot_operands: bool = False
     regathers_for_widening_dots: bool = False
     widens_two_byte_floats: bool = False
+    multiplies_complex_as_real: bool = False
     copies_transposed_operands: bool = False
     copies_to_host_late: bool = False
     splits_every_batch: bool = False
@@ -72,6 +75,7 @@ TPU = Backend(
     merges_equal_values=True,
     reduce_scatters_dots=True,
     narrows_dot_operands=True,
+    multiplies_complex_as_real=True,
     copies_to_host_late=True,
     splits_every_batch=True,
     gather_reuse_distance=88,
@@ -96,9 +100,15 @@ def adjust_sent_bytes(backend: Backend, op: ir.Operation, kind: str, local: int,
     """Bytes of the result and bytes sent, in the type that the back end sends what `op` makes."""
     if _is_narrowed(backend, op, kind):
         return local // 2, payload // 2
+    if backend.multiplies_complex_as_real and kind in ("all-reduce", "reduce-scatter") and _is_complex_dot(producer(op.operands[0])):
+        return local, payload * 3 // 2
     if backend.widens_two_byte_floats and _NARROW_FLOAT.search(str(op.operands[0].type)):
         return local * 2, payload * 2
     return local, payload
+
+
+def _is_complex_dot(maker: ir.Operation | None) -> bool:
+    return maker is not None and maker.name in DOTS and is_complex(maker.results[0])
 
 
 def _is_narrowed(backend: Backend, op: ir.Operation, kind: str) -> bool:

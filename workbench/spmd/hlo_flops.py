@@ -14,6 +14,7 @@ import numpy as np
 from workbench.spmd.hlo_module import Computation, HloInstruction
 from workbench.spmd.hlo_shapes import Array
 
+_COMPLEX = ("c64", "c128")
 _GEMMS = ("__cublas$", "__onednn$matmul", "__triton_gemm")  # how the targets of custom calls that multiply begin
 
 
@@ -31,7 +32,7 @@ class ConvWindow(NamedTuple):
 
 def flops_of(computation: Computation, instructions: Iterable[HloInstruction]) -> int:
     """FLOP of the dots among the instructions, which are all in one computation."""
-    return sum(_dot_flops(computation, each) for each in instructions)
+    return sum(_dot_flops(computation, each) * (4 if each.arrays[0].element in _COMPLEX else 1) for each in instructions if is_dot(each))
 
 
 def is_dot(instruction: HloInstruction) -> bool:
@@ -40,8 +41,6 @@ def is_dot(instruction: HloInstruction) -> bool:
 
 
 def _dot_flops(computation: Computation, instruction: HloInstruction) -> int:
-    if not is_dot(instruction):
-        return 0
     operands = [computation[name].arrays[0] for name in instruction.operands[:2]]
     if instruction.opcode == "convolution":
         return _convolution_flops(instruction, operands)

@@ -63,7 +63,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
 
 
 def _takes_its_parts(kind: type) -> bool:
-    """Whether it is a tuple of JAX's that is made of its parts one by one, as a sharding rule's mappings: Python would hand it one tuple."""
+    """Whether it is a tuple of JAX's that is made of its parts one by one, as a sharding rule's mappings: Python hands it one tuple."""
     return issubclass(kind, tuple) and "__new__" in vars(kind) and not hasattr(kind, "_fields") and kind.__module__.startswith("jax.")
 
 

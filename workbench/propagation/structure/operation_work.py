@@ -26,7 +26,7 @@ class Convolution(NamedTuple):
 
 
 class OperationWork(NamedTuple):
-    """`flops` are 2 x multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; for a dot,
+    """`flops` are 2 x real multiply-adds of the whole tensors, `contracted` the summed dimensions of operand `contracted_of`; for a dot,
     `contracted_right` are those of the right operand.
 
     Of a convolution, `passes` are the dots that a systolic array makes of it, each summing over the longest of the kernel's dimensions;
@@ -58,7 +58,7 @@ def work_of(op: ir.Operation) -> OperationWork:
         text = str(op.attributes["dot_dimension_numbers"])
         contracted = _read_dims(text, "lhs_contracting_dimensions")
         left = shape_of(op.operands[0])
-        flops = 2 * math.prod(shape_of(op.results[0])) * math.prod(left[i] for i in contracted)
+        flops = _multiply_add(op) * math.prod(shape_of(op.results[0])) * math.prod(left[i] for i in contracted)
         return OperationWork(flops, contracted, contracted_right=_read_dims(text, "rhs_contracting_dimensions"))
     if op.name == "stablehlo.convolution":
         return _convolution_work(op)
@@ -67,6 +67,16 @@ def work_of(op: ir.Operation) -> OperationWork:
         strides = ir.DenseI64ArrayAttr(op.attributes["window_strides"]) if "window_strides" in op.attributes else (1,) * len(sizes)
         return OperationWork(overlapping=tuple((dim, size) for dim, size in enumerate(sizes) if size > 1 and size >= 2 * strides[dim]))
     return _NOTHING
+
+
+def is_complex(value: ir.Value) -> bool:
+    """Whether it is a tensor of complex numbers."""
+    return "xcomplex<" in str(value.type)
+
+
+def _multiply_add(op: ir.Operation) -> int:
+    """FLOP of a multiply-add: of complex numbers it is four real ones."""
+    return 8 if is_complex(op.results[0]) else 2
 
 
 def is_exact(op: ir.Operation) -> bool:
@@ -112,7 +122,7 @@ def _convolution_work(op: ir.Operation) -> OperationWork:
     summed = tuple(i for i in range(len(kernel)) if i != features)
     dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
     window = [kernel[i] for i in summed]
-    flops = 2 * math.prod(shape_of(op.results[0])) * math.prod(window) // dilation
+    flops = _multiply_add(op) * math.prod(shape_of(op.results[0])) * math.prod(window) // dilation
     passes = _count_passes(op, kernel, window)
     return OperationWork(flops, summed, contracted_of=1, passes=passes, zeros=dilation, convolution=_read_convolution(op))
 

@@ -152,22 +152,27 @@ def size_of(aval: Any) -> int:
 
 
 def flops_of(eqn: Any) -> int:
-    """Floating-point operations: 2 m n k of a dot, one per element of anything else, a loop's body times its trip count."""
+    """Floating-point operations: 2 m n k of a dot, 8 of complex numbers, one per element of anything else, a loop's body times its trip
+    count."""
     name, params = eqn.primitive.name, eqn.params
     inner = list(jaxprs_in(eqn))
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
         shape = eqn.invars[0].aval.shape
-        return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)
+        return _multiply_add(eqn) * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[i] for i in contracted)
     if name == "conv_general_dilated":
         kernel, numbers = eqn.invars[1].aval.shape, params["dimension_numbers"].rhs_spec
-        return 2 * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // kernel[numbers[0]]
+        return _multiply_add(eqn) * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // kernel[numbers[0]]
     if inner:
         bodies = [max(inner, key=lambda each: sum(map(flops_of, each.eqns)))] if name == "cond" else inner
         return int(params.get("length", 1)) * sum(flops_of(each) for body in bodies[:1] for each in body.eqns)
     if name in _MOVES:
         return 0
     return max((math.prod(atom.aval.shape) for atom in (*eqn.invars, *eqn.outvars)), default=0)
+
+
+def _multiply_add(eqn: Any) -> int:
+    return 8 if eqn.outvars[0].aval.dtype.kind == "c" else 2
 
 
 def traffic_of(eqn: Any) -> int:
