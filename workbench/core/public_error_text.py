@@ -6,6 +6,7 @@ from pathlib import Path
 
 _QUOTED = r"(?P<quote>['\"`])(?P<quoted>/[^'\"`\n]+)(?P=quote)"
 _BARE = r"(?<![^\s(\[=:,<])(?P<bare>/[^\s'\"`()\[\],:;<>]+)"
+_FATAL = "Fatal Python error: "
 _PATHS = re.compile(f"{_QUOTED}|{_BARE}")
 
 
@@ -49,11 +50,16 @@ def _is_of_this_machine(path: Path) -> bool:
 def last_line(text: str) -> str:
     """The last line that is not empty, of which 300 characters: in what a process wrote before it ended, the reason as a rule.
 
+    What Python lists when a signal ends it follows the reason, and says nothing of it.
+
     >>> last_line("Traceback ...\\nValueError: no\\n\\n")
     'ValueError: no'
+    >>> last_line("ImportError: no module\\nFatal Python error: Aborted\\n\\nCurrent thread 0x1:\\n  <no Python frame>\\n")
+    'ImportError: no module'
     """
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip()[:300] if lines else ""
+    reason, fatal, listed = text.partition(_FATAL)
+    lines = [line.strip() for line in (reason if reason.strip() else (fatal + listed.partition("\n")[0])).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
 
 
 def process_end_text(status: int | None) -> str:
