@@ -135,7 +135,7 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
     structure = partitioned.structure
     rotated = {index for index in find_rotations(structure) if _moves_whole_parts(report.plan, partitioned, index)}
     counted = {*partitioned.halo_operand_dims, *partitioned.unpartitioned, *rotated}
-    uncounted = (index for index in structure.crossing_ops if index not in counted)
+    uncounted = (each for each in structure.crossing_ops if each not in counted and structure.ops[each].kind != "stablehlo.dynamic_slice")
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(
             "not counted",

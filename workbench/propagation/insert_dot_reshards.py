@@ -1,8 +1,9 @@
-"""Matrix products and table lookups as XLA's partitioner handles them, where Shardy would send something else.
+"""Matrix products, table lookups and slices at a place that is computed, as XLA's partitioner handles them, where Shardy would send
+something else.
 
 Where operands and result are sharded differently, XLA reshards them in its own way (`structure.choose_dot_shardings`,
-`structure.choose_lookup_shardings`), which is not always the one that sends least. What it moves is written into the module before Shardy
-inserts its reshards.
+`structure.choose_lookup_shardings`), which is not always the one that sends least; what it slices it gathers along the sliced dimension,
+a scanned stack of layers before the loop. What it moves is written into the module before Shardy inserts its reshards.
 """
 
 from collections.abc import Sequence
@@ -20,15 +21,16 @@ from workbench.propagation.structure.choose_lookup_shardings import choose_looku
 from workbench.propagation.structure.operation_work import shape_of
 from workbench.propagation.structure.program_structure import Structure
 
-_SHARDING = "sdy.sharding"
+_SHARDING, _SLICE = "sdy.sharding", "stablehlo.dynamic_slice"
+_RESHARDED = {*DOTS, "stablehlo.gather", _SLICE}
 
 
 def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
-    """Insert the reshards that XLA makes around dots and lookups."""
+    """Insert the reshards that XLA makes around dots, lookups and slices."""
     reader = ShardingReader(main)
     is_manual = "sdy.manual_computation" in structure.kinds
     for op in ops:
-        if ID not in op.attributes or not (op.name in DOTS or op.name == "stablehlo.gather" or adds_updates(op)):
+        if ID not in op.attributes or not (op.name in _RESHARDED or adds_updates(op)):
             continue
         values = (*op.operands, op.results[0])
         shardings = tuple(map(reader.dims_of, values))
@@ -45,6 +47,9 @@ def _choose_shardings(
     if op.name in DOTS:
         facts = structure.dots.get(op.attributes[ID].value)
         return dims if facts is None or facts.has_sharded_window(dims) else choose_dot_shardings(facts, dims, mesh)
+    if op.name == _SLICE:
+        sliced = [whole != part for whole, part in zip(shapes[0], shapes[-1], strict=True)]
+        return tuple(tuple(() if cut else axes for cut, axes in zip(sliced, each, strict=False)) for each in dims)
     return dims if (rule := rule_of(op)) is None else choose_lookup_shardings(rule, shapes, dims, mesh)
 
 
