@@ -4,6 +4,8 @@ as traced                             what the function itself says
 bfloat16                              computed in bfloat16; parameters, their gradients and optimiser state stay as they are
 params=bfloat16                       parameters, and what is made of them, in bfloat16
 params=bfloat16,moments=float32       parameters in bfloat16; optimiser state and the update in float32
+bf16 mixed, fp16 mixed                the same, and a float32 copy of the parameters in the optimiser's state: 2 + 2 + 12 bytes a parameter
+                                      with Adam (Micikevicius et al. 2018, arXiv:1710.03740)
 """
 
 from dataclasses import dataclass, fields
@@ -11,26 +13,34 @@ from dataclasses import dataclass, fields
 from workbench.errors import PrecisionError
 
 FLOATS = ("float32", "bfloat16", "float16")
+MIXED = {"bf16 mixed": "bfloat16", "fp16 mixed": "float16"}
+"""Common mixes of types, by the type of the parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Three floating-point types; `None` leaves one as it is in the traced function.
+    """Floating-point types; `None` leaves one as it is in the traced function.
 
     - `compute`: floating-point arguments of the loss are cast to it where the loss is called. Gradients come back in the parameters' type,
       the loss in its own. A function that casts for itself has the last word.
     - `params`: the type the parameters are stored in.
     - `moments`: the type of the optimiser's state and of the update's arithmetic.
+    - `master`: the type of a copy of the parameters that the optimiser keeps and updates; the parameters are cast from it.
+    - `sums`: the type in which gradients of micro-batches are added up; at least float32 if it is left out.
 
     >>> print(Precision.parse("compute = bfloat16"))
     bfloat16
     >>> Precision.parse("params=bfloat16,moments=float32")
-    Precision(compute=None, params='bfloat16', moments='float32')
+    Precision(compute=None, params='bfloat16', moments='float32', master=None, sums=None)
+    >>> print(Precision.parse("bf16 mixed"))
+    params=bfloat16,moments=float32,master=float32
     """
 
     compute: str | None = None
     params: str | None = None
     moments: str | None = None
+    master: str | None = None
+    sums: str | None = None
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -44,8 +54,11 @@ class Precision:
     @classmethod
     def parse(cls, text: str) -> "Precision":
         """The inverse of `str`; an empty text is `as traced`. Raises `PrecisionError`."""
-        if " ".join(text.split()) in ("", "as traced"):
+        words = " ".join(text.split())
+        if words in ("", "as traced"):
             return cls()
+        if words in MIXED:
+            return cls(params=MIXED[words], moments="float32", master="float32")
         found: dict[str, str] = {}
         for part in "".join(text.split()).split(","):
             what, equals, dtype = part.partition("=")
@@ -53,7 +66,11 @@ class Precision:
             if what not in cls.__slots__ or what in found:
                 raise PrecisionError(
                     f"`{part[:80]}` is not a part of a precision.",
-                    ['write a type for the arithmetic, "bfloat16"', 'or parts of "compute=bfloat16,params=bfloat16,moments=float32"'],
+                    [
+                        'write a type for the arithmetic, "bfloat16"',
+                        'a mix of types, "bf16 mixed"',
+                        'or parts of "compute=bfloat16,params=bfloat16,moments=float32"',
+                    ],
                 )
             found[what] = dtype
         return cls(**found)

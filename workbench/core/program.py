@@ -65,7 +65,8 @@ class RemovedValue(NamedTuple):
 class Training:
     """The parts of a training step: `loss(params, batch)`, the optimiser, the pytrees of parameters and batch.
 
-    `moments` is the type of the optimiser's state where it is not that of the parameters.
+    `moments` is the type of the optimiser's state where it is not that of the parameters, `sums` that of the gradients of micro-batches, as
+    in `Precision`.
     """
 
     loss: Callable[..., Any]
@@ -73,6 +74,7 @@ class Training:
     params: Any
     batch: Any
     moments: str | None = None
+    sums: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from workbench.cost.fusion.eager_kernels import eager_kernels_of
 from workbench.cost.fusion.fuse_operations import kernels_of
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.cost.fusion.simplify_operations import NARROW, narrowed_values
-from workbench.cost.kept_and_deferred import Cost, add_state_copies, defer_sums, kernels_of_weights, shareable_values
+from workbench.cost.kept_and_deferred import Cost, add_state_copies, bucket_bytes, defer_sums, kernels_of_weights, shareable_values
 from workbench.cost.kernel_times import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
@@ -157,7 +157,9 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         add_state_copies(program, partitioned.structure, padded_bytes, hardware.runtime)
     in_place = hardware is not None and hardware.runtime.updates_in_place
     placed = _on_chip(fixed, partitioned, times, hardware)
-    over_step = MemoryOverStep(program, partitioned, fixed.lifetimes, padded_bytes, placed, updates_in_place=in_place)
+    buckets = bucket_bytes(plan, hardware.runtime) if hardware and own_mesh is None else 0
+    sizes = program, partitioned, fixed.lifetimes, padded_bytes
+    over_step = MemoryOverStep(*sizes, placed, updates_in_place=in_place, buckets=buckets)
     dot_flops, host = count_dot_flops(partitioned, plan.mesh), host_memory(program, partitioned, local_bytes)
     windowed = decomposed_collectives(partitioned) if hardware and hardware.runtime.decomposes else windows.keys()
     costs = tuple(collective_costs(partitioned.reshards, plan, hardware, windowed)) if hardware else ()

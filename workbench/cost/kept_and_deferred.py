@@ -13,6 +13,7 @@ from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.fusion.kernel_table import Kernels
 from workbench.hardware.runtime import Runtime
+from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
 from workbench.propagation.shardy_collectives import InsertedCollective
 from workbench.propagation.structure.program_structure import Structure, returned_values
@@ -93,6 +94,19 @@ def is_summed_last(reshard: InsertedCollective, structure: Structure, sums: froz
 def add_state_copies(program: Program, structure: Structure, local_bytes: list[int], runtime: Runtime) -> None:
     """Count what the runtime holds beside each optimiser's state: copies of the weight that it is of."""
     weights = {tensor.path.partition("/")[2]: tensor.dtype for tensor in program.arguments if tensor.role is Role.PARAMETER}
+    has_master = program.precision.master is not None
     for value, tensor in zip(structure.arguments, program.arguments, strict=True):
         if tensor.role is Role.OPTIMIZER_STATE and (owner := find_parameter(tensor.path, weights)):
-            local_bytes[value] = round(local_bytes[value] * runtime.copies_beside(weights[owner]))
+            local_bytes[value] = round(local_bytes[value] * runtime.copies_beside(weights[owner], has_master=has_master))
+
+
+def bucket_bytes(plan: Plan, runtime: Runtime) -> int:
+    """Bytes of the buffers of a step that shards state, or weights too, over axes along which devices hold other examples."""
+    axes: dict[Role, set[str]] = {}
+    for tensor, sharding in zip(plan.program.arguments, plan.argument_shardings, strict=True):
+        axes.setdefault(tensor.role, set()).update(sharding.axes)
+    replicas = axes.get(Role.INPUT, set())
+    beside_whole, beside_shards = runtime.buckets
+    if replicas & axes.get(Role.PARAMETER, set()):
+        return beside_shards
+    return beside_whole if replicas & axes.get(Role.OPTIMIZER_STATE, set()) else 0

@@ -48,7 +48,7 @@ class MemoryOverStep:
     """What is alive on one device at each position of a step.
 
     `local_bytes` are those of each value of the structure; `on_chip` says which of them stay in memory on the chip, where it has any;
-    `updates_in_place` as in `Runtime`.
+    `updates_in_place` as in `Runtime`; `buckets` are bytes of its buffers, throughout the step.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class MemoryOverStep:
         on_chip: OnChip | None = None,
         *,
         updates_in_place: bool = False,
+        buckets: int = 0,
     ) -> None:
         self._updates_in_place = updates_in_place
         self._program, self._partitioned, self._lifetimes = program, partitioned, lifetimes
@@ -68,6 +69,8 @@ class MemoryOverStep:
         self._results = int(sum(self._sizes[spans.values[spans.roles == _OUTPUT]].sum() for spans in lifetimes.regions))
         self._freed = np.full(len(self._structure.ops) + 1, np.iinfo(np.int64).max)  # by operation: where a collective takes its memory
         self._buffers = [*self._collective_buffers(), *self._cast_buffers(beside_chip=on_chip is not None), *self._transposed_buffers()]
+        if buckets:
+            self._buffers.append(_Life(0, *lifetimes.extents[0], buckets, "buckets of gradients and gathered weights"))
         self._working = 0
         self._exclude_unallocated(on_chip)
         self._gathered = self._gather_whole()

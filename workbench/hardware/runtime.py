@@ -37,6 +37,10 @@ class Runtime:
     - `sums_in_products`: a gradient is added to the sum of micro-batches in the product that makes it;
     - `updates_in_place`: gradients are summed over devices where they lie, and a weight that is gathered after its update is written over
       the one before;
+    - `pads_shards`: a weight and its state are cut into equal parts that need not divide it, the last ones padded (FSDP; a distributed
+      optimiser, which lays them flat first);
+    - `buckets`: bytes of buffers that gradients and gathered weights go through, in a step without a pipeline that shards state: where
+      weights are whole, and where they are sharded, too;
     - `state_copies`: bytes held for each byte of an optimiser's state in float32 whose weight has two bytes: 1.5 with a float32 copy of the
       weight, 2 where the gradient is cast to float32, too, for the update;
     - `memory_margin`: the share of the predicted peak that nine of ten measured ones are within;
@@ -63,6 +67,8 @@ class Runtime:
     sums_in_products: bool = False
     exchanges_beside: bool = False
     updates_in_place: bool = False
+    pads_shards: bool = False
+    buckets: tuple[int, int] = (0, 0)
     state_copies: float = 1.0
     memory_margin: float = 0.0
     attention: tuple[float, float] = (1.0, 1.0)
@@ -88,9 +94,10 @@ class Runtime:
         """The runtime with one of `SWITCHES`."""
         return replace(self, **SWITCHES[word])
 
-    def copies_beside(self, dtype: str) -> float:
-        """Bytes held for each byte of the state of a weight of this type."""
-        return self.state_copies if dtype in _TWO_BYTES else 1.0
+    def copies_beside(self, dtype: str, *, has_master: bool) -> float:
+        """Bytes held for each byte of the state of a weight of this type; with `has_master` a third of the state is the float32 copy."""
+        copies = self.state_copies if dtype in _TWO_BYTES else 1.0
+        return max(copies / 1.5, 1.0) if has_master else copies
 
     @property
     def waits_for_host(self) -> bool:
@@ -122,7 +129,8 @@ def load_runtimes() -> dict[str, Runtime]:
 
 def _read_runtime(name: str, table: dict[str, Any]) -> Runtime:
     shares = {target: tuple(sorted(values.items())) for target, values in table.pop("shares", {}).items()}
-    return Runtime(name, shares=tuple(sorted(shares.items())), **table)
+    buckets = tuple(table.pop("buckets", (0, 0)))
+    return Runtime(name, shares=tuple(sorted(shares.items())), buckets=buckets, **table)
 
 
 def find_runtime(name: str) -> Runtime:

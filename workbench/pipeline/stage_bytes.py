@@ -176,10 +176,11 @@ def _weigh_params(plan: Plan, network: Network) -> tuple[SliceBytes, ...]:
     for (leaf, layer), _ in network.flat.param_slices:
         if (leaf, layer is None) not in found:
             tensor, sharding = leaves[leaf]
-            types = tensor.dtype, str(accumulator_type(tensor.dtype))
+            types = tensor.dtype, str(accumulator_type(tensor.dtype, network.sums))
             param_bytes, sum_bytes = (_local_bytes(tensor.shape, dtype, layer, sharding, plan) for dtype in types)
             state = sum(_local_bytes(each.shape, each.dtype, layer, placement, plan) for each, placement in states[leaf])
-            copies = plan.hardware.runtime.copies_beside(tensor.dtype) if plan.hardware else 1.0
+            has_master = plan.program.precision.master is not None
+            copies = plan.hardware.runtime.copies_beside(tensor.dtype, has_master=has_master) if plan.hardware else 1.0
             found[leaf, layer is None] = SliceBytes(param_bytes, sum_bytes, round(state * copies))
     return tuple(found[leaf, layer is None] for (leaf, layer), _ in network.flat.param_slices)
 

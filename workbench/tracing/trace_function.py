@@ -98,8 +98,9 @@ def verify_forward(name: str, remat: Remat, precision: Precision, offload: Offlo
             f"`{name}` is traced as it is; remat is about what is kept for a backward pass.",
             ["trace its loss with `wb.trace_training`", "use `jax.checkpoint` in it"],
         )
-    if precision.moments is not None:
-        raise PrecisionError(f"`{name}` has no optimiser whose moments could be {precision.moments}.", ["leave `moments` out"])
+    for part in ("moments", "master", "sums"):
+        if (dtype := getattr(precision, part)) is not None:
+            raise PrecisionError(f"`{name}` has no optimiser whose {part} could be {dtype}.", [f"leave `{part}` out"])
     if offload.optimizer_state:
         raise OffloadError(
             f"`{name}` has no optimiser whose state could be in the host's memory.",

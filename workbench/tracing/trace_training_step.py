@@ -138,6 +138,9 @@ class _TrainingTracer:
     reference: Reference | None
 
     def program(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
+        if precision.master:
+            keeping = replace(self, optimizer=keep_master(self.optimizer, precision.master))
+            return keeping.program(remat, replace(precision, master=None), offload)
         params = replace(self.params, specs=cast(self.params.specs, precision.params))
         loss, named = self._loss(params, remat, precision)
         state_specs = guard_tracing(
@@ -157,7 +160,9 @@ class _TrainingTracer:
             given=tuple(given.values()),
             loss=carried,
             written=written_shardings(params.examples + state.specs + kept.examples + self.batch.examples),
-            training=None if kept.paths else Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments),
+            training=None
+            if kept.paths
+            else Training(loss, self.optimizer, params.structure, self.batch.structure, precision.moments, precision.sums),
         )
         roles = [Role.PARAMETER] * len(params.paths) + [Role.OPTIMIZER_STATE] * len(state.paths) + [Role.MODEL_STATE] * len(kept.paths)
         paths = params.paths + state.paths + kept.paths
@@ -260,6 +265,22 @@ def _make_step(
         return (*new_weights, *moments, *jax.tree.leaves(kept), value)
 
     return call
+
+
+def keep_master(optimizer: optax.GradientTransformation, dtype: str) -> optax.GradientTransformation:
+    """The optimiser with a copy of the parameters in its state, which it updates: what it returns leads the parameters to their casts."""
+
+    def init(params: Any) -> Any:
+        master = cast(params, dtype)
+        return {"master": master, "moments": optimizer.init(master)}
+
+    def update(gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        updates, moments = optimizer.update(cast(gradient, dtype), state["moments"], state["master"])
+        master = optax.apply_updates(state["master"], updates)
+        changes = jax.tree.map(lambda new, old: new - old.astype(new.dtype), master, params)
+        return changes, {"master": master, "moments": moments}
+
+    return optax.GradientTransformation(init, update)
 
 
 def _verify_offload(offload: Offload, state: Leaves, name: str) -> None:

@@ -128,7 +128,8 @@ class ModelUnits:
         param_slices = self.partition.network.flat.param_slices
         borrowed_grads = tuple(n for n in self._list_trained(stage) if self._owners[n] != shard)
         borrowed = {n: self.partition.shared.get(n, ()) for n in (*update.owned, *borrowed_grads)}
-        partial |= {("partial", n): accumulator(param_slices[n][1].aval) for n, users in borrowed.items() if users and shard != max(users)}
+        later = [n for n, users in borrowed.items() if users and shard != max(users)]
+        partial |= {("partial", n): self.accumulator(param_slices[n][1].aval) for n in later}
         weight: dict[Key, Any] = {} if is_last or not self._is_weighted else {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32)}
         state: dict[Key, Any] = {
             ("state", shard, *place): spec for place, spec in zip(update.state, self._state_specs(update), strict=True)
@@ -140,6 +141,10 @@ class ModelUnits:
         run = _Backward(self, stage, update, task, tuple(reads), given, borrowed_grads, frozenset(partial))
         kind = Pass.FORWARD_LOSS if is_last else Pass.BACKWARD
         return UnitFunction(shard, kind, tuple(reads), tuple(reads.values()), writes, (), run)
+
+    def accumulator(self, spec: Any) -> jax.ShapeDtypeStruct:
+        """What the gradient of such a parameter slice is added to."""
+        return accumulator(spec, self.partition.network.sums)
 
     def _list_trained(self, stage: StageTasks) -> tuple[int, ...]:
         return tuple(stage.virtual_stage.param_slices[place] for place in stage.trained)
@@ -211,7 +216,7 @@ class _Backward:
         for (group, place), value in zip(self.task.gives, results, strict=True):
             if group == "gradient":
                 n = self.stage.virtual_stage.param_slices[place]
-                gradient = value.astype(accumulator(value).dtype) if n in self.units.partition.shared else value
+                gradient = value.astype(self.units.accumulator(value).dtype) if n in self.units.partition.shared else value
                 gradients[n] = gradients[n] + gradient if n in gradients else gradient
             else:
                 name = key(self.stage, group, place)

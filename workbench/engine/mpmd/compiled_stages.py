@@ -96,7 +96,8 @@ class Stages:
 
     def total(self, stage: int, param_slice: int) -> tuple[jax.ShapeDtypeStruct, NamedSharding]:
         """The sum of a parameter slice's gradients on a stage, and its sharding."""
-        spec, place = accumulator(_param_slice_spec(self, param_slice)), param_slice_sharding(self, self.devices(stage), param_slice)
+        spec = accumulator(_param_slice_spec(self, param_slice), self.partition.network.sums)
+        place = param_slice_sharding(self, self.devices(stage), param_slice)
         parts = self.programs[stage].parts
         return (
             (partial_sums_spec(spec, parts), partial_sum_sharding(place, parts))

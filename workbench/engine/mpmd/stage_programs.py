@@ -21,7 +21,7 @@ from workbench.tracing.grad_accumulation.accumulate_gradients import accumulate_
 from workbench.tracing.grad_accumulation.gradient_partial_sums import DataParallelGroups
 from workbench.tracing.stage_partition.block_programs import BlockTasks
 from workbench.tracing.stage_partition.stage_tasks import StageTasks, TracedStageTask
-from workbench.tracing.stage_partition.stage_update import StageUpdate, accumulator
+from workbench.tracing.stage_partition.stage_update import StageUpdate
 
 Specs = Sequence[jax.ShapeDtypeStruct]
 Compiler = Callable[[jax.stages.Lowered], jax.stages.Compiled]
@@ -155,7 +155,7 @@ def compile_update(
     """
     (param_slice_specs, param_slice_places), (state_specs, state_places) = param_slices, state
     n, s = len(param_slice_specs), len(state_specs)
-    sums = [accumulator(spec) for spec in param_slice_specs]
+    sums = update.accumulators
 
     def run(*values: Any) -> tuple[Any, ...]:
         weights, moments, totals, weighs, given = _split_values(values, (n, s), borrowed_grads, total)
@@ -217,7 +217,7 @@ def compile_terms(
     """`(*pieces, *state, *totals, *borrowed_grads totals, [weight]) -> terms`: the stage's term of each sum over all stages' parameters."""
     (param_slice_specs, param_slice_places), (state_specs, state_places) = param_slices, state
     n, s = len(param_slice_specs), len(state_specs)
-    sums = [accumulator(spec) for spec in param_slice_specs]
+    sums = update.accumulators
 
     def run(*values: Any) -> tuple[Any, ...]:
         weights, moments, totals, weighs, _ = _split_values(values, (n, s), borrowed_grads, total)

@@ -53,7 +53,7 @@ def accumulate_grads(
 ) -> GradAccumulation:
     """One of the stage's tasks with its gradients accumulated; a forward task has none. `add_separately`: gradients are made before they
     are added."""
-    whole = task
+    whole, accumulators = task, [accumulator(each, stage.partition.network.sums) for each in stage.param_slices]
     task, split = split_task(stage, task, parts)
     counts = [_count_arrivals(stage, place) if group == "arriving" else 1 for group, place in task.reads]
     totals = tuple(place for group, place in task.gives if group == "gradient")
@@ -62,10 +62,7 @@ def accumulate_grads(
         _make_call(task, counts, len(totals), add_separately=add_separately),
         totals,
         split,
-        tuple(
-            partial_sums_spec(accumulator(stage.param_slices[place]), parts) if place in split else accumulator(stage.param_slices[place])
-            for place in totals
-        ),
+        tuple(partial_sums_spec(accumulators[place], parts) if place in split else accumulators[place] for place in totals),
         tuple(task.reads[i] for i in repeated),
         tuple(task.specs[i] for i in repeated),
         tuple(each for each in task.gives if each[0] != "gradient"),

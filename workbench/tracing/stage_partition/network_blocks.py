@@ -53,7 +53,8 @@ class Network:
     """A flat loss, its parameters' paths (`params/layers/w1`, one a leaf) and those of its batch.
 
     `micro_batches` says into how many the batch was divided before the trace, `batch_dim` along which dimension of the program;
-    `dims` are the names of the dimensions of parameters and batch in the program, by path.
+    `dims` are the names of the dimensions of parameters and batch in the program, by path; `sums` is the type in which gradients of
+    micro-batches are added up (`Training`).
     """
 
     flat: Flat
@@ -63,6 +64,7 @@ class Network:
     name: str
     batch_dim: str = BATCH_DIM
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sums: str | None = None
 
     @cached_property
     def batch_sizes(self) -> tuple[tuple[str, int], ...]:

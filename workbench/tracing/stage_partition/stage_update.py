@@ -33,7 +33,7 @@ class StageUpdate:
     - `owned`: numbers of the parameter slices that this stage updates; one that several stages use belongs to the first of them;
     - `state`: for each leaf of the stage's optimiser state its number among the program's arguments, and the layer of it if it is stacked;
     - `call(param_slices, state, gradients, total) -> (param_slices, state)`; gradients are sums over micro-batches, `total` the sum of the
-      micro-batches' weights;
+      micro-batches' weights, of the shapes and types of `accumulators`;
     - `sums`: how many sums over all parameters it needs (`optimizer_global_sums`). Then `terms(param_slices, state, gradients, total)` are
       the stage's own terms of each, and `finish(param_slices, state, gradients, total, sums)` is the step once they are added up; `call`
       uses its own terms alone.
@@ -42,6 +42,7 @@ class StageUpdate:
     owned: tuple[int, ...]
     state: tuple[tuple[int, int | None], ...]
     call: Callable[[Sequence[Any], Sequence[Any], Sequence[Any], Any], tuple[list[Any], list[Any]]]
+    accumulators: tuple[jax.ShapeDtypeStruct, ...] = ()
     sums: int = 0
     terms: Callable[..., list[Any]] = lambda *_: []
     finish: Callable[..., tuple[list[Any], list[Any]]] | None = None
@@ -80,7 +81,7 @@ def stage_update(program: Program, partition: StagePartition, stage: int, whole:
             weights = optax.apply_updates(weights, updates)
         return jax.tree.leaves(weights), jax.tree.leaves(moments)
 
-    update = StageUpdate(owned, places, call)
+    update = StageUpdate(owned, places, call, tuple(accumulator(each, training.sums) for each in specs))
     return _split_update(update, specs, jax.tree.leaves(state_specs), whole) if whole and whole.sums and owned else update
 
 
@@ -92,7 +93,7 @@ def _split_update(update: StageUpdate, specs: Sequence[Any], state: Sequence[Any
     def flat(*values: Any) -> Any:
         return update.call(values[:count], values[count : count + width], values[count + width : -1], values[-1])
 
-    closed = jax.make_jaxpr(flat)(*specs, *state, *map(accumulator, specs), total)
+    closed = jax.make_jaxpr(flat)(*specs, *state, *update.accumulators, total)
     eqns, constants, outvars = inline(closed)
     invars = closed.jaxpr.invars
     of = {var: frozenset((i % (count + width),)) for i, var in enumerate(invars[:-1]) if i < count or i >= count + width}
@@ -154,14 +155,14 @@ def _locate_state(program: Program, partition: StagePartition, owned: Sequence[i
     return tuple(places)
 
 
-def accumulator(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    """Shape and type of the accumulator for a parameter's gradients: at least float32."""
-    return jax.ShapeDtypeStruct(spec.shape, accumulator_type(spec.dtype))
+def accumulator(spec: jax.ShapeDtypeStruct, sums: str | None) -> jax.ShapeDtypeStruct:
+    """Shape and type of the accumulator for a parameter's gradients; `sums` as in `Training`."""
+    return jax.ShapeDtypeStruct(spec.shape, accumulator_type(spec.dtype, sums))
 
 
-def accumulator_type(dtype: Any) -> Any:
+def accumulator_type(dtype: Any, sums: str | None) -> Any:
     """
-    >>> str(accumulator_type("bfloat16")), str(accumulator_type("float64"))
-    ('float32', 'float64')
+    >>> str(accumulator_type("bfloat16", None)), str(accumulator_type("float64", None)), str(accumulator_type("bfloat16", "bfloat16"))
+    ('float32', 'float64', 'bfloat16')
     """
-    return jnp.promote_types(dtype, jnp.float32)
+    return jnp.promote_types(dtype, sums or jnp.float32)

@@ -50,7 +50,8 @@ def _trace_network(program: Program, micro_batches: int) -> Network:
     network = _flatten_loss(
         training.loss, trees, [each.path for each in params], [each.path for each in inputs], micro_batches, program.name
     )
-    return replace(network, batch_dim=batch_dim(inputs, program.name), dims={each.path: each.dims for each in (*params, *inputs)})
+    dims = {each.path: each.dims for each in (*params, *inputs)}
+    return replace(network, batch_dim=batch_dim(inputs, program.name), dims=dims, sums=training.sums)
 
 
 def partition_loss(
