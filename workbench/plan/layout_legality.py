@@ -14,14 +14,19 @@ from workbench.core.program import Program
 from workbench.core.sharding import Sharding, base_axis
 from workbench.core.tensor import Role, Tensor
 from workbench.errors import LayoutError, PipelineError, unknown_name
-from workbench.plan.sharding_legality import Fault, fault_error, sharding_faults
+from workbench.plan.sharding_legality import AxisTwice, Fault, fault_error, sharding_faults
 from workbench.plan.stage_axis import splits_nothing
 
+_PADDED_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE)
 
-def verify_layout(program: Program, mesh: Mesh, layout: Layout) -> None:
+
+def verify_layout(program: Program, mesh: Mesh, layout: Layout, *, padded: bool = False) -> None:
     """Raises `LayoutError` for an unknown dimension or axis, an axis used twice in a tensor, an uneven split,
-    or a statement that names nothing, has the wrong rank or is about a manual axis inside its `shard_map`."""
-    for error in layout_errors(program, mesh, layout):
+    or a statement that names nothing, has the wrong rank or is about a manual axis inside its `shard_map`.
+
+    `padded`: what an override says of a weight or of its state may be uneven (`Runtime.pads_shards`).
+    """
+    for error in layout_errors(program, mesh, layout, padded=padded):
         raise error
 
 
@@ -84,7 +89,7 @@ def _verify_axis(mesh: Mesh, layout: Layout, pipeline: PipelineSpec) -> None:
         )
 
 
-def layout_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[LayoutError]:
+def layout_errors(program: Program, mesh: Mesh, layout: Layout, *, padded: bool = False) -> Iterator[LayoutError]:
     """All errors of a layout, worst first."""
     yield from _unknown_name_errors(program, mesh, layout)
     yield from pattern_errors(program, layout)
@@ -98,10 +103,12 @@ def layout_errors(program: Program, mesh: Mesh, layout: Layout) -> Iterator[Layo
         spec = override.dims if override else tuple(layout.rule(dim) for dim in tensor.dims)
         if override is None:
             placed_by_rules.add((tensor.dims, tensor.shape))
-        key = (tensor.dims, tensor.shape, spec)
+        key = (tensor.dims, tensor.shape, spec, tensor.role in _PADDED_ROLES)
         if key not in seen:  # a tensor like one already checked: report it once, not once per layer
             seen.add(key)
-            yield from (fault_error(fault, tensor, mesh) for fault in sharding_faults(tensor.shape, spec, mesh))
+            may_pad = padded and override is not None and tensor.role in _PADDED_ROLES
+            faults = (each for each in sharding_faults(tensor.shape, spec, mesh) if not may_pad or isinstance(each, AxisTwice))
+            yield from (fault_error(fault, tensor, mesh) for fault in faults)
 
 
 def illegality_text(program: Program, mesh: Mesh, layout: Layout, dim: str, axes: tuple[str, ...]) -> str | None:

@@ -76,8 +76,13 @@ class Plan:
         object.__setattr__(self, "pipeline", on_stage_axis(read_pipeline(pipeline), self.mesh, self.layout))
         if self.hardware is not None and self.axis_assignment is not None:
             verify_links(self.hardware, self.axis_assignment)
-        verify_layout(self.program, self.mesh, self.layout)
+        verify_layout(self.program, self.mesh, self.layout, padded=self.pads_shards)
         verify_pipeline(self.program, self.mesh, self.layout, self.pipeline)
+
+    @property
+    def pads_shards(self) -> bool:
+        """Whether the hardware's runtime cuts weights and their state into parts that need not divide them (`Runtime.pads_shards`)."""
+        return self.hardware is not None and self.hardware.runtime.pads_shards
 
     @cached_property
     def argument_shardings(self) -> tuple[Sharding, ...]:

@@ -9,6 +9,7 @@ from jax.extend.mlir import ir
 
 from workbench.errors import PartitionError
 from workbench.plan.plan import Plan
+from workbench.plan.sharding_legality import sharding_faults
 from workbench.propagation.carried_results import reshard_carried_results
 from workbench.propagation.insert_dot_reshards import insert_dot_reshards
 from workbench.propagation.module.insert_statements import (
@@ -32,6 +33,7 @@ from workbench.propagation.structure.program_structure import Structure
 from workbench.propagation.variadic_reductions import has_variadic_reduces, reduce_variadic
 
 _PROPAGATING = "sdy-user-priority-propagate{keep-sharding-rules=true}"
+_EVEN_EDGES = "sdy-update-non-divisible-input-output-shardings"
 _PASSES = (
     "sdy-apply-sharding-constraints",
     "sdy-sharding-group-import",
@@ -40,7 +42,7 @@ _PASSES = (
     "func.func(sdy-sink-data-flow-edges)",
     "sdy-remove-sharding-groups",
     "func.func(sdy-sharding-constraint-to-reshard)",
-    "sdy-update-non-divisible-input-output-shardings",
+    _EVEN_EDGES,
     "sdy-remove-sub-axes-in-input-output-shardings",
     "func.func(sdy-insert-explicit-reshards{enable-full-version=true})",
     "func.func(sdy-reshard-to-collectives)",
@@ -182,4 +184,10 @@ def _has_constraints_or_barriers(plan: Plan, structure: Structure) -> bool:
 def _select_passes(plan: Plan, structure: Structure) -> tuple[str, ...]:
     """The passes that have anything to do: the others would walk the whole program to find nothing."""
     constrained = plan.layout.constraints or plan.layout.barriers or "sdy.sharding_constraint" in structure.kinds
-    return _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
+    passes = _PASSES if constrained else tuple(each for each in _PASSES if "constraint" not in each)
+    return tuple(each for each in passes if each != _EVEN_EDGES) if plan.pads_shards and _has_uneven_arguments(plan) else passes
+
+
+def _has_uneven_arguments(plan: Plan) -> bool:
+    placed = zip(plan.program.arguments, plan.argument_shardings, strict=True)
+    return any(any(sharding_faults(tensor.shape, sharding.dims, plan.mesh)) for tensor, sharding in placed)

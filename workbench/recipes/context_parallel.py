@@ -36,16 +36,22 @@ class ContextParallel(Recipe):
     source = "Dubey et al. 2024, section 3.3.2"
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        sequences = sequences_of(plan, self.title)
         axis = choose_axis(plan, "sequence", self.title, self.given_axis(0))
-        verify_unused(plan, axis, sequences, self.title)
-        lies, edits = dict[str, tuple[str, ...]](), list[Edit]()
-        for each in sequences:
-            before = plan.layout.rule(each)
-            lies[each] = before if axis in before else (*before, axis)
-            verify_divides(plan, each, lies[each], self.title)
-            edits += () if axis in before else place_dim(plan, each, lies[each])
+        lies, edits = _place_sequences(plan, axis, self.title)
         return RecipeDraft(drop_redundant_edits(plan, (*edits, *constrain(plan, find_token_mixes(plan.program), lies))), axes=(axis,))
+
+
+def _place_sequences(plan: Plan, axis: str, title: str) -> tuple[dict[str, tuple[str, ...]], list[Edit]]:
+    """Where the sequences lie once they are on the axis, too, and the edits."""
+    sequences = sequences_of(plan, title)
+    verify_unused(plan, axis, sequences, title)
+    lies, edits = dict[str, tuple[str, ...]](), list[Edit]()
+    for each in sequences:
+        before = plan.layout.rule(each)
+        lies[each] = before if axis in before else (*before, axis)
+        verify_divides(plan, each, lies[each], title)
+        edits += () if axis in before else place_dim(plan, each, lies[each])
+    return lies, edits
 
 
 # Ring attention: each device has its part of every sequence, throughout, and keys and values go around (Liu et al. 2023, arXiv:2310.01889).
@@ -74,7 +80,7 @@ class RingAttention(Recipe):
     source = "Liu et al. 2023"
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        sequences, blocks = sequences_of(plan, self.title), count_blocks(plan.program)
+        blocks = count_blocks(plan.program)
         if not blocks:
             raise RecipeError(
                 "Ring attention needs a program with a ring of keys and values; this program's attention reads all of them at once.",
@@ -86,14 +92,7 @@ class RingAttention(Recipe):
                 f"The ring of this program has {blocks} devices; mesh axis `{axis}` has {plan.mesh[axis]}.",
                 [f"make `{axis}` {blocks}", f"build the program with `ring={plan.mesh[axis]}`"],
             )
-        verify_unused(plan, axis, sequences, self.title)
-        edits = list[Edit]()
-        for each in sequences:
-            before = plan.layout.rule(each)
-            lies = before if axis in before else (*before, axis)
-            verify_divides(plan, each, lies, self.title)
-            edits += () if axis in before else place_dim(plan, each, lies)
-        return RecipeDraft(drop_redundant_edits(plan, tuple(edits)), axes=(axis,))
+        return RecipeDraft(drop_redundant_edits(plan, _place_sequences(plan, axis, self.title)[1]), axes=(axis,))
 
 
 def count_blocks(program: Program) -> int:

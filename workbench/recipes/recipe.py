@@ -71,7 +71,7 @@ class Recipe(ABC):
         if len(self.axes) > self.most_axes:
             kept = " and ".join(f"`{axis}`" for axis in self.axes[: self.most_axes])
             raise RecipeError(
-                f"{self.title} takes {('no mesh axis', 'one mesh axis', 'two mesh axes')[self.most_axes]}; "
+                f"{self.title} takes {('no mesh axis', 'one mesh axis', 'two mesh axes', 'three mesh axes')[self.most_axes]}; "
                 f"given are {len(self.axes)}: {' and '.join(self.axes)}.",
                 [f"give {kept}" if kept else "leave the axes out"],
             )
@@ -95,7 +95,7 @@ def drop_redundant_edits(plan: Plan, edits: Iterable[Edit]) -> tuple[Edit, ...]:
             needed.append(edit)
             layout = edit.layout_after(layout)
     if needed:
-        verify_layout(plan.program, plan.mesh, layout)
+        verify_layout(plan.program, plan.mesh, layout, padded=plan.pads_shards)
     return tuple(needed)
 
 

@@ -26,7 +26,7 @@ from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments
 from workbench.recipes.sequence_parallel import AFTER_THE_DOTS, residual_sums
 from workbench.recipes.tensor_parallel import tensor_parallel
-from workbench.recipes.zero import SHARD_PRIORITY, place_examples
+from workbench.recipes.zero import place_examples, with_shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,7 @@ def _shard_widths(plan: Plan, width: str, outer: str, inner: str) -> dict[str, S
         axis = inner if not set(tensor.dims) - stacked - {width} else outer
         sharding, at = plan.layout.sharding(tensor), tensor.dims.index(width)
         if axis not in sharding.axes:
-            priorities = tuple(SHARD_PRIORITY if i == at else sharding.priority(i) for i in range(len(tensor.dims)))
-            found[tensor.path] = Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), axis)).dims, priorities=priorities)
+            found[tensor.path] = with_shards(sharding, at, axis)
     return found
 
 

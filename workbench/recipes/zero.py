@@ -1,7 +1,8 @@
 """ZeRO's three stages (Rajbhandari et al. 2020, arXiv:1910.02054): tensors split over the axis of the examples in addition."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from workbench.core.sharding import Sharding
 from workbench.core.tensor import Tensor
@@ -9,8 +10,9 @@ from workbench.errors import RecipeError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
-from workbench.recipes.choose_dims import batch_dim, undotted_dims
+from workbench.recipes.choose_dims import batch_dim, sequence_dims, undotted_dims
 from workbench.recipes.data_parallel import batch_of
+from workbench.recipes.naming_conventions import AXES, strip_affixes
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain, is_parameter, is_state, override_arguments, place_dim
 from workbench.recipes.traced_dots import UNNAMED
@@ -23,10 +25,16 @@ SHARD_PRIORITY = 2
 weight's split dimension would compete with the examples for every activation, and win some."""
 
 
-def choose_shard_axis(plan: Plan, title: str, given: str | None) -> str:
-    """The axis to split over: the one given, else of the examples' own, else one by its name."""
-    own = plan.layout.rule(batch_of(plan, title))
-    return choose_axis(plan, "shards", title, given or (own[0] if len(own) == 1 else None))
+def choose_shard_axes(plan: Plan, title: str, given: Sequence[str]) -> tuple[str, ...]:
+    """The axes to split over: those given; else the examples' own, or one by its name, and with it each along which devices hold other
+    tokens and the same weights: of the sequences, or of experts (Megatron Core's data-parallel group has its context-parallel ranks). A
+    second axis of replicas stays one, as in hybrid sharding."""
+    if given:
+        return tuple(choose_axis(plan, "shards", title, axis) for axis in given)
+    batch, sequences = plan.layout.rule(batch_of(plan, title)), map(plan.layout.rule, sequence_dims(plan.program))
+    first = choose_axis(plan, "shards", title, batch[0] if len(batch) == 1 else None)
+    others = (axis for axes in (batch, *sequences) for axis in axes if strip_affixes(axis) not in AXES["data"] and plan.mesh[axis] > 1)
+    return tuple(dict.fromkeys((first, *others)))
 
 
 def place_examples(plan: Plan, axis: str, title: str) -> Iterator[Edit]:
@@ -37,47 +45,36 @@ def place_examples(plan: Plan, axis: str, title: str) -> Iterator[Edit]:
         yield from place_dim(plan.updated(layout=plan.layout.with_rule(batch, ())), batch, (*before, axis))
 
 
-def shard_state(plan: Plan, axis: str, *, states: bool, parameters: bool) -> tuple[dict[str, Sharding], list[Tensor]]:
-    """Optimiser state and parameters split over the axis, and those that nothing divides."""
-
-    def is_meant(tensor: Tensor) -> bool:
-        return (states and is_state(tensor)) or (parameters and is_parameter(tensor))
-
-    return shard_tensors(plan, axis, is_meant, undotted_dims(plan.program), SHARD_PRIORITY)
-
-
-def override_shards(plan: Plan, shardings: dict[str, Sharding]) -> Iterator[Edit]:
-    return override_arguments(plan, shardings)
-
-
-def constrain_gradients(plan: Plan, axis: str) -> Iterator[Edit]:
-    """Constraints on the gradients of the weights, each along the dimension that its parameter would be split by; only on gradients whose
+def constrain_gradients(plan: Plan, axes: Sequence[str]) -> Iterator[Edit]:
+    """Constraints on the gradients of the weights, each along the dimensions that its parameter would be split by; only on gradients whose
     path distinguishes them from the activations' cotangents: propagation shards the others."""
     program, batch = plan.program, batch_dim(plan.program)
-    param_shardings, _ = shard_tensors(plan.updated(layout=plan.layout), axis, is_parameter, undotted_dims(program), SHARD_PRIORITY)
-    along: dict[frozenset[str], str] = {}
+    param_shardings, _ = shard_tensors(plan, axes, is_parameter)
+    along: dict[frozenset[str], dict[str, tuple[str, ...]]] = {}
     for tensor in program.arguments:
         sharding = param_shardings.get(tensor.path) or (plan.layout.sharding(tensor) if is_parameter(tensor) else None)
-        split = [dim for dim, axes in zip(tensor.dims, sharding.dims, strict=True) if axis in (axes or ())] if sharding else []
+        split = {dim: own for dim, own in zip(tensor.dims, sharding.dims, strict=True) if {*axes} & {*(own or ())}} if sharding else {}
         if split:
-            along.setdefault(frozenset(tensor.dims) - undotted_dims(program), split[0])
+            added = {dim: tuple(axis for axis in own or () if axis in axes) for dim, own in split.items()}
+            along.setdefault(frozenset(tensor.dims) - undotted_dims(program), added)
     for at, each in enumerate(program.operations):
         named = frozenset(each.dims) - {UNNAMED}
         if each.kind in GRADIENTS and each.path.startswith("grad/") and batch not in named and named in along:
-            axes_by_dim = {along[named]: (*plan.layout.rule(along[named]), axis)}
-            yield from constrain(plan, (at,), axes_by_dim, {along[named]: SHARD_PRIORITY}, excluded_dims=(batch,) if batch else ())
+            axes_by_dim = {dim: (*plan.layout.rule(dim), *added) for dim, added in along[named].items()}
+            priorities = dict.fromkeys(axes_by_dim, SHARD_PRIORITY)
+            yield from constrain(plan, (at,), axes_by_dim, priorities, excluded_dims=(batch,) if batch else ())
 
 
 GRADIENTS = ("dot_general", "convolution", "reduce", "scatter")
 """What makes the gradient of a weight: a dot of two activations, a sum over the examples, rows added into a table."""
 
 
-def whole_tensors_note(tensors: Iterable[Tensor], axis: str, parts: int) -> tuple[str, ...]:
+def whole_tensors_note(tensors: Iterable[Tensor], axes: Sequence[str], parts: int) -> tuple[str, ...]:
     """A note on the tensors no dimension of which the axis divides."""
     found = list(tensors)
     if not found:
         return ()
-    size = format_bytes(sum(each.bytes for each in found))
+    size, axis = format_bytes(sum(each.bytes for each in found)), "+".join(axes)
     if len(found) == 1:
         return (f"`{found[0].path}` ({size}) stays whole: `{axis}` ({parts}) divides none of its dimensions",)
     return (f"`{found[0].path}` and {len(found) - 1} more ({size}) stay whole: `{axis}` ({parts}) divides none of their dimensions",)
@@ -97,11 +94,16 @@ def verify_gradients(plan: Plan, title: str) -> None:
         raise RecipeError(f"{title} shards gradients, but `{plan.program.name}` has none.", ["use ZeRO 3, which shards the weights"])
 
 
-def _draft(plan: Plan, axis: str, title: str, *gradients: Edit, parameters: bool = False) -> RecipeDraft:
-    """The examples and the optimiser's state over the axis, `parameters` too, and edits of gradients."""
-    wanted, whole = shard_state(plan, axis, states=True, parameters=parameters)
-    edits = (*place_examples(plan, axis, title), *override_shards(plan, wanted), *gradients)
-    return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axis, plan.mesh[axis]), (axis,))
+def _draft(plan: Plan, axes: Sequence[str], title: str, *gradients: Edit, parameters: bool = False) -> RecipeDraft:
+    """The examples and the optimiser's state over the axes, `parameters` too, and edits of gradients."""
+
+    def is_meant(tensor: Tensor) -> bool:
+        return is_state(tensor) or (parameters and is_parameter(tensor))
+
+    wanted, whole = shard_tensors(plan, axes, is_meant)
+    edits = (*place_examples(plan, axes[0], title), *override_arguments(plan, wanted), *gradients)
+    parts = prod(plan.mesh[axis] for axis in axes)
+    return RecipeDraft(drop_redundant_edits(plan, edits), whole_tensors_note(whole, axes, parts), tuple(axes))
 
 
 # ZeRO, stage 1: each replica keeps and updates its share of the optimiser's state.
@@ -128,15 +130,16 @@ class Zero1(Recipe):
     about = "optimiser state sharded over the data axis: each replica updates its shard"
     source = "Rajbhandari et al. 2020, section 5.1"
     saves_memory = True
+    most_axes = 3
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        axis = choose_shard_axis(plan, self.title, self.given_axis(0))
+        axes = choose_shard_axes(plan, self.title, self.axes)
         if not any(is_state(each) and each.shape for each in plan.program.arguments):
             raise RecipeError(
                 f"{self.title} shards the optimiser's state, but `{plan.program.name}` has none.",
                 ["use ZeRO 3, which shards the weights", "use an optimiser with moments, such as Adam"],
             )
-        return _draft(plan, axis, self.title)
+        return _draft(plan, axes, self.title)
 
 
 # ZeRO, stage 2: as stage 1, and the gradients are sharded from the moment they are made.
@@ -161,12 +164,13 @@ class Zero2(Recipe):
     about = "gradients and optimiser state sharded over the data axis: reduce-scatter, then all-gather of the weights"
     source = "Rajbhandari et al. 2020, section 5.2"
     saves_memory = True
+    most_axes = 3
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        axis = choose_shard_axis(plan, self.title, self.given_axis(0))
+        axes = choose_shard_axes(plan, self.title, self.axes)
         verify_trained(plan, self.title)
         verify_gradients(plan, self.title)
-        return _draft(plan, axis, self.title, *constrain_gradients(plan, axis))
+        return _draft(plan, axes, self.title, *constrain_gradients(plan, axes))
 
 
 # ZeRO, stage 3, "fully sharded data parallel": weights are sharded too, and are gathered where they are used.
@@ -193,38 +197,49 @@ class Zero3(Recipe):
     about = "weights, gradients and optimiser state sharded over the data axis; weights gathered before use"
     source = "Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023"
     saves_memory = True
+    most_axes = 3
 
     def draft(self, plan: Plan) -> RecipeDraft:
-        axis = choose_shard_axis(plan, self.title, self.given_axis(0))
+        axes = choose_shard_axes(plan, self.title, self.axes)
         verify_trained(plan, self.title)
-        return _draft(plan, axis, self.title, *constrain_gradients(plan, axis), parameters=True)
+        return _draft(plan, axes, self.title, *constrain_gradients(plan, axes), parameters=True)
 
 
-# The dimension along which ZeRO splits a tensor over one more axis.
+# The dimensions along which ZeRO splits a tensor over more axes.
 
 
-def shard_tensors(
-    plan: Plan, axis: str, is_meant: Callable[[Tensor], bool], avoid: frozenset[str], priority: int
-) -> tuple[dict[str, Sharding], list[Tensor]]:
-    """Split each of the tensors over one more axis along the largest dimension that it divides; also the tensors that it does not divide.
-
-    A whole dimension is preferred to one that is split already; dimensions to avoid come last.
-    """
+def shard_tensors(plan: Plan, axes: Sequence[str], is_meant: Callable[[Tensor], bool]) -> tuple[dict[str, Sharding], list[Tensor]]:
+    """Split each of the tensors over those of the axes that it does not use yet; also the tensors of which nothing can be split."""
     found: dict[str, Sharding] = {}
     whole = []
     for tensor in plan.program.arguments:
-        if not is_meant(tensor) or not tensor.shape:
+        before = after = plan.layout.sharding(tensor)
+        if not is_meant(tensor) or not tensor.shape or {*axes} <= {*before.axes}:
             continue
-        sharding = plan.layout.sharding(tensor)
-        if axis in sharding.axes:
-            continue
-        parts = plan.mesh[axis]
-        local = sharding.local_shape(tensor.shape, plan.mesh)
-        fitting = [i for i, size in enumerate(local) if size % parts == 0]
-        if not fitting:
+        for axis in axes:
+            after = _split(plan, tensor, after, axis)
+        if after == before:
             whole.append(tensor)
-            continue
-        at = max(fitting, key=lambda i: (tensor.dims[i] not in avoid, not sharding.dims[i], tensor.shape[i], -i))
-        priorities = tuple(priority if i == at else sharding.priority(i) for i in range(len(local)))
-        found[tensor.path] = Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), axis)).dims, priorities=priorities)
+        else:
+            found[tensor.path] = after
     return found, whole
+
+
+def _split(plan: Plan, tensor: Tensor, sharding: Sharding, axis: str) -> Sharding:
+    """The tensor split over one more axis along the largest dimension that it divides; under a runtime that pads shards, where it divides
+    none, along the largest. A whole dimension is preferred to one that is split already; stacked layers come last."""
+    parts, avoid = plan.mesh[axis], undotted_dims(plan.program)
+    local = sharding.local_shape(tensor.shape, plan.mesh)
+    fitting = [i for i, size in enumerate(local) if size % parts == 0]
+    if not fitting and plan.pads_shards:
+        fitting = [i for i, size in enumerate(local) if size >= parts]
+    if axis in sharding.axes or not fitting:
+        return sharding
+    at = max(fitting, key=lambda i: (tensor.dims[i] not in avoid, not sharding.dims[i], tensor.shape[i], -i))
+    return with_shards(sharding, at, axis)
+
+
+def with_shards(sharding: Sharding, at: int, axis: str) -> Sharding:
+    """The dimension at a place split over one more axis, which propagates as shards do."""
+    priorities = tuple(SHARD_PRIORITY if i == at else sharding.priority(i) for i in range(len(sharding.dims)))
+    return Sharding(sharding.with_dim(at, (*(sharding.dims[at] or ()), axis)).dims, priorities=priorities)

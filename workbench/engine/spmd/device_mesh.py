@@ -13,6 +13,7 @@ from workbench.core.sharding import Sharding
 from workbench.errors import EngineError
 from workbench.hardware.axis_placement import device_order
 from workbench.hardware.hardware import Hardware
+from workbench.plan.layout_legality import verify_layout
 from workbench.plan.plan import Plan
 from workbench.propagation import argument_placements
 from workbench.units import divisors, format_count
@@ -100,7 +101,8 @@ def named_sharding(sharding: Sharding, mesh: jax.sharding.Mesh) -> NamedSharding
 
 
 def argument_shardings(plan: Plan, mesh: jax.sharding.Mesh) -> tuple[NamedSharding, ...]:
-    """Those of a plan's arguments, with the memory each is in."""
+    """Those of a plan's arguments, with the memory each is in. Raises `LayoutError` for parts that JAX cannot have: padded ones."""
+    verify_layout(plan.program, plan.mesh, plan.layout)
     on_host = frozenset(plan.program.on_host)
     found = (named_sharding(each, mesh) for each in argument_placements(plan))
     return tuple(each.with_memory_kind(HOST_MEMORY) if number in on_host else each for number, each in enumerate(found))
