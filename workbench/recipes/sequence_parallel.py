@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from workbench.errors import RecipeError
 from workbench.plan.plan import Plan
 from workbench.recipes.choose_axis import choose_axis, verify_divides
-from workbench.recipes.choose_dims import batch_dim, hidden_dims, sequence_dims, width_dims
+from workbench.recipes.choose_dims import batch_dim, hidden_dims, sequence_dims, vocabulary_dims, width_dims
 from workbench.recipes.recipe import Recipe, RecipeDraft, drop_redundant_edits
 from workbench.recipes.recipe_edits import constrain
 from workbench.recipes.tensor_parallel import tensor_parallel
@@ -46,7 +46,8 @@ class SequenceParallel(Recipe):
         for each in sequences:
             axes_by_dim[each] = tuple(dict.fromkeys((*plan.layout.rule(each), axis)))
             verify_divides(plan, each, axes_by_dim[each], self.title)
-        constraints = constrain(plan, residual_sums(plan), axes_by_dim, dict.fromkeys(sequences, AFTER_THE_DOTS), hidden_dims(plan.program))
+        stream, priorities = (*residual_sums(plan), *lookups(plan)), dict.fromkeys(sequences, AFTER_THE_DOTS)
+        constraints = constrain(plan, stream, axes_by_dim, priorities, hidden_dims(plan.program))
         return RecipeDraft(drop_redundant_edits(plan, (*split.edits, *constraints)), split.notes, (axis,))
 
 
@@ -59,6 +60,20 @@ def sequences_of(plan: Plan, title: str) -> tuple[str, ...]:
             ["name one `seq`", "choose another recipe"],
         )
     return sequences
+
+
+def lookups(plan: Plan) -> tuple[int, ...]:
+    """The ids of the forward lookups of words, by index or as a product, that begin the residual stream."""
+    program, widths, words = plan.program, set(width_dims(plan.program)), set(vocabulary_dims(plan.program))
+    dots = [each for each in find_weight_dots(program, batch_dim(program)) if words & set(each.shared) and widths & set(each.dims)]
+    products = {each.operation_id for each in dots if each.is_forward}
+    tokens = {*sequence_dims(program)}
+    return tuple(
+        i
+        for i, each in enumerate(program.operations)
+        if i in products
+        or (each.kind == "gather" and widths & {*each.dims} and tokens & {*each.dims} and not each.path.startswith(("grad/", "optimizer/")))
+    )
 
 
 def residual_sums(plan: Plan) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ def layer(weights: Params, x: Any, random: Any, config: DecoderConfig) -> Any:
 def run_layers(params: Params, x: Any, config: DecoderConfig, key: Any = None) -> Any:
     """All layers, scanned if they are stacked, each keeping for its backward pass what `recompute` says; `key` uint32[4] if there is
     dropout."""
-    one = checkpoint_layer(partial(layer, config=config), config.recompute)
+    one = checkpoint_layer(partial(layer, config=config), config.recompute, config.float8)
     with jax.named_scope("layers"):
         keys = None if key is None else key + jnp.arange(config.layers, dtype=key.dtype)[:, None]
         if isinstance(params["layers"], dict):

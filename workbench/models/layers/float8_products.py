@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from workbench.errors import PrecisionError, unknown_name
 
@@ -52,8 +53,9 @@ def _scaled_product(x: Any, w: Any, subscripts: str, scaling: str) -> Any:
 def _forward(x: Any, w: Any, subscripts: str, scaling: str) -> tuple[Any, Any]:
     left, right, out = split_subscripts(subscripts)
     quantized = _quantize(x, _summed(left, out, scaling), E4M3), _quantize(w, _summed(right, out, scaling), E4M3)
-    result = _multiply(f"{left},{right}->{out}", *quantized, x.dtype)
-    return result, (quantized[0], w) if scaling == "tensorwise" else (x, w)
+    kept = tuple(checkpoint_name(each, f"{left} in eight bits") for each in quantized[0])
+    result = _multiply(f"{left},{right}->{out}", kept, quantized[1], x.dtype)
+    return result, (kept, w) if scaling == "tensorwise" else (x, w)
 
 
 def _backward(subscripts: str, scaling: str, residuals: Any, arriving: Any) -> tuple[Any, Any]:

@@ -14,6 +14,10 @@ SAVED_NAMES = {
         *("scores", "chosen", "tokens", "mask", "share_received", "sorted"),  # of a mixture of experts
     ),
     "attention": ("normal", "query", "key", "value", "mixed", "stream", "up", "curved", "hidden"),
+    "latent": (
+        *("stream", "mixed", "up", "query_low", "pair_low"),
+        *("scores", "chosen", "tokens", "mask", "share_received", "sorted"),
+    ),
     "full": (),
 }
 """What a layer keeps for its backward pass besides its input, by `recompute`."""
@@ -32,16 +36,18 @@ def recompute_all(compute: Callable[..., Any]) -> Callable[..., Any]:
     return recomputed
 
 
-def checkpoint_layer(layer: Callable[..., Any], recompute: str) -> Callable[..., Any]:
+def checkpoint_layer(layer: Callable[..., Any], recompute: str, float8: str = "") -> Callable[..., Any]:
     """`layer`, a function of pytrees of arrays, that keeps for its backward pass what `recompute` says (`DecoderConfig`)."""
     if recompute == "none":
         return layer
     if recompute == "replay":
         return recompute_all(layer)
-    return keep_every_dot(layer, 2) if recompute == "alternate" else jax.checkpoint(layer, policy=remat_policy(recompute))
+    return keep_every_dot(layer, 2) if recompute == "alternate" else jax.checkpoint(layer, policy=remat_policy(recompute, float8))
 
 
-def remat_policy(recompute: str) -> Any:
+def remat_policy(recompute: str, float8: str = "") -> Any:
+    """What is kept of a layer; where `float8` scales by tensor, what its products alone read is kept in eight bits, as Transformer Engine
+    does. (An attention's kernel reads its result, too.)"""
     if recompute == "offload":
         return jax.checkpoint_policies.save_and_offload_only_these_names(
             names_which_can_be_saved=[],
@@ -49,4 +55,7 @@ def remat_policy(recompute: str) -> Any:
             offload_src="device",
             offload_dst="pinned_host",
         )
-    return jax.checkpoint_policies.save_only_these_names(*SAVED_NAMES[recompute])
+    names = SAVED_NAMES[recompute]
+    if float8 == "tensorwise" and recompute == "kernels":
+        names = (*(name for name in names if name not in ("normal", "hidden")), "bsd in eight bits", "bsf in eight bits")
+    return jax.checkpoint_policies.save_only_these_names(*names)

@@ -144,12 +144,13 @@ class MixtureConfig(MixtureArchitecture):
     """A Transformer with a mixture of experts and how it is trained.
 
     - `balance`: how much the loss of an unbalanced load counts (section 2.2.3, of a sequence);
-    - `recompute`: `none`, `kernels`, `alternate` or `full`, as in `decoder.config`;
+    - `recompute`: `none`, `kernels`, `alternate` or `full`, as in `decoder.config`; `latent` as `kernels`, and what is projected up of
+      latents (DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2.3 and 3.3.3);
     - `params`: the type in which parameters are held.
     """
 
     balance: NumberFrom0 = 0.003
-    recompute: str = one_of("none", "kernels", "alternate", "attention", "full", "offload")
+    recompute: str = one_of("none", "kernels", "alternate", "attention", "latent", "full", "offload")
     params: str = one_of(*FLOATS)
     learning_rate: float = 3e-4
 
