@@ -172,17 +172,17 @@ def _bridge_plan(setup: tuple[str, ...]) -> wb.Plan:
     if per_node not in (8, 72) or (nodes > 1 and gpus % per_node):  # racks of 72, of which a run had 64
         hardware = f"{gpus // 64} nodes of 64 {chip}, {TRANSFORMER_ENGINE}" if gpus > 64 else f"{gpus} {chip}, {TRANSFORMER_ENGINE}"
     replicas = gpus // (tp * pp * cp)
-    program = _llama(_BRIDGE[model], seq, gbs)
+    program = _llama(_BRIDGE[model], seq, gbs, sums="bfloat16")  # `grad_reduce_in_fp32 = False` in scripts/performance/configs/llama
     if pp == tp == cp == 1:
         return _accumulated(program, gpus, gbs // (replicas * mbs), hardware, "zero_3" if fsdp > 1 else "zero_1")
     return megatron_plan(program, tp, pp, replicas, gbs // (replicas * mbs), hardware, chunks=vp, context=cp)
 
 
 @cache
-def _llama(preset: str, seq: int, batch: int, float8: str = "tensorwise") -> Program:
-    """In Megatron's mixed precision: weights and gradients in bfloat16, moments in float32."""
+def _llama(preset: str, seq: int, batch: int, float8: str = "tensorwise", sums: str | None = None) -> Program:
+    """In Megatron's mixed precision: weights in bfloat16, moments in float32; gradients are added up in `sums`."""
     program = wb.models.build("decoder", preset=preset, seq=seq, batch=batch, recompute="kernels", params="bfloat16", float8=float8)
-    return program.variant(precision=wb.Precision.parse("moments=float32"))
+    return program.variant(precision=wb.Precision(moments="float32", sums=sums))
 
 
 def megatron_plan(
@@ -262,7 +262,7 @@ def _deepseek_plan(run: Mapping[str, Any]) -> wb.Plan:
         batch=15360,
         params="bfloat16",
         fused="attention norm activation rotary loss permute sort",
-        recompute="kernels",
+        recompute="latent",
     )
     pipeline = f"stages:16 micro_batches:{layout['micro_batches']} schedule:dualpipe_v chunks:2 remat:never"
     hardware = f"{run['hardware']}, {TRANSFORMER_ENGINE}, batch overlap"
@@ -290,10 +290,11 @@ def _finetuning_runs(name: str, run: Mapping[str, Any]) -> Iterator[ClusterRow]:
 
 
 def _finetuning_plan(run: Mapping[str, Any]) -> wb.Plan:
-    """All weights trained in bfloat16 with float32 copies; layers are recomputed, as LLaMA-Factory does by default."""
+    """All weights trained in bfloat16 with float32 copies; layers are recomputed, as LLaMA-Factory does by default. Its Transformers had no
+    kernel of attention until 4.36."""
     replicas = run["layout"]["replicas"]
     program = wb.models.build(
-        "decoder", **run["model"], seq=1536, batch=replicas, recompute="replay", params="bfloat16", fused="attention norm nonlinearity"
+        "decoder", **run["model"], seq=1536, batch=replicas, recompute="replay", params="bfloat16", fused="norm nonlinearity"
     ).variant(precision=wb.Precision.parse("moments=float32"))
     plan = wb.Plan(program, f"data:{replicas}", "", hardware=f"{run['hardware']}, {DEEPSPEED}")
     return _with_recipes(plan, "data_parallel", f"zero_{run['layout']['zero']}")

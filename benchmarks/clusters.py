@@ -16,6 +16,7 @@ import json
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import Any
 from scipy.stats import t as student
 
 from benchmarks.cluster_rows import ClusterRow, cluster_rows
-from workbench.analysis.gpu_step_intervals import FEWEST, STEP_INTERVALS_FILE, work_of
+from workbench.analysis.gpu_step_intervals import ENOUGH, FEWEST, STEP_INTERVALS_FILE, work_of
 from workbench.errors import WorkbenchError
 from workbench.reports.report_details import STEP, Range
 
@@ -136,17 +137,19 @@ def _names(results: Iterable[ClusterResult], field: str) -> list[str]:
 
 
 def write_ranges(results: Iterable[ClusterResult]) -> None:
-    """Write the mean and the spread of the errors of the fitted half, by runtime and kind of work."""
-    groups: dict[tuple[str, str], list[ClusterResult]] = {}
-    for result in results:
-        if result.row.is_fitted and result.row.seconds:
-            groups.setdefault((result.runtime, result.work), []).append(result)
+    """Write the mean and the spread of the errors of the fitted half, by runtime, kind of work and, where it has enough runs, chip."""
+    rows = [each for each in results if each.row.is_fitted and each.row.seconds]
+    of_chip = Counter((each.runtime, each.work, each.target) for each in rows)
+    groups: dict[tuple[str, str, str], list[ClusterResult]] = {}
+    for each in rows:
+        is_apart = of_chip[each.runtime, each.work, each.target] >= ENOUGH
+        groups.setdefault((each.runtime, each.work, each.target if is_apart else ""), []).append(each)
     text = (
-        "# How far published runs on GPUs were from their prediction, by runtime and kind of work: mean and\n"
-        "# standard deviation of log(measured / predicted) (workbench/analysis/gpu_step_intervals.py). Made by\n"
+        "# How far published runs on GPUs were from their prediction, by runtime, kind of work and chip: mean and standard\n"
+        "# deviation of log(measured / predicted) (workbench/analysis/gpu_step_intervals.py). Made by\n"
         "# benchmarks/clusters.py --ranges of its fitted half.\n"
     )
-    for (runtime, work), found in groups.items():
+    for (runtime, work, _), found in groups.items():
         if len(found) >= FEWEST:
             text += f"\n[[intervals]]\nruntime = {json.dumps(runtime)}\nwork = {json.dumps(work)}\n{_interval_text(found)}"
     STEP_INTERVALS_FILE.write_text(text, encoding="utf-8")

@@ -1,7 +1,8 @@
-"""How far the step time of a plan for GPUs may be off, by runtime and kind of work, from published runs.
+"""How far the step time of a plan for GPUs may be off, by runtime, kind of work and chip, from published runs.
 
 `gpu_step_intervals.toml` has, for each runtime and kind of work, the mean and the spread of the logarithm of measured over predicted, and
-the chips and times of the runs; `benchmarks/clusters.py --ranges` makes it of the half of the runs that constants were fitted on. Of n runs
+the chips and times of the runs, a chip with many runs apart; `benchmarks/clusters.py --ranges` makes it of the half of the runs that
+constants were fitted on. Of n runs
 the next one lies in mean +- t s sqrt(1 + 1/n) nine times in ten, t being Student's with n - 1 degrees of freedom. A step that is shorter or
 longer than all of them is known less well: its interval grows by itself for each factor of ten.
 """
@@ -19,8 +20,8 @@ from workbench.reports.report_details import Range
 
 STEP_INTERVALS_FILE = Path(__file__).with_name("gpu_step_intervals.toml")
 TRAINING, INFERENCE, MIXTURE = "training", "inference", "mixture"
-FEWEST = 3
-"""Runs that an interval needs."""
+FEWEST, ENOUGH = 3, 8
+"""Runs that an interval needs, and as many as make one of a chip's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def work_of(report: Report) -> str:
 
 def has_published_runs(hardware: Hardware) -> bool:
     """Whether there are intervals for some kind of work under the hardware's runtime."""
-    return any(runtime == hardware.runtime.name for runtime, _ in step_intervals())
+    return any(runtime == hardware.runtime.name for runtime, _, _ in step_intervals())
 
 
 def interval_for(report: Report) -> StepInterval | None:
@@ -64,12 +65,14 @@ def interval_for(report: Report) -> StepInterval | None:
     hardware = report.hardware
     if hardware is None or not has_published_runs(hardware):
         return None
-    found = step_intervals().get((hardware.runtime.name, work_of(report)))
-    return found if found is not None and hardware.chip.target in found.targets else None
+    return step_intervals().get((hardware.runtime.name, work_of(report), hardware.chip.target))
 
 
 @cache
-def step_intervals() -> Mapping[tuple[str, str], StepInterval]:
-    """The intervals by runtime and kind of work."""
-    table = tomllib.loads(STEP_INTERVALS_FILE.read_text(encoding="utf-8"))
-    return {(row.pop("runtime"), row.pop("work")): StepInterval(tuple(row.pop("targets")), **row) for row in table.get("intervals", [])}
+def step_intervals() -> Mapping[tuple[str, str, str], StepInterval]:
+    """The intervals by runtime, kind of work and the chip's target."""
+    found: dict[tuple[str, str, str], StepInterval] = {}
+    for row in tomllib.loads(STEP_INTERVALS_FILE.read_text(encoding="utf-8")).get("intervals", []):
+        runtime, work, targets = row.pop("runtime"), row.pop("work"), tuple(row.pop("targets"))
+        found |= dict.fromkeys(((runtime, work, target) for target in targets), StepInterval(targets, **row))
+    return found
