@@ -17,10 +17,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import workbench as wb
+from benchmarks.residual_bytes import count_residual_bytes
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.cost.collective_times import collective_seconds
-from workbench.cost.memory import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder_stage

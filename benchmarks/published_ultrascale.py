@@ -29,13 +29,13 @@ from scipy.stats import spearmanr
 
 import workbench as wb
 from benchmarks.published_layouts import model_rules, split_states
+from benchmarks.residual_bytes import count_residual_bytes
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.core.tensor import Role
 from workbench.cost.collective_times import collective_seconds
 from workbench.cost.estimate import Estimate, estimate, estimate_on
-from workbench.cost.memory import count_residual_bytes
 from workbench.hardware.catalogue import parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.models.decoder import decoder_stage

@@ -2,8 +2,8 @@
 
 import re
 
+from benchmarks.residual_bytes import count_residual_bytes
 from workbench.core.tensor import Role
-from workbench.cost.memory import count_residual_bytes
 from workbench.models import build
 from workbench.models.config_fields import choose_preset
 from workbench.models.decoder import decoder_stage

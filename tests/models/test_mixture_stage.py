@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from benchmarks.residual_bytes import count_residual_bytes
 from workbench.core.tensor import Role
-from workbench.cost.memory import count_residual_bytes
 from workbench.models.data import english_text
 from workbench.models.mixture import mixture, mixture_stage, mixture_weights
 from workbench.models.mixture.mixture import expert_parallel

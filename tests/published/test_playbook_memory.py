@@ -10,10 +10,10 @@ from functools import cache
 import pytest
 
 import workbench as wb
+from benchmarks.residual_bytes import count_residual_bytes
 from tests.support.megatron_layer import SEQUENCE_PARALLEL, SPLIT_HEADS, megatron_layers
 from tests.support.mixed_precision import local_bytes, mixed_precision_step
 from workbench.core.tensor import Role
-from workbench.cost.memory import count_residual_bytes
 from workbench.models import build
 from workbench.models.decoder import decoder_stage
 from workbench.models.registry import choose_config

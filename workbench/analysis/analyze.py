@@ -76,7 +76,25 @@ def _analyze(plan: Plan, hardware: Hardware | None, answer: Partitioned | None) 
     )
     report = _with_calibration(report)
     report = diagnose(report, found.planned, found.partitioned.edges)  # edits are tried on Shardy's propagation, and compared with that
+    report = report if plan.pipeline is None else _of_pipelined_step(report)
     return with_compiled(report, answer.scheduled) if answer is not None and answer.scheduled is not None else report
+
+
+def _of_pipelined_step(report: Report) -> Report:
+    """The report with the figures of the pipelined step: those of one device are of the fullest stage's, operations are of all stages. It
+    stays that of the program as one where that cannot be partitioned so."""
+    if report.staged_pipeline is None:
+        return report
+    stages, shown = report.stages, report.fullest
+    flops = replace(
+        report.flops,
+        unique=sum(each.flops.unique for each in stages),
+        per_device=sum(each.flops.per_device for each in stages) // len(stages),
+    )
+    figures = {name: getattr(shown, name) for name in ("collectives", "memory", "traffic", "kernels", "step_time")}
+    found = replace(report, flops=flops, **figures)
+    vars(found).update(pipeline=report.pipeline, _stages=stages)  # they do not depend on what was replaced
+    return found
 
 
 def _with_calibration(report: Report) -> Report:

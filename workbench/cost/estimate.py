@@ -183,7 +183,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         costs=costs,
         times=times,
         simulated=simulated,
-        memory=_with_reserved(replace(over_step.memory(), host=host.bytes, capacity=capacity), hardware),
+        memory=replace(over_step.memory(), host=host.bytes, capacity=capacity).held_by(hardware.runtime if hardware else None),
         flops=flops_of(program, partitioned.structure, dot_flops, mesh.size),
         traffic=moved_bytes(fixed.kernels, local_bytes),
         host_traffic=host.moved,
@@ -191,13 +191,6 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
         once=once,
         shareable=shareable,
     )
-
-
-def _with_reserved(memory: Memory, hardware: Hardware | None) -> Memory:
-    if hardware is None or hardware.runtime.reserved <= 1:
-        return memory
-    runtime = hardware.runtime
-    return replace(memory, reserved=round(memory.peak * runtime.reserved), margin=runtime.memory_margin)
 
 
 class _Fixed(NamedTuple):

@@ -8,17 +8,15 @@ and what uses, for a while, the memory that is set apart for a result.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, prod
 
 import numpy as np
 
 from workbench.core.program import Program
-from workbench.core.tensor import Role, itemsize
+from workbench.core.tensor import Role
 from workbench.cost.lifetimes import ROLES, Integers, Lifetimes, Spans
 from workbench.cost.on_chip_memory import Interval, OnChip
 from workbench.cost.tile_padding import tiled_bytes
-from workbench.plan.plan import Plan
-from workbench.propagation import Propagated, local_shape, partition
+from workbench.propagation import Propagated
 from workbench.propagation.structure.stored_values import VIEWING
 from workbench.reports.device_memory import ARGUMENT_ROLES, Alive, Memory, MemoryCurve
 
@@ -277,23 +275,3 @@ class MemoryOverStep:
         for loop, (inner, _) in self._inner.items():
             if self._structure.ops[loop].region == region and self._structure.ops[loop].position == position:
                 yield from self._live_at(inner, int(self._live_bytes(inner).sum(axis=0).argmax()))
-
-
-# Residuals of a training program, kept between its forward and its backward pass: the cost of one more micro-batch in flight.
-
-
-def count_residual_bytes(plan: Plan) -> int:
-    """Bytes on one device that the forward pass makes and the backward pass reads, without arguments."""
-    partitioned = partition(plan)
-    structure, operations = partitioned.structure, plan.program.operations
-    backward = (op.position for index, op in enumerate(structure.ops) if op.region == 0 and operations[index].path.startswith("grad/"))
-    boundary = min(backward, default=-1)
-    moved = [each for each in partitioned.reshards if each.region == 0 and each.kind != "all-reduce"]
-    freed = {each.source: each.first_use for each in moved if each.frees_source and each.source is not None}
-    total = sum(each.local_bytes for each in moved if each.first_use < boundary <= each.last_use)
-    for value, dims in zip(structure.values, partitioned.dims, strict=True):
-        if dims is None or value.region or value.maker < 0 or not value.stored or value.alias is not None:
-            continue
-        if structure.ops[value.maker].position < boundary <= min(value.last_use, freed.get(value.maker, value.last_use)):
-            total += ceil(prod(local_shape(value.shape, dims, plan.mesh)) * itemsize(value.dtype))
-    return total

@@ -23,6 +23,7 @@ from workbench.pipeline.stage_work import (
     StageBlock,
     StageWork,
     count_kernels,
+    seconds_at_peak,
     stage_collectives,
     stage_dots,
     stage_flops,
@@ -53,13 +54,12 @@ FindRemedies = Callable[[Report, Reshard], tuple[Remedy, ...]]
 
 def stage_reports(whole: Report, planned: PipelineReport, find_remedies: FindRemedies) -> tuple[Report, ...]:
     """One report for each stage. `whole` is the report of the plan, whose propagation and hardware they share."""
-    plan = whole.plan.updated(hardware=whole.hardware)
-    return tuple(
-        _stage_report(whole, StageDetails(whole.details, work, find_remedies)) for work in stage_work(staged_program(plan), planned)
-    )
+    works = stage_work(staged_program(whole.plan.updated(hardware=whole.hardware)), planned)
+    at_peak = sum(map(seconds_at_peak, works)) / len(works)
+    return tuple(_stage_report(whole, StageDetails(whole.details, work, find_remedies), at_peak) for work in works)
 
 
-def _stage_report(whole: Report, details: "StageDetails") -> Report:
+def _stage_report(whole: Report, details: "StageDetails", at_peak: float) -> Report:
     work = details.work
     runtime = whole.hardware.runtime if whole.hardware else XLA
     return Report(
@@ -72,7 +72,7 @@ def _stage_report(whole: Report, details: "StageDetails") -> Report:
         traffic=stage_traffic(work),
         kernels=count_kernels(work),
         hardware=whole.hardware,
-        step_time=stage_step_time(work, whole.step_time) if whole.step_time is not None else None,
+        step_time=stage_step_time(work, whole.step_time, at_peak) if whole.step_time is not None else None,
         stage=work.device,
         details=details,
     )

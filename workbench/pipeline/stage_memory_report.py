@@ -75,9 +75,7 @@ class StageMemory:
     def memory(self, capacity: int, runtime: Runtime) -> Memory:
         """Bytes at the peak by role."""
         roles = {role: counts[self.peak] for role, counts in self.curve.by_role.items()}
-        found = Memory(roles, capacity=capacity, working=roles[Role.ACTIVATION])
-        reserved = round(found.peak * runtime.reserved) if runtime.reserved > 1 else 0
-        return Memory(roles, capacity=capacity, working=found.working, reserved=reserved, margin=runtime.memory_margin)
+        return Memory(roles, capacity=capacity, working=roles[Role.ACTIVATION]).held_by(runtime)
 
     def alive(self, place: int) -> tuple[Alive, ...]:
         """What a device holds at a moment, the largest first."""

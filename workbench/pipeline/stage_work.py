@@ -176,9 +176,16 @@ def stage_traffic(work: StageWork) -> int:
     return sum(estimated.traffic * times for _, estimated, times in work.runs) + 2 * work.planned.resident(work.device)
 
 
-def stage_step_time(work: StageWork, whole: StepTime) -> StepTime:
+def seconds_at_peak(work: StageWork) -> float:
+    """How long a device of the stage would compute its dots at the peak, with all that it computes again."""
+    times = ((estimated.step_time, count) for _, estimated, count in work.runs if estimated.step_time is not None)
+    return sum(each.hfu * each.total * count for each, count in times)
+
+
+def stage_step_time(work: StageWork, whole: StepTime, at_peak: float) -> StepTime:
     """The step of one device of the stage in its parts, which sum to the pipeline's: kernels and communication of its tasks and of its
-    update, and `idle`, the rest, in which it waits for other stages. `whole` is that of the program as one, for its names."""
+    update, and `idle`, the rest, in which it waits for other stages. `whole` is that of the program as one, for its names; a device of any
+    stage computes `at_peak` seconds in the mean."""
     found = [(estimated.step_time, times) for _, estimated, times in work.runs if estimated.step_time is not None]
     parts = {
         name: sum(getattr(each, name) * times for each, times in found)
@@ -192,7 +199,8 @@ def stage_step_time(work: StageWork, whole: StepTime) -> StepTime:
     busy = sum(parts[name] for name in ("arithmetic", "memory", "launch", "exposed", "host"))
     share = whole.total / step.seconds if step.seconds else 0.0
     idle = max(step.seconds - busy, 0.0)
-    return replace(whole, **parts, idle=idle, mfu=whole.mfu * share, hfu=whole.hfu * share)
+    hfu = at_peak / step.seconds if step.seconds else 0.0
+    return replace(whole, **parts, idle=idle, mfu=whole.mfu * share, hfu=hfu)
 
 
 # What a stage holds of the program: its slices of parameters, their gradients and the optimiser's state, and what micro-batches keep.

@@ -1,10 +1,11 @@
 """Memory of one device: at the peak of the step, and over the step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from workbench.core.tensor import Role
+from workbench.hardware.runtime import Runtime
 
 ARGUMENT_ROLES = (Role.PARAMETER, Role.OPTIMIZER_STATE, Role.MODEL_STATE, Role.INPUT)
 """Roles of arguments; values that a step computes have others."""
@@ -52,6 +53,12 @@ class Memory:
         """Whether it fits into a device's memory; always true without hardware. An allocator gives back what it holds before it fails, so
         what is reserved need not fit."""
         return not self.capacity or self.peak <= self.capacity
+
+    def held_by(self, runtime: Runtime | None) -> "Memory":
+        """The same under a runtime, whose allocator may hold more."""
+        if runtime is None or runtime.reserved <= 1:
+            return self
+        return replace(self, reserved=round(self.peak * runtime.reserved), margin=runtime.memory_margin)
 
     @property
     def peak(self) -> int:

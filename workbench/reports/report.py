@@ -46,8 +46,9 @@ class Report(Printed):
     """All the planner's facts about a plan. The same plan gives the same report.
 
     What one device holds, sends and computes is in its `stages`: for a plan without a pipeline this report alone, for one with a pipeline a
-    report for each stage, over the whole pipelined step (`stage` is its number). A pipelined plan's own figures are of its program as one
-    on the devices of one stage, which no device runs: views show `stages`. A pipeline of `engine:spmd` is one program for all devices, the
+    report for each stage, over the whole pipelined step (`stage` is its number). A pipelined plan's own figures are of a device of its
+    fullest stage, and its `flops` of all stages; where its program cannot be partitioned so, they are of that as one, which no device
+    runs. A pipeline of `engine:spmd` is one program for all devices, the
     shifting buffer: its report is of that program (`is_one_program`), where its layers can be pipelined so.
     """
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-BIASES = ("qkv", "qv", "output", "mlp", "head", "router", "experts")
 KINDS = ("decoder", "encoder", "encoder-decoder", "vision")
 
 
