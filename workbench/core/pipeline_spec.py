@@ -113,7 +113,13 @@ class PipelineSpec:
 
     @classmethod
     def parse(cls, text: str) -> "PipelineSpec":
-        """Parse what `str` writes. Raises `PipelineError`."""
+        """Parse what `str` writes, or `accumulate:8`, gradients accumulated over 8 micro-batches without stages. Raises `PipelineError`.
+
+        >>> PipelineSpec.parse("accumulate:8") == PipelineSpec(1, 8, remat="never")
+        True
+        """
+        if accumulated := re.fullmatch(r"accumulate:(\d{1,9})", text.strip()):
+            return cls(1, int(accumulated[1]), remat="never")
         entries: dict[str, Any] = {}
         for word in re.split(r"[\s,;]+", text.strip()):
             name, colon, value = word.partition(":")

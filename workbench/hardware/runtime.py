@@ -44,7 +44,8 @@ class Runtime:
     - `state_copies`: bytes held for each byte of an optimiser's state in float32 whose weight has two bytes: 1.5 with a float32 copy of the
       weight, 2 where the gradient is cast to float32, too, for the update;
     - `memory_margin`: the share of the predicted peak that nine of ten measured ones are within;
-    - `attention`: how fast its attention kernels are, forward and backward, beside those that the chip's shares are of;
+    - `attention`: how fast its attention kernels are, forward and backward, beside FlashAttention-2, which a chip's own shares are of; where
+      it is said, `shares` of attention do not count;
     - `exchanges_beside`: all-to-alls of one micro-batch run beside the kernels of another (DualPipe);
     - `reserved`: bytes that its allocator holds of the device for each byte that a step has allocated at its peak;
     - `shares`: the share of its peak that a chip reaches under this runtime, by the chip's target and class of work, in place of
@@ -71,7 +72,7 @@ class Runtime:
     buckets: tuple[int, int] = (0, 0)
     state_copies: float = 1.0
     memory_margin: float = 0.0
-    attention: tuple[float, float] = (1.0, 1.0)
+    attention: tuple[float, float] | None = None
     reserved: float = 1.0
     shares: tuple[tuple[str, ChipShares], ...] = ()
     source: str = ""
@@ -79,16 +80,17 @@ class Runtime:
     def shares_on(self, target: str, shares: Mapping[str, float]) -> dict[str, float]:
         """The shares, by class of work, of a chip with this target that differ from its own `shares`."""
         found = dict(dict(self.shares).get(target, ()))
-        for work, speed in zip(("attention", "attention_backward"), self.attention, strict=True):
-            if speed != 1 and work in shares:
-                found[work] = found.get(work, shares[work]) * speed
+        if self.attention:
+            speeds = zip(("attention", "attention_backward"), self.attention, strict=True)
+            found |= {work: shares[work] * speed for work, speed in speeds if work in shares}
         return found
 
     @property
     def switches(self) -> tuple[str, ...]:
         """The options by which it differs from the runtime of its name."""
         plain = load_runtimes()[self.name]
-        return tuple(word for word, change in SWITCHES.items() if any(getattr(self, key) != getattr(plain, key) for key in change))
+        is_on = {word: all(getattr(self, key) == value for key, value in change.items()) for word, change in SWITCHES.items()}
+        return tuple(word for word, on in is_on.items() if on and any(getattr(plain, key) != getattr(self, key) for key in SWITCHES[word]))
 
     def switched(self, word: str) -> "Runtime":
         """The runtime with one of `SWITCHES`."""
@@ -112,11 +114,15 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "async TP": {"decomposes": True},
     "batch overlap": {"exchanges_beside": True},
     "flash 1": {"attention": (0.6, 0.52)},
+    "flash 2": {"attention": (1.0, 1.0)},
+    "flash 3": {"attention": (1.75, 1.6)},
+    "cuDNN": {"attention": (1.54, 1.26)},
 }
 """What can be said of a runtime besides its name, each an option of the hardware: `8 H100, eager, no reshard`.
 
 `flash 1`: FlashAttention of 2022, and its kernel in Triton, reach 30 to 50 % of an A100's peak forward and 25 to 35 % backward, where the
-second reaches 73 and 63 % (Dao 2023, arXiv:2307.08691, section 1). `batch overlap`: DualPipe, and
+second reaches 73 and 63 % (Dao 2023, arXiv:2307.08691, section 1). `flash 3`: 1.5 to 2 times as fast as the second forward and 1.5 to 1.75
+backward on Hopper (Shah et al. 2024, arXiv:2407.08608, section 4). `cuDNN`: measured there (benchmarks/results/h100.json). `batch overlap`: DualPipe, and
 `overlap_moe_expert_parallel_comm` of Megatron Core."""
 
 

@@ -17,7 +17,7 @@ from workbench.hardware.axis_placement import verify_links
 from workbench.hardware.catalogue import read_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.plan.layout_legality import verify_layout, verify_pipeline
-from workbench.plan.stage_axis import on_stage_axis
+from workbench.plan.stage_axis import on_stage_axis, with_stage_axis
 from workbench.plan.written_layout import read_layout
 
 
@@ -30,7 +30,7 @@ class Plan:
     `hardware` is the target, if any (`"TPU v5p 8x8x16"`), and `axis_assignment` says which mesh axis runs over which of its links; without
     one, `axis_placement.default_axis_assignment` decides. A mesh that does not fit the hardware is a diagnostic of the report; an axis
     assignment over links that the hardware does not have is a `HardwareError`. `pipeline` partitions the program into stages along one mesh
-    axis (`"stages:4 micro_batches:16 schedule:1f1b"`).
+    axis (`"stages:4 micro_batches:16 schedule:1f1b"`), or accumulates gradients without stages (`"accumulate:8"`).
 
     **Invariants**
 
@@ -67,13 +67,14 @@ class Plan:
             raise WorkbenchError(wrong_type("program", program, "a `Program`"), _suggest_programs(program))
         object.__setattr__(self, "hardware", read_hardware(hardware))
         program = program.for_platform((self.hardware and self.hardware.chip.platform) or "cpu")
-        object.__setattr__(self, "mesh", mesh if isinstance(mesh, Mesh) else Mesh(mesh))
+        pipeline = read_pipeline(pipeline)
+        object.__setattr__(self, "mesh", with_stage_axis(mesh if isinstance(mesh, Mesh) else Mesh(mesh), pipeline))
         given = read_layout(layout, program, self.mesh).with_aliases(program.proposed.aliases)
         object.__setattr__(self, "layout", given.with_present_dims(program.former_dims, program.dims))
         object.__setattr__(self, "program", program.with_turns(self.layout.turns))
         object.__setattr__(self, "name", name or program.name)
         object.__setattr__(self, "axis_assignment", read_axis_assignment(axis_assignment or wiring))
-        object.__setattr__(self, "pipeline", on_stage_axis(read_pipeline(pipeline), self.mesh, self.layout))
+        object.__setattr__(self, "pipeline", on_stage_axis(pipeline, self.mesh, self.layout))
         if self.hardware is not None and self.axis_assignment is not None:
             verify_links(self.hardware, self.axis_assignment)
         verify_layout(self.program, self.mesh, self.layout, padded=self.pads_shards)

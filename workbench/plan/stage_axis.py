@@ -30,6 +30,15 @@ def on_stage_axis(pipeline: PipelineSpec | None, mesh: Mesh, layout: Layout) -> 
     return replace(pipeline, axis=next(fits, pipeline.axis))
 
 
+def with_stage_axis(mesh: Mesh, pipeline: PipelineSpec | None) -> Mesh:
+    """The mesh with an axis of one device for a pipeline of one stage, gradient accumulation, that names none of its axes.
+
+    >>> print(with_stage_axis(Mesh("data:8"), PipelineSpec.parse("accumulate:4")))
+    stage:1 data:8
+    """
+    return mesh if pipeline is None or pipeline.stages > 1 or pipeline.axis in mesh else Mesh({pipeline.axis: 1, **dict(mesh.axes)})
+
+
 def verify_room(mesh: Mesh, layout: Layout, pipeline: PipelineSpec, hardware: Hardware | None) -> None:
     """Raises `PipelineError` where a new mesh axis for the stages, beside those of `mesh`, would need more devices than the hardware has.
     An axis that the user put into the mesh is not asked about."""
