@@ -17,7 +17,7 @@ from typing import Any
 from workbench.cli.event_log import event_log
 from workbench.cli.plan_arguments import plan_on_the_cpu
 from workbench.plan.plan import Plan
-from workbench.reports.latency_front import DecodePoint, LatencyFront
+from workbench.reports.latency_front import LatencyFront
 from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verified_line, verified_record
 from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.find_plans import find_plans
@@ -217,10 +217,6 @@ def latency_record(found: LatencyFront) -> dict[str, Any]:
     """A front as JSON has it, what follows from each point included."""
     return {
         "plan": found.plan,
-        "points": [_point_record(each) for each in found.points],
+        "points": [asdict(each) | {name: getattr(each, name) for name in _DERIVED} for each in found.points],
         "impossible": [asdict(each) for each in found.impossible],
     }
-
-
-def _point_record(point: DecodePoint) -> dict[str, Any]:
-    return asdict(point) | {name: getattr(point, name) for name in _DERIVED}

@@ -53,16 +53,12 @@ def simulate_orders(
 
     Raises `PipelineError` if the devices would wait for each other for ever.
     """
-    count = _count_micro_batches(orders)
+    count = 1 + max((task.micro_batch for order in orders for task in order), default=-1)
     recomputed = tuple(tuple(recomputes(i, device) for i in range(count)) for device in range(len(orders)))
     walk = _DeviceWalk(orders, costs, transfer, recomputed, recompute_ahead)
     walk.run()
     spans = tuple(tuple(walk.spans[task] for task in order) for order in orders)
     return SimulatedPipeline(spans, tuple(costs), recomputed, walk.causes, tuple(walk.arrivals))
-
-
-def _count_micro_batches(orders: Orders) -> int:
-    return 1 + max((task.micro_batch for order in orders for task in order), default=-1)
 
 
 @dataclass

@@ -54,7 +54,7 @@ def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> 
         best = result.state.best and result.state.best[1]
         lines += ["", f"the present plan: {present_text(result.present.figures, best, result.state.objective, result.requirements)}"]
     if others:
-        fit = sum(_keeps(limits, figures) for _, figures in others)
+        fit = sum(all(each.allows_figures(figures) for each in limits) for _, figures in others)
         lines += [
             "",
             f"{len(others):,} other plans: {fit:,} within the limits and beaten by the front, {len(others) - fit:,} beyond a limit",
@@ -64,10 +64,6 @@ def search_front_text(result: SearchResult, planned: Iterable[Planned] = ()) -> 
 
 def _limits(result: SearchResult) -> tuple[AtMost, ...]:
     return tuple(each for each in result.requirements if isinstance(each, AtMost))
-
-
-def _keeps(limits: Sequence[AtMost], figures: Figures) -> bool:
-    return all(each.allows_figures(figures) for each in limits)
 
 
 def _others(result: SearchResult, planned: Sequence[Planned]) -> tuple[Planned, ...]:

@@ -22,7 +22,6 @@ from tornado.httputil import (
     ResponseStartLine,
 )
 from tornado.ioloop import IOLoop
-from tornado.routing import Rule
 from tornado.web import Application, OutputTransform, RequestHandler
 
 from workbench.app.page.private_members import (
@@ -149,11 +148,7 @@ def guard_server(
 def keep_routes(application: Application, handlers: tuple[type[RequestHandler], ...]) -> None:
     """Remove every route that leads to another handler."""
     for router in (application.wildcard_router, application.default_router):
-        router.rules[:] = [rule for rule in router.rules if _leads_to(rule, handlers) or rule.target is application.wildcard_router]
-
-
-def _leads_to(rule: Rule, handlers: tuple[type[RequestHandler], ...]) -> bool:
-    return rule.target in handlers
+        router.rules[:] = [rule for rule in router.rules if rule.target in handlers or rule.target is application.wildcard_router]
 
 
 class _SecurityHeaderTransform(OutputTransform):

@@ -66,7 +66,7 @@ class PlanFile:
 
     def changed_by_others(self) -> bool:
         """Whether the file has content that this visitor has not seen; each change is reported once."""
-        if not self._is_touched():
+        if _stamp(self.path) == self._stamp:
             return False
         before = self._seen
         self._remember()
@@ -75,9 +75,6 @@ class PlanFile:
     def holds(self, plan: Plan) -> bool:
         """Whether the file holds this plan, as far as this visitor knows, whatever its whitespace."""
         return self._plan == plan
-
-    def _is_touched(self) -> bool:
-        return _stamp(self.path) != self._stamp
 
     def _remember(self) -> None:
         self._looked = True
