@@ -78,15 +78,14 @@ def write_page(folder: Path, count: int) -> int:
     Board(Session(plan), published.__setitem__).close()
     chart = timeline_chart(plan.report(), profile(count))
     assert chart is not None
-    assert chart.spans is not None
-    about = f"a step of {chart.spans.count:,} events"
+    about = f"a step of {chart.spans[0].count:,} events"
     block = as_json(picture_block(Picture.of_title(about), name="timeline", charts=[chart]), lambda _name: False)
     published["table"] = {**published["table"], "tab": "timeline", "search": None, "blocks": [block]}
     (folder / "parts.json").write_text(json.dumps(published), encoding="utf-8")
     (folder / "board.js").write_text(module_text(), encoding="utf-8")
     (folder / "bokeh.js").write_text(bokeh_script(), encoding="utf-8")
     (folder / "index.html").write_text(PAGE, encoding="utf-8")
-    return chart.spans.count
+    return chart.spans[0].count
 
 
 def open_page(page: Page, folder: Path) -> None:

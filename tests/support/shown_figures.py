@@ -10,14 +10,14 @@ from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import (
-    communication_text,
-    memory_map_text,
-    memory_over_step_text,
-    memory_text,
-    stage_memory_text,
-    stage_traffic_text,
-    step_time_text,
-    timeline_text,
+    communication,
+    memory,
+    memory_map,
+    memory_over_step,
+    stage_memory,
+    stage_traffic,
+    step_time,
+    timeline,
 )
 from workbench.widgets.board.board import Board
 
@@ -131,13 +131,13 @@ def _of_stage(report: Report, found: Shown) -> None:
     curve = report.memory_curve
     found[_of("peak", stage)]["curve"] = format_bytes(max(map(sum, zip(*curve.by_role.values(), strict=True))))
     found[_of("peak", stage)]["alive"] = format_bytes(sum(each.bytes for each in report.alive))
-    for name, text in (("memory", memory_text), ("memory over the step", memory_over_step_text), ("memory map", memory_map_text)):
-        title = text(report).splitlines()[0]
+    for name, draw in (("memory", memory), ("memory over the step", memory_over_step), ("memory map", memory_map)):
+        title = draw(report).about
         match = re.search(r"([\d.,]+ (?:[KMGTP]iB|B))", title)
         assert match, title
         found[_of("peak", stage)][name] = match[1]
     found[_of("sent", stage)]["record"] = format_bytes(report.sent)
-    if match := re.search(r"sends ([\d.]+ \w+) (?:in a step|a step within)", communication_text(report)):
+    if match := re.search(r"sends ([\d.]+ \w+) (?:in a step|a step within)", communication(report).text):
         found[_of("sent", stage)]["communication"] = match[1]
     found[_of("flops", stage)]["record"] = format_count(report.flops.per_device)
     found[_of("flops", stage)]["products"] = format_count(sum(each.per_device * each.count for each in report.products))
@@ -145,21 +145,21 @@ def _of_stage(report: Report, found: Shown) -> None:
         assert report.timeline is not None
         found["step"][f"record {stage}"] = format_seconds(report.step_time.total)
         found["step"][f"timeline {stage}"] = format_seconds(report.timeline.seconds)
-        timed = re.search(r"predicted: (\S+ \S+)", timeline_text(report))
+        timed = re.search(r"predicted: (\S+ \S+)", timeline(report).text)
         assert timed
         found["step"][f"timeline {stage}, text"] = timed[1]
 
 
 def _of_all_stages(report: Report, found: Shown) -> None:
     assert report.pipeline is not None
-    for row in stage_memory_text(report).splitlines()[4:]:
+    for row in stage_memory(report).text.splitlines()[4:]:
         stage, figure = row.split()[0], " ".join(row.split()[1:3])
         found[_of("peak", stage)]["stages side by side"] = figure
-    title = stage_traffic_text(report).splitlines()[0]
+    title = stage_traffic(report).text.splitlines()[0]
     between = re.search(r": (\S+(?: [KMGTP]?i?B)?) a step between stages", title)
     assert between, title
     found["between"]["traffic"] = between[1]
     if report.step_time is not None:
-        step = re.search(r"one step, (\S+ \S+) predicted", step_time_text(report))
+        step = re.search(r"one step, (\S+ \S+) predicted", step_time(report).text)
         assert step
         found["step"]["step, all stages"] = step[1]

@@ -66,14 +66,14 @@ def test_a_chart_is_json_and_fills_its_figure(kind):
     state = json.loads(json.dumps(chart.state, allow_nan=False))
     assert state == chart.state
     assert set(state["item"]) >= {"doc", "root_id"}
-    figure = chart.figure
+    figure = chart.make(*chart.settings)
     names = {model.name for model in figure.references() if model.name}
     assert {*chart.sources, *chart.properties} <= names
     for name, columns in chart.sources.items():
         assert len({len(each) for each in columns.values()}) <= 1, name
-    sources = [model for model in figure.references() if model.name in ("marks", "blocks")]
-    assert all(sources[0].data["title"])
-    assert len(sources[0].data["title"]) > 1
+    titles = chart.sources["marks"]["title"] if "marks" in chart.sources else [style.title for style in chart.spans[0].styles]
+    assert all(titles)
+    assert len(titles) > 1
 
 
 def test_the_empty_figure_is_the_same_for_every_plan_and_made_once():
@@ -93,20 +93,20 @@ def test_the_script_is_that_of_the_installed_bokeh():
 def test_every_event_of_the_step_is_in_the_timeline_with_its_line_predicted_above_measured():
     report, trace = timed_report(), measured_trace()
     chart, parts = timeline_chart(report, trace), timeline_parts(report, trace)
-    assert chart.spans.count == sum(len(part.spans) for part in parts)
-    assert [lane.name for lane in chart.spans.lanes] == [row for part in parts for row in part.rows]
-    tops = [lane.top for lane in chart.spans.lanes]
+    assert chart.spans[0].count == sum(len(part.spans) for part in parts)
+    assert [lane.name for lane in chart.spans[0].lanes] == [row for part in parts for row in part.rows]
+    tops = [lane.top for lane in chart.spans[0].lanes]
     assert tops == sorted(tops)
-    assert all(a.bottom <= b.top for a, b in pairwise(chart.spans.lanes))
-    assert {style.subject for style in chart.spans.styles} >= {"mlp/dot_general"}
-    assert any("toy.py:9" in style.title for style in chart.spans.styles)
-    assert sum(chart.spans.seconds) == pytest.approx(sum(each.seconds for part in parts for each in part.spans))
+    assert all(a.bottom <= b.top for a, b in pairwise(chart.spans[0].lanes))
+    assert {style.subject for style in chart.spans[0].styles} >= {"mlp/dot_general"}
+    assert any("toy.py:9" in style.title for style in chart.spans[0].styles)
+    assert sum(chart.spans[0].seconds) == pytest.approx(sum(each.seconds for part in parts for each in part.spans))
     assert timeline_chart(step_report()) is None or step_report().timeline
 
 
 def test_each_task_is_in_its_stages_lane_and_the_measured_one_under_it_is_found_by_its_kind_and_number():
     chart = gantt_chart(STEP, ran(STEP))
-    lanes = chart.spans.lanes
+    lanes = chart.spans[0].lanes
     assert [(lane.name, lane.tier) for lane in lanes[:2]] == [("stage 0", "predicted"), ("stage 0", "measured")]
     assert [lane.other for lane in lanes] == ["measured", "predicted"] * 3
     assert all(a.bottom <= b.top for a, b in pairwise(lanes))
@@ -119,7 +119,7 @@ def test_each_task_is_in_its_stages_lane_and_the_measured_one_under_it_is_found_
         assert (each.start, each.seconds) == pytest.approx((2 * predicted[key].start, 2 * predicted[key].seconds))
     assert {round(each.share, 6) for each in predicted.values()} == {round(span.recompute / span.seconds, 6) for span in STEP.spans} | {0.0}
     assert chart.ranges["x"][1] == pytest.approx(2 * STEP.makespan)
-    assert lanes[1].own == pytest.approx(2 * STEP.makespan / STEP.seconds * chart.spans.unit)
+    assert lanes[1].own == pytest.approx(2 * STEP.makespan / STEP.seconds * chart.spans[0].unit)
 
 
 def test_the_measured_updates_of_chunks_are_not_compared_with_that_of_the_whole_stage():

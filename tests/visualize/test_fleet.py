@@ -8,7 +8,7 @@ import pytest
 from workbench.multimodel import FleetEvent, Job, Pass, Unit, lower_bound, policy_named, simulate
 from workbench.multimodel.fleet_measurement import FleetMeasurement
 from workbench.units import format_seconds
-from workbench.visualize import fleet, fleet_text
+from workbench.visualize import fleet
 from workbench.visualize.draw.palette import AXES, WARNING
 
 
@@ -28,12 +28,11 @@ BOTH = fleet(MEASURED)
 
 
 def units(picture, name):
-    return [each for each in picture.drawing.rectangles if each.title.startswith(f"{name}: ") and " of shard " in each.title]
+    return [each for each in picture.drawing.rectangles if f": {name}, " in each.title and not each.hatched]
 
 
 def test_the_text_twin_is_worth_reading(golden):
     golden("fleet.txt", BOTH.text)
-    assert fleet_text(MEASURED) == BOTH.text
 
 
 def test_each_unit_is_a_box_in_its_models_colour_and_as_long_as_it_took():
@@ -42,15 +41,14 @@ def test_each_unit_is_a_box_in_its_models_colour_and_as_long_as_it_took():
         assert len(boxes) == sum(unit.model == number for unit in (*PREDICTED.placed, *RAN.placed))
         assert {box.fill for box in boxes} == {AXES[number]}
     forward, backward = units(fleet(PREDICTED, JOBS), "deep")[::2][:2]
-    assert forward.title == "deep: forward of shard 0, mini-batch 1, 30.0 ms"
-    assert backward.title == "deep: backward of shard 0, mini-batch 1, 60.0 ms"
-    assert (backward.width + 0.5) / (forward.width + 0.5) == pytest.approx(2)
+    assert forward.title == "30.0 ms: deep, forward of shard 0, mini-batch 1"
+    assert backward.title == "60.0 ms: deep, backward of shard 0, mini-batch 1"
+    assert backward.width / forward.width == pytest.approx(2, rel=0.01)
     assert forward.alpha < backward.alpha
 
 
 def test_a_lost_unit_is_hatched_and_the_bound_is_drawn():
-    lost = [each for each in BOTH.drawing.rectangles if each.hatched]
-    assert [each.title.endswith("(lost with its device)") for each in lost] == [True]
+    assert sum(each.hatched for each in BOTH.drawing.rectangles) == sum(unit.lost for unit in RAN.placed) == 1
     assert not any(each.hatched for each in fleet(PREDICTED, JOBS).drawing.rectangles)
     (bound,) = BOTH.drawing.lines
     assert (bound.colour, bound.dashed) == (WARNING, True)
@@ -61,16 +59,17 @@ def test_the_bound_of_a_resumed_run_counts_only_what_was_left():
     bound = lower_bound(JOBS, 2, resumed_units)
     resumed = fleet(replace(MEASURED, bound=bound, resumed_units=resumed_units))
     assert f"; lower bound {format_seconds(bound)}" in resumed.text
-    left = BOTH.drawing.lines[0].points[0][0] - lower_bound(JOBS, 2) * 760 / max(PREDICTED.makespan, RAN.makespan)
-    assert resumed.drawing.lines[0].points[0][0] == pytest.approx(left + bound * 760 / max(PREDICTED.makespan, RAN.makespan))
+    scale = 760 / max(PREDICTED.makespan, RAN.makespan)
+    ends = [picture.drawing.lines[0].points[0][0] for picture in (BOTH, resumed)]
+    assert ends[0] - ends[1] == pytest.approx((lower_bound(JOBS, 2) - bound) * scale, abs=0.2)
 
 
 def test_transfers_are_thin_and_end_where_the_unit_begins():
     picture = fleet(PREDICTED, JOBS)
-    moving = [each for each in picture.drawing.rectangles if "loaded" in each.title]
-    begins = {round(each.x, 6) for name in ("wide", "narrow", "deep") for each in units(picture, name)}
+    moving = [each for each in picture.drawing.rectangles if "brought in" in each.title]
+    begins = [each.x for name in ("wide", "narrow", "deep") for each in units(picture, name)]
     assert moving
-    assert {round(each.x + each.width, 6) for each in moving} <= begins
+    assert all(min(abs(each.x + each.width - begin) for begin in begins) < 0.5 for each in moving)
     assert max(each.height for each in moving) < 5
 
 

@@ -10,9 +10,8 @@ from tests.support.traces import MS, event, measured_trace, predicted_step, time
 from workbench.core.text_tables import WIDTH
 from workbench.reports.device_trace import summarize_trace
 from workbench.reports.kernel import COMPUTE, Event
-from workbench.visualize import timeline, timeline_text
+from workbench.visualize import timeline
 from workbench.visualize.draw import palette
-from workbench.visualize.draw.axis_scale import ticks
 from workbench.visualize.draw.timeline_spans import DrawnSpan, merge_spans, rows_of, shares, unroll_loops
 
 BOTH = timeline(timed_report(), measured_trace())
@@ -24,7 +23,6 @@ def boxes(picture):
 
 def test_the_text_twin_is_worth_reading(golden):
     golden("timeline.txt", BOTH.text)
-    assert BOTH.text == timeline_text(timed_report(), measured_trace())
     assert max(map(len, BOTH.text.splitlines()[1:])) <= WIDTH
 
 
@@ -32,7 +30,7 @@ def test_predicted_and_measured_have_one_scale():
     predicted, measured = (
         next(each for each in boxes(BOTH) if each.title.startswith(text)) for text in ("4.00 ms: dot_general", "3.00 ms: dot")
     )
-    assert predicted.width / measured.width == pytest.approx(4 / 3)
+    assert predicted.width / measured.width == pytest.approx(4 / 3, rel=0.01)
     assert predicted.y < measured.y
     assert predicted.x == measured.x
 
@@ -42,7 +40,7 @@ def test_waiting_is_lighter_than_what_follows_it():
     assert "waiting for other devices" in waiting.title
     assert waiting.alpha < moving.alpha
     assert waiting.x + waiting.width == pytest.approx(moving.x)
-    assert waiting.width / moving.width == pytest.approx(2)
+    assert waiting.width / moving.width == pytest.approx(2, rel=0.01)
 
 
 def test_communication_has_the_colour_of_its_mesh_axis_and_its_place_below_compute():
@@ -105,14 +103,6 @@ def test_blocks_hold_all_the_time_and_never_bridge_a_visible_gap():
 def test_shares_of_cells_are_at_most_whole():
     assert shares([DrawnSpan(COMPUTE, 0, 2, "f"), DrawnSpan(COMPUTE, 0, 2, "g")], 4, 2) == (1.0, 0.0)
     assert sum(shares([DrawnSpan(COMPUTE, 0.3, 2.5, "f")], 4, 7)) * 4 / 7 == pytest.approx(2.5)
-
-
-@pytest.mark.parametrize("seconds", [3e-6, 0.00999, 0.037, 1, 75, 0])
-def test_ticks_are_round_and_few(seconds):
-    found = ticks(seconds)
-    assert found[0] == 0
-    assert len(found) <= 9
-    assert found[-1] <= seconds
 
 
 def test_no_mark_lies_outside_and_svg_and_figure_hold_the_same():

@@ -63,7 +63,7 @@ def test_the_memory_map_of_a_moment_shows_what_is_alive_there():
 def test_every_moment_of_the_step_says_under_the_pointer_what_is_held_and_opens_its_place():
     marks = [each for each in memory_over_step(step_report()).drawing.rectangles if each.opens]
     assert [each.opens for each in marks] == [str(place) for place in range(len(CURVE.paths))]
-    assert marks[2].title == "loss: 8.00 KiB (parameter 2.00 KiB, activation 6.00 KiB)"
+    assert marks[2].title == "loss\n8.00 KiB in total\n 2.00 KiB parameter\n 6.00 KiB activation"
     assert "shown" in memory_over_step(step_report(), chosen=4).svg
 
 

@@ -31,7 +31,7 @@ from workbench.multimodel.training_events import (
 from workbench.multimodel.unit_schedule import ScheduledUnit
 from workbench.reports.run_events import Cancelled, Failed, Progress
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.charts.fleet_chart import RunSoFar, fleet_chart, run_part
+from workbench.visualize.charts.fleet_chart import RunSoFar, fleet_chart, run_section
 from workbench.visualize.charts.packed_spans import NUMBER
 from workbench.widgets.fleet.fleet_board import FleetView
 
@@ -732,7 +732,7 @@ def test_a_unit_that_was_lost_is_hatched_and_stands_beside_its_repetition(view):
     jobs, schedule = view.seen.jobs, view.seen.schedule
     unit = schedule.placed[0]
     again = replace(unit, start=2 * unit.end, end=3 * unit.end)
-    part = run_part(jobs, schedule, view.seen.bound, RunSoFar((replace(unit, lost=True), again)))
+    part = run_section(jobs, schedule, view.seen.bound, RunSoFar((replace(unit, lost=True), again))).state
     chart = fleet_chart(jobs, schedule, view.seen.bound)
     found = [each for each in read_spans(*chart.state["spans"], *part["spans"]) if each.tier == "measured" and each.number > 0]
     assert [each.share for each in found] == [1.0, 0.0]
@@ -744,7 +744,7 @@ def test_a_model_that_the_forecast_does_not_know_yet_is_left_out(view, monkeypat
     strange = ScheduledUnit(len(jobs), 0, 0, 0.0, 1.0, 0.0)
     for most in (10, 0):  # one by one, and as slices
         monkeypatch.setattr("workbench.visualize.charts.fleet_chart.MOST_UNITS", most)
-        part = run_part(jobs, schedule, view.seen.bound, RunSoFar((strange,)))
+        part = run_section(jobs, schedule, view.seen.bound, RunSoFar((strange,))).state
         assert part["spans"][0]["firsts"][-1] == 0
         assert part["sources"]["ran slices"]["left"] == []
 

@@ -48,11 +48,6 @@ def shapes(report: Report) -> Picture:
     return Picture.of(_drawing(report, rows), _text(report, rows))
 
 
-def shapes_text(report: Report) -> str:
-    """The same rows as a table."""
-    return _text(report.shown, _rows(report.shown))
-
-
 def _rows(report: Report) -> tuple[_ArgumentRow, ...]:
     tile = report.plan.hardware.chip.array_tile if report.plan.hardware else ()
     groups = group_items(

@@ -41,7 +41,7 @@ def communication(report: Report) -> Picture:
     With hardware a second bar below shows the time; what overlaps with computation is hatched.
     """
     report = report.shown
-    return Picture(_title(report), lambda: _drawing(report), lambda: communication_text(report))
+    return Picture(_title(report), lambda: _drawing(report), lambda: _text(report))
 
 
 def _drawing(report: Report) -> Drawing:
@@ -49,8 +49,7 @@ def _drawing(report: Report) -> Drawing:
     return _with_times(drawing, report, times) if times else drawing
 
 
-def communication_text(report: Report) -> str:
-    report = report.shown
+def _text(report: Report) -> str:
     text, times = bars_text(_title(report), _COLUMNS, _bars(report)), _times(report)
     if not times:
         return text

@@ -21,12 +21,7 @@ def decode_front(found: LatencyFront) -> Picture:
     about = _about(found)
     if not found.points:
         return Picture.of_title(about)
-    return Picture(about, lambda: _draw(found), lambda: decode_front_text(found))
-
-
-def decode_front_text(found: LatencyFront) -> str:
-    """The table of all points, under a line that says what it is."""
-    return f"{_about(found)}\n\n{latency_text(found)}" if found.points else _about(found)
+    return Picture(about, lambda: _draw(found), lambda: f"{about}\n\n{latency_text(found)}")
 
 
 def _about(found: LatencyFront) -> str:

@@ -85,10 +85,10 @@ def device_grid(placement: Placement, hardware: Hardware | None = None, axis_ass
         Label(0, 12 + _LINE * n, line, bold=not n) for n, line in enumerate(_title(placement, devices, hardware if find else None))
     )
     marks = (*title, *_devices(placement, devices, head, cell, _LINE * (len(title) + 1), find))
-    return Picture.of(fit_drawing(marks), device_grid_text(placement, hardware, axis_assignment))
+    return Picture.of(fit_drawing(marks), _text(placement, hardware, axis_assignment))
 
 
-def device_grid_text(placement: Placement, hardware: Hardware | None = None, axis_assignment: AxisAssignment | None = None) -> str:
+def _text(placement: Placement, hardware: Hardware | None, axis_assignment: AxisAssignment | None) -> str:
     """The same grid of device numbers and index ranges, a mesh of one axis downwards; `6 = 2`: device 6 holds a replica of what device 2
     holds.
 

@@ -56,17 +56,6 @@ def graph(report: Report, opened: Collection[str] | None = None) -> Picture:
     return Picture.of(_drawing(report, collapsed, pills, found), text)
 
 
-def graph_text(report: Report, opened: Collection[str] | None = None) -> str:
-    """The boxes as rows in program order, indented by scope, each with what it reads."""
-    return _text(report, collapse(shown_graph(report), opened))
-
-
-def graph_dot(report: Report, opened: Collection[str] | None = None) -> str:
-    """The same boxes in Graphviz's language, for other tools."""
-    collapsed = collapse(shown_graph(report), opened)
-    return dot_of(collapsed, pills_of(collapsed))
-
-
 def _title(report: Report, collapsed: Collapsed) -> str:
     kernels = sum(not node.is_input for node in collapsed.graph.nodes)
     return f"{report.title}: {kernels:,} kernels of the step in {len(collapsed.boxes)} boxes"

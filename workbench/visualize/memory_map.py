@@ -9,9 +9,9 @@ from workbench.core.text_tables import table_text, tail_text
 from workbench.reports.device_memory import Alive
 from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.visualize.draw.bars import Bar, bars_picture, bars_text
+from workbench.visualize.draw.bars import Bar, bars_picture
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
-from workbench.visualize.draw.palette import NEUTRAL, ON_ROLES, ROLES, TEXT, WARNING
+from workbench.visualize.draw.palette import NEUTRAL, ROLES, TEXT, WARNING, ink_on
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.treemap import Tile, squarify
 
@@ -37,12 +37,6 @@ def memory_map(report: Report, place: int | None = None) -> Picture:
     report = report.shown
     title, cells = _title(report, place), _cells(report, place)
     return Picture(title, lambda: _drawing(report, title, cells), lambda: _text(title, cells))
-
-
-def memory_map_text(report: Report, place: int | None = None) -> str:
-    """The largest of them as a table."""
-    report = report.shown
-    return _text(_title(report, place), _cells(report, place))
 
 
 def _alive(report: Report, place: int | None) -> tuple[Alive, ...]:
@@ -128,9 +122,9 @@ def _tile(role: Role, cell: _Cell, tile: Tile, held: int) -> Iterator[Mark]:
     yield Rectangle(tile.x, tile.y, width, height, fill=ROLES[place], title=title, subject=cell.subject)
     size = format_bytes(cell.bytes)
     if height > 16 and width > 40:
-        yield Label(tile.x + 5, tile.y + 14, _clip_text(_with_count(cell, cell.path), width - 8), colour=ON_ROLES[place], bold=True)
+        yield Label(tile.x + 5, tile.y + 14, _clip_text(_with_count(cell, cell.path), width - 8), colour=ink_on(ROLES[place]), bold=True)
         if height > 32 and text_width(size) < width - 8:
-            yield Label(tile.x + 5, tile.y + 28, size, colour=ON_ROLES[place])
+            yield Label(tile.x + 5, tile.y + 28, size, colour=ink_on(ROLES[place]))
 
 
 def _clip_text(text: str, width: float) -> str:
@@ -159,10 +153,6 @@ _COLUMNS = ("role", "bytes", "")
 def memory(report: Report) -> Picture:
     """A bar for each role that takes any memory; of a pipelined plan on its fullest stage."""
     return bars_picture(_bars_title(report.shown), _COLUMNS, _bars(report.shown))
-
-
-def memory_text(report: Report) -> str:
-    return bars_text(_bars_title(report.shown), _COLUMNS, _bars(report.shown))
 
 
 def _bars_title(report: Report) -> str:

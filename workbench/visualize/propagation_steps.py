@@ -39,10 +39,10 @@ def propagation(report: Report) -> Picture:
     the values that they reach.
     """
     title, rows, heads = _title(report), _rows(report.propagation), _heads(report.propagation)
-    return Picture(title, lambda: fit_drawing(tuple(_marks(title, rows, heads, report.mesh))), lambda: propagation_text(report))
+    return Picture(title, lambda: fit_drawing(tuple(_marks(title, rows, heads, report.mesh))), lambda: _text(report))
 
 
-def propagation_text(report: Report) -> str:
+def _text(report: Report) -> str:
     """The same, downwards: which values each step changed, and their shardings after it."""
     rows, heads = _rows(report.propagation), _heads(report.propagation)
     cells = [(head, row.name, str(row.at[step])) for step, head in enumerate(heads) for row in rows if row.new[step]]

@@ -28,13 +28,13 @@ Point = tuple[float, float]
 
 def search_progress(states: Sequence[SearchState]) -> Picture:
     """Two lines over the answers of a search: its best plan, and the bound of what may still be found; the gap between them is shaded."""
-    text = search_progress_text(states)
+    text = _text(states)
     if not any(state.best for state in states):
         return Picture.of_title(text)
     return Picture.of(_draw(text.partition("\n")[0], states), text)
 
 
-def search_progress_text(states: Sequence[SearchState]) -> str:
+def _text(states: Sequence[SearchState]) -> str:
     """The answers by which the best plan or the bound changed."""
     if not states:
         return "No search has begun."

@@ -20,10 +20,10 @@ _NEAR = 0.4  # share of the device's memory from which on its limit is shown
 def stage_memory(report: Report) -> Picture:
     """A bar for each stage: the peak of one of its devices, by role; a line at the memory of a device."""
     stages = report.stages
-    return Picture(_memory_title(report), lambda: _memory_drawing(report, stages), lambda: stage_memory_text(report))
+    return Picture(_memory_title(report), lambda: _memory_drawing(report, stages), lambda: _memory_text(report))
 
 
-def stage_memory_text(report: Report) -> str:
+def _memory_text(report: Report) -> str:
     """A row for each stage."""
     most = max(each.memory.peak for each in report.stages) or 1
     roles = _roles(report.stages)
@@ -92,10 +92,10 @@ def stage_traffic(report: Report) -> Picture:
     """A matrix: bytes a step from the devices of one stage (row) to those of another (column); on the diagonal what leaves each device in
     collectives among the devices of its own stage."""
     planned = _require_pipeline(report)
-    return Picture(_traffic_title(report, planned), lambda: _traffic_drawing(report, planned), lambda: stage_traffic_text(report))
+    return Picture(_traffic_title(report, planned), lambda: _traffic_drawing(report, planned), lambda: _traffic_text(report))
 
 
-def stage_traffic_text(report: Report) -> str:
+def _traffic_text(report: Report) -> str:
     """The same as a table."""
     planned = _require_pipeline(report)
     stages = range(planned.spec.stages)

@@ -50,11 +50,6 @@ def step_time(report: Report, comparison: Comparison | None = None) -> Picture:
     return Picture(title, lambda: _drawing(title, bars), lambda: _text(report, bars))
 
 
-def step_time_text(report: Report, comparison: Comparison | None = None) -> str:
-    """The parts of each bar as a table."""
-    return _text(report, _bars(report, comparison))
-
-
 def _bars(report: Report, comparison: Comparison | None) -> tuple[_Bar, ...]:
     bars = [_predicted_bar(each.step_time, each.stage) for each in report.stages if each.step_time]
     if comparison is not None and comparison.compiled is not None and (seconds := comparison.compiled.compute_seconds):

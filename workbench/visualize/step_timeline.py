@@ -11,16 +11,11 @@ from workbench.reports.kernel import COMPUTE, Event
 from workbench.reports.measurement import TaskTime
 from workbench.reports.report import Report
 from workbench.units import format_seconds
-from workbench.visualize.draw.axis_scale import ticks
-from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import NEUTRAL, axes_colour
-from workbench.visualize.draw.picture import Picture
-from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge_spans, rows_of, shares, unroll_loops
+from workbench.visualize.draw.timeline_spans import DrawnSpan, rows_of, shares, unroll_loops
 
-_LENGTH, _CHARACTERS = 760, 64  # of the longer timeline: pixels, and characters
-_HIGH, _GAP, _LINE = 18, 6, 16  # pixels
+_CHARACTERS = 64  # of the longer timeline
 _WAITING, _LIGHT = 0.35, 0.55  # opacity of waiting, and of a kernel that is no dot
-KEY = "strong: matrix products and data in flight · light: other kernels and waiting for other devices"
 _SHADES = " ░▒▓█"
 _PRODUCTS = {"dot", "stablehlo.dot_general", "stablehlo.convolution"}
 
@@ -35,27 +30,10 @@ class TimelinePart:
     rows: tuple[str, ...]
 
 
-def timeline(
-    report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None, *, tasks: Sequence[TaskTime] = ()
-) -> Picture:
-    """A row for computation and one for each set of mesh axes that something is sent over.
-
-    Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
-    `tasks` are those that a run of this pipeline measured; `parts` are those of `timeline_parts`, where they are known already.
-    """
-    known = timeline_parts(report, trace, tasks) if parts is None else parts
-    title = _title(report, known)
-    return Picture(title, lambda: _drawing(title, known, report.mesh), lambda: _text(report, known))
-
-
-def timeline_text(report: Report, trace: Trace | None = None) -> str:
+def timeline_text(title: str, parts: Sequence[TimelinePart]) -> str:
     """The same rows in characters, darker where more of the time is busy."""
-    return _text(report, timeline_parts(report, trace))
-
-
-def _text(report: Report, parts: Sequence[TimelinePart]) -> str:
     longest = max((part.seconds for part in parts), default=0.0)
-    sections = [_title(report, parts)]
+    sections = [title]
     for part in parts:
         cells = max(round(_CHARACTERS * part.seconds / (longest or 1)), 1)
         rows = [(row, _bar(part, row, cells), format_seconds(_busy(part, row))) for row in part.rows]
@@ -151,7 +129,7 @@ def _name(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-def _title(report: Report, parts: Sequence[TimelinePart]) -> str:
+def timeline_title(report: Report, parts: Sequence[TimelinePart]) -> str:
     what = (
         " and ".join(part.title.partition(":")[0] for part in parts) if report.is_of_devices else f"of each of {len(report.stages)} stages"
     )
@@ -168,46 +146,7 @@ def _bar(part: TimelinePart, row: str, cells: int) -> str:
     return "".join(_SHADES[min(round(share * 4 + 0.3), 4)] for share in found).rstrip() or "·"
 
 
-def _drawing(title: str, parts: Sequence[TimelinePart], mesh: Mesh) -> Drawing:
-    head = max((text_width(row) for part in parts for row in part.rows), default=0) + 12
-    longest = max((part.seconds for part in parts), default=0.0)
-    marks: list[Mark] = [Label(0, 12, title, bold=True)]
-    y = 34.0
-    for part in parts:
-        marks.append(Label(head, y, part.title, bold=True))
-        y += _GAP
-        for row in part.rows:
-            marks += _row(part, row, head, y, longest, mesh)
-            y += _HIGH + _GAP
-        y += _LINE + _GAP
-    if parts:
-        marks += [*_scale(longest, head, y - _LINE), Label(head, y + _LINE + _GAP, KEY)]
-    return fit_drawing(tuple(marks))
-
-
 def row_colour(row: str, mesh: Mesh) -> str:
     """The colour of its mesh axis; neutral for computation, and for several axes."""
     axes = tuple(row.split("+"))
     return axes_colour(axes, mesh) if {*map(base_axis, axes)} <= {*mesh.names} else NEUTRAL
-
-
-def _row(part: TimelinePart, row: str, head: float, y: float, longest: float, mesh: Mesh) -> Iterator[Mark]:
-    colour = row_colour(row, mesh)
-    yield Label(0, y + 13, row, colour=colour, bold=True)
-    yield Rectangle(head, y + _HIGH, _LENGTH * part.seconds / (longest or 1), 1, fill=NEUTRAL, alpha=_WAITING)
-    for block in merge_spans((span for span in part.spans if span.row == row), longest, _LENGTH):
-        wide = max(block.right - block.left, 1)
-        yield Rectangle(head + block.left, y, wide, _HIGH, fill=colour, alpha=block.longest.weight, title=_hover_text(block))
-
-
-def _hover_text(block: MergedSpan) -> str:
-    """`3 in 120 µs, the longest 80.0 µs: dot · mlp/up/dot_general · gpt.py:181`."""
-    one = f"{format_seconds(block.longest.seconds)}: {block.longest.name}"
-    return one if block.count == 1 else f"{block.count} in {format_seconds(block.seconds)}, the longest {one}"
-
-
-def _scale(longest: float, head: float, y: float) -> Iterator[Mark]:
-    for tick in ticks(longest):
-        x = head + _LENGTH * tick / (longest or 1)
-        yield Rectangle(x, y - 4, 1, 5, fill=NEUTRAL)
-        yield Label(x, y + 13, format_seconds(tick) if tick else "0", anchor="middle")

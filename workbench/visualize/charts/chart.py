@@ -36,9 +36,10 @@ class Chart:
     - `ranges`: the whole extent of `x` and `y`;
     - `properties`: other properties of models;
     - `key`: colours and what they stand for;
+    - `logs`: whether x and y are logarithmic;
     - `across`: the quantity along x, with its unit: while it stays, so does what a person zoomed to;
     - `rescales`: whether tiers that are far from each other are drawn on scales of their own until somebody says otherwise;
-    - `spans`: of a timeline, from which the front end draws those that can be seen; `still()` are the sources without a front end.
+    - `spans`: of a timeline, from which the front end draws those that can be seen, all in the styles of the first.
     """
 
     make: Maker
@@ -49,20 +50,13 @@ class Chart:
     key: tuple[KeyEntry, ...] = ()
     across: str = ""
     rescales: bool = False
-    spans: PackedSpans | None = None
-    still: Callable[[], Mapping[str, Columns]] | None = None
+    spans: tuple[PackedSpans, ...] = ()
+    logs: tuple[bool, bool] = (False, False)
 
     @property
-    def figure(self) -> Any:
-        """A new Bokeh figure: a model may be in one document only."""
-        figure = self.make(*self.settings)
-        for name, columns in {**self.sources, **(self.still() if self.still else {})}.items():
-            figure.select_one({"name": name}).data = dict(columns)
-        for name, (low, high) in self.ranges.items():
-            getattr(figure, f"{name}_range").update(start=low, end=high)
-        for name, values in self.properties.items():
-            (figure if name == "figure" else figure.select_one({"name": name})).update(**values)
-        return figure
+    def lanes(self) -> Mapping[float, str]:
+        """The names of lanes by their places on the y axis, where it has no numbers."""
+        return self.properties.get("y axis", {}).get("major_label_overrides", {})
 
     @property
     def state(self) -> dict[str, Any]:
@@ -75,7 +69,7 @@ class Chart:
             "key": [list(each) for each in self.key],
             "across": self.across,
             "rescales": self.rescales,
-            "spans": [self.spans.state] if self.spans else [],
+            "spans": [each.state for each in self.spans],
         }
 
 

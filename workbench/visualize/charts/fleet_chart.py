@@ -1,7 +1,7 @@
 """A fleet's schedule over time, to explore: a lane a device in the colours of the models, thin lanes of state brought in, and below them
 what was measured, then as now expected.
 
-Until a run begins the chart has one section. `run_part` is what a run adds: it is sent again and again, the rest once.
+Until a run begins the chart has one section. `run_section` is what a run adds: it is sent again and again, the rest once.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
 from workbench.units import format_seconds
-from workbench.visualize.charts.chart import Chart, KeyEntry, plain_properties, seconds_unit
+from workbench.visualize.charts.chart import Chart, KeyEntry, seconds_unit
 from workbench.visualize.charts.packed_spans import (
     EDGES,
     NUMBER,
@@ -22,7 +22,6 @@ from workbench.visualize.charts.packed_spans import (
     idle_columns,
     lane_properties,
     pack_spans,
-    still_blocks,
 )
 from workbench.visualize.draw.palette import NEUTRAL, WARNING, model_colour
 
@@ -179,13 +178,12 @@ def fleet_chart(jobs: Sequence[Job], schedule: FleetSchedule, bound: float) -> C
         _properties([(rows, "predicted")], axis.name),
         key=tuple(_key(bound)),
         across=f"fleet {axis.name}",
-        spans=packed,
-        still=lambda: {"blocks": still_blocks(packed, schedule.makespan)},
+        spans=(packed,),
     )
 
 
-def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: RunSoFar) -> dict[str, Any]:
-    """What of the chart is another with a run of the schedule, as JSON; its spans come behind those of the chart."""
+def run_section(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: RunSoFar) -> Chart:
+    """What of the chart is another with a run of the schedule; its spans come behind those of the chart, in the same styles."""
     axis = seconds_unit(schedule.makespan)
     unit, first, rows = axis.size, _FleetRows(schedule.devices), _FleetRows(schedule.devices, 1)
     rest = run.coming
@@ -199,17 +197,19 @@ def run_part(jobs: Sequence[Job], schedule: FleetSchedule, bound: float, run: Ru
     above, below = ("initial prediction", "measured, then current forecast") if run.expected else ("predicted", "measured")
     longest = max(schedule.makespan, bound, run.seconds)
     idle = [_idle(first, schedule.makespan / unit), _idle(rows, run.seconds / unit, own / unit)]
-    return {
-        "spans": [spans.state],
-        "sources": {
+    return Chart(
+        empty_fleet,
+        (),
+        {
             "idle": {name: [*idle[0][name], *idle[1][name]] for name in idle[0]},
             "bound": _bound(bound / unit, rows),
             "ran slices": _slice_columns([*((each, _EXPECTED) for each in coming), *((each, _SLICED) for each in ran)], jobs, rows, unit),
         },
-        "ranges": {"x": [0.0, longest / unit], "y": [float(rows.bottom), 0.0]},
-        "properties": plain_properties(_properties([(first, above), (rows, below)], axis.name)),
-        "key": [list(each) for each in _key(bound, expects=run.expected is not None)],
-    }
+        {"x": (0.0, longest / unit), "y": (float(rows.bottom), 0.0)},
+        _properties([(first, above), (rows, below)], axis.name),
+        key=tuple(_key(bound, expects=run.expected is not None)),
+        spans=(spans,),
+    )
 
 
 def empty_fleet() -> Any:

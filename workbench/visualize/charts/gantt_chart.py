@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.reports.measurement import TaskTime
-from workbench.reports.simulated_pipeline import TASK_NAMES, Moment, SimulatedPipeline
-from workbench.units import format_bytes
+from workbench.reports.measurement import TaskTime, bubble_share
+from workbench.reports.simulated_pipeline import TASK_NAMES, Moment, SimulatedPipeline, gantt_text, gantt_title
+from workbench.units import format_bytes, format_seconds
 from workbench.visualize.charts.chart import Chart, KeyEntry, seconds_unit
 from workbench.visualize.charts.packed_spans import (
     NUMBER,
@@ -17,9 +17,10 @@ from workbench.visualize.charts.packed_spans import (
     idle_columns,
     lane_properties,
     pack_spans,
-    still_blocks,
 )
+from workbench.visualize.charts.still_drawing import still_drawing
 from workbench.visualize.draw.palette import NEUTRAL, TASKS
+from workbench.visualize.draw.picture import Picture
 
 _PART = "update of a chunk"
 _MANY = 16  # stages, from which on they have less room
@@ -92,9 +93,22 @@ def gantt_chart(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Char
         key=tuple(_key(step, tasks)),
         across=f"pipeline {unit.name}",
         rescales=True,
-        spans=packed,
-        still=lambda: {"blocks": still_blocks(packed, longest)},
+        spans=(packed,),
     )
+
+
+def pipeline(step: SimulatedPipeline, tasks: Sequence[TaskTime] = ()) -> Picture:
+    """The simulated step of a pipeline (`plan.report().pipeline.simulated`) above the bytes of every device; `tasks` of a measured one
+    (`measurement.tasks`) are thin below it.
+
+    The number in a box is that of its micro-batch, with a prime for each further turn around the devices.
+    """
+    measured = ""
+    if tasks:
+        measured = f"measured: {format_seconds(max(task.end for task in tasks))}, {bubble_share(tasks):.0%} idle"
+    title = " · ".join(filter(None, (f"simulated: {format_seconds(step.seconds)}, {step.bubble:.0%} idle", measured)))
+    text = f"{gantt_text(step)}\n\n{measured}".rstrip()
+    return Picture(gantt_title(step), lambda: still_drawing(title, gantt_chart(step, tasks)), lambda: text)
 
 
 def empty_gantt() -> Any:
@@ -104,7 +118,7 @@ def empty_gantt() -> Any:
     plot = empty_lanes()
     add_idle(plot)
     memory = add_source("memory", ("xs", "ys"))
-    plot.patches("xs", "ys", source=memory, fill_color="#A3B4CE", fill_alpha=0.55, line_color=TASKS["forward"][0], line_width=1)
+    plot.patches("xs", "ys", source=memory, fill_color="#A3B4CE", fill_alpha=0.55, line_color=TASKS["forward"], line_width=1)
     add_tasks(plot)
     return plot
 
@@ -143,7 +157,7 @@ class _Styles:
         return tuple(self._style(kind, stage) for kind, stage in self._places)
 
     def _style(self, kind: str, stage: int) -> SpanStyle:
-        turn, colour = stage // self._stages, TASKS["update" if kind == _PART else kind][0]
+        turn, colour = stage // self._stages, TASKS["update" if kind == _PART else kind]
         chunk = f", chunk {turn}" if turn else ""
         if kind == "update":
             return SpanStyle("", TASK_NAMES[kind], colour=colour)
@@ -210,9 +224,9 @@ def _key(step: SimulatedPipeline, tasks: Sequence[TaskTime]) -> Iterator[KeyEntr
         kinds.add("update")
     for kind, name in TASK_NAMES.items():
         if kind in kinds:
-            yield KeyEntry(TASKS[kind][0], name)
+            yield KeyEntry(TASKS[kind], name)
     if any(span.recompute for span in step.spans):
-        yield KeyEntry(TASKS["backward"][0], "computed again", hatched=True)
+        yield KeyEntry(TASKS["backward"], "computed again", hatched=True)
     yield KeyEntry(NEUTRAL, "idle", hatched=True)
     if tasks:
         yield KeyEntry("", "thin: measured")

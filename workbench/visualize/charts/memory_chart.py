@@ -8,27 +8,71 @@ from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, seconds_unit
+from workbench.visualize.charts.still_drawing import LINE, chart_marks
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, fit_drawing, moved_down
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
+from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.stacked_area import Column, reduce_columns
-from workbench.visualize.memory_over_step import PHASE_PREFIXES, MemoryTier, memory_tiers, shown_capacity
+from workbench.visualize.memory_over_step import (
+    LISTED,
+    PHASE_PREFIXES,
+    MemoryTier,
+    headline,
+    memory_text,
+    memory_tiers,
+    memory_title,
+    rest_text,
+    shown_capacity,
+)
 
-MOST_MOMENTS = 400  # that can be pointed at
+MOST_MOMENTS, _MOST_STILL = 400, 50  # that can be pointed at, and in a picture that nobody explores
 _HEIGHT = 240  # pixels
 _ALONG = ("x", "x0", "x1", "left", "right")  # columns of sources
 _ROOM, _HEAD = 1.2, 1.1  # of the highest: the axis, and where the names of phases are
 
 
-def memory_charts(report: Report, compiled: Compiled | None = None, chosen: int | None = None) -> tuple[Chart, ...]:
-    """A chart of each tier, on one scale; a click on a moment of the predicted one opens it, `chosen` is the one that is open."""
+def memory_charts(
+    report: Report, compiled: Compiled | None = None, chosen: int | None = None, most: int = MOST_MOMENTS
+) -> tuple[Chart, ...]:
+    """A chart of each tier, on one scale; a click on a moment of the predicted one opens it, `chosen` is the one that is open; `most`
+    moments can be pointed at."""
     tiers = memory_tiers(report, compiled)
     if not tiers:
         return ()
     room = shown_capacity(report, tiers)
     top = max(room, *(tier.most for tier in tiers)) or 1
-    return tuple(_chart(tier, top, room, None if place else chosen, opens=not place) for place, tier in enumerate(tiers))
+    return tuple(_chart(tier, top, room, None if place else chosen, most, opens=not place) for place, tier in enumerate(tiers))
 
 
-def _chart(tier: MemoryTier, top: int, room: int, chosen: int | None, *, opens: bool) -> Chart:
+def memory_over_step(report: Report, compiled: Compiled | None = None, listed: int = LISTED, chosen: int | None = None) -> Picture:
+    """An area for each role over the operations of the program, a loop with its peak; `listed` of what is live at the peak.
+
+    The tooltip shows what is held at each moment; `chosen` is an index of the curve to mark.
+    """
+    report = report.shown
+    return Picture(
+        memory_title(report),
+        lambda: _drawing(report, compiled, listed, chosen),
+        lambda: memory_text(report, memory_tiers(report, compiled), listed),
+    )
+
+
+def _drawing(report: Report, compiled: Compiled | None, listed: int, chosen: int | None) -> Drawing:
+    """Each chart, under it what is live at its peak."""
+    marks: list[Mark] = [Label(0, 12, memory_title(report), bold=True)]
+    y = 2.0 * LINE
+    for tier, chart in zip(memory_tiers(report, compiled), memory_charts(report, compiled, chosen, _MOST_STILL), strict=True):
+        marks.append(Label(0, y + 12, headline(tier), bold=True))
+        drawn = fit_drawing(tuple(moved_down(each, y + 2 * LINE) for each in chart_marks(chart)), 0)
+        marks += drawn.marks
+        alive = [f"{format_bytes(count):>9}  {what}" for count, what in tier.alive[:listed]]
+        lines = [*alive, rest_text(tier, listed).strip()] if alive else []
+        marks += [Label(0, drawn.height + LINE * number, text) for number, text in enumerate(filter(None, lines), start=1)]
+        y = drawn.height + LINE * (len(lines) + 1)
+    return fit_drawing(tuple(marks))
+
+
+def _chart(tier: MemoryTier, top: int, room: int, chosen: int | None, most: int, *, opens: bool) -> Chart:
     unit, count, chosen = bytes_unit(top), len(tier.values), tier.column_of(chosen)
     time = seconds_unit(tier.seconds)
     scale, across = (tier.seconds / (count * time.size), f"{time.name} of the step") if tier.seconds else (1.0, "operations of the step")
@@ -39,7 +83,7 @@ def _chart(tier: MemoryTier, top: int, room: int, chosen: int | None, *, opens: 
         {
             name: _stretched(columns, scale)
             for name, columns in {
-                "marks": _marks(tier, moments, unit, top, opens=opens),
+                "marks": _marks(tier, most, unit, top, opens=opens),
                 "areas": _areas(moments, count, unit),
                 "lines": _lines(tier, unit, room, count),
                 "words": _words(tier, unit, room, top, chosen),
@@ -78,8 +122,9 @@ def empty_memory(*colours: str) -> Any:
     return plot
 
 
-def _marks(tier: MemoryTier, moments: Sequence[tuple[int, Column]], unit: AxisUnit, top: int, *, opens: bool) -> dict[str, list[Any]]:
-    edges = _edges(moments, len(tier.values))
+def _marks(tier: MemoryTier, most: int, unit: AxisUnit, top: int, *, opens: bool) -> dict[str, list[Any]]:
+    moments = reduce_columns(tier.values, most)
+    edges = _edges(moments, len(tier.values), most)
     names = list(_titles(tier, moments))
     return {
         "left": edges[:-1],
@@ -91,9 +136,9 @@ def _marks(tier: MemoryTier, moments: Sequence[tuple[int, Column]], unit: AxisUn
     }
 
 
-def _edges(moments: Sequence[tuple[int, Column]], count: int) -> list[float]:
+def _edges(moments: Sequence[tuple[int, Column]], count: int, most: int) -> list[float]:
     """Where each of the moments begins, and the last ends."""
-    width = max(-(-count // MOST_MOMENTS), 1)
+    width = max(-(-count // most), 1)
     return [float(width * number) for number in range(len(moments))] + [float(count)]
 
 
@@ -111,7 +156,7 @@ def _areas(moments: Sequence[tuple[int, Column]], count: int, unit: AxisUnit) ->
     heights = [[0, *itertools.accumulate(column)] for _, column in moments]
     heights.append(heights[-1])
     sums = {f"h{place}": [round(each[place] / unit.size, 6) for each in heights] for place in range(len(heights[0]))}
-    return {"x": _edges(moments, count), **sums}
+    return {"x": _edges(moments, count, MOST_MOMENTS), **sums}
 
 
 def _lines(tier: MemoryTier, unit: AxisUnit, room: int, count: int) -> dict[str, list[Any]]:

@@ -2,13 +2,9 @@
 
 import base64
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
-
-from workbench.units import format_seconds
-from workbench.visualize.draw.palette import NEUTRAL
-from workbench.visualize.draw.timeline_spans import DrawnSpan, merge_spans
 
 NUMBER = "{number}"
 EDGES = ("left", "right", "bottom", "top")
@@ -86,11 +82,6 @@ class PackedSpans:
     def count(self) -> int:
         return len(self.starts)
 
-    def title(self, place: int) -> str:
-        """What a span is, in words."""
-        title = self.styles[self.kinds[place]].title
-        return title.replace(NUMBER, str(self.numbers[place])) if self.numbers and self.numbers[place] >= 0 else title
-
     @property
     def state(self) -> dict[str, Any]:
         """As JSON: the arrays in base64, little-endian."""
@@ -147,27 +138,3 @@ def idle_columns(edges: Sequence[tuple[int, int]], end: float, own: float | None
 
 def _base64(values: Any) -> str:
     return base64.b64encode(values.tobytes()).decode()
-
-
-# The blocks of packed spans in a figure that no front end redraws.
-
-_STILL = 1200.0  # pixels that it is drawn for
-
-
-def still_blocks(packed: PackedSpans, longest: float) -> dict[str, list[Any]]:
-    """The columns of the source `blocks` for an axis of `longest` seconds: spans too narrow to be seen there are one with their
-    neighbours."""
-    rows = list(_merged(packed, longest))
-    return {name: [row[place] for row in rows] for place, name in enumerate(BLOCKS)}
-
-
-def _merged(packed: PackedSpans, longest: float) -> Iterator[tuple[Any, ...]]:
-    for lane, first, last in zip(packed.lanes, packed.firsts, packed.firsts[1:], strict=False):
-        drawn = [DrawnSpan("", packed.starts[each], packed.seconds[each], str(each)) for each in range(first, last)]
-        for block in merge_spans(drawn, longest, _STILL):
-            place = int(block.longest.name)
-            style = packed.styles[packed.kinds[place]]
-            left, right = (edge / _STILL * longest / packed.unit for edge in (block.left, block.right))
-            title = f"{format_seconds(block.longest.seconds)}: {packed.title(place)}"
-            colour, share = style.colour or lane.colour or NEUTRAL, packed.shares[place] if packed.shares else 0.0
-            yield left, right, lane.bottom, lane.top, left + share * (right - left), colour, style.weight, title, style.subject

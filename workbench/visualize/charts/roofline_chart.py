@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from workbench.core.text_tables import tail_text
@@ -10,8 +11,21 @@ from workbench.reports.kernel import Kernel
 from workbench.reports.report import Report
 from workbench.units import format_count, format_seconds
 from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, columns_of, count_unit
+from workbench.visualize.charts.still_drawing import still_drawing
+from workbench.visualize.draw.drawing_marks import Drawing
 from workbench.visualize.draw.palette import STEP, TEXT
-from workbench.visualize.roofline import BOUND_COLOURS, LEAST_INTENSITY, WHY, hover_text, kernel_radius, roof_ceilings, sum_seconds
+from workbench.visualize.draw.picture import Picture
+from workbench.visualize.roofline import (
+    BOUND_COLOURS,
+    LEAST_INTENSITY,
+    WHY,
+    hover_text,
+    kernel_radius,
+    roof_ceilings,
+    roofline_text,
+    roofline_title,
+    sum_seconds,
+)
 
 MOST_KERNELS = 2_000  # the longest
 MOST_NAMED = 6
@@ -40,12 +54,34 @@ def roofline_chart(report: Report) -> Chart | None:
     return Chart(
         empty_roofline,
         (),
-        {"marks": _marks(kernels, whole, unit), "roofs": columns_of(lines, ("xs", "ys", "color", "dash")), "words": _words(words)},
+        {
+            "marks": _marks(kernels, whole, unit),
+            "roofs": columns_of(lines, ("xs", "ys", "color", "dash")),
+            "words": columns_of(words, _WORD),
+        },
         {"x": across, "y": (up[0] / unit.size, up[1] / unit.size)},
         {"y axis": {"axis_label": unit.name}},
         key=_key(report.kernel_costs, whole),
         across="FLOP/byte",
+        logs=(True, True),
     )
+
+
+def roofline(report: Report) -> Picture:
+    """A disc for each kernel, with an area proportional to its time in a step, in the colour of what bounds it; the largest are named."""
+    report = report.shown
+    title = roofline_title(report)
+    return Picture(title, lambda: _drawing(title, report), lambda: roofline_text(report))
+
+
+def _drawing(title: str, report: Report) -> Drawing:
+    """The chart, and in its key how much of the time is not in it."""
+    chart, kernels = roofline_chart(report), report.kernel_costs
+    idle = sum(each.total_seconds for each in kernels if each.intensity < LEAST_INTENSITY) / sum_seconds(kernels)
+    if chart and idle:
+        left_out = KeyEntry("", f"not in it: {idle:.0%} of the time, in kernels that only move bytes")
+        chart = replace(chart, key=(*chart.key, left_out))
+    return still_drawing(title, chart)
 
 
 def empty_roofline() -> Any:
@@ -137,10 +173,6 @@ def _apart(kernels: Sequence[Kernel]) -> list[Kernel]:
         if not any(near):
             found.append(each)
     return found
-
-
-def _words(words: Sequence[Word]) -> dict[str, list[Any]]:
-    return columns_of(words, _WORD)
 
 
 def _key(kernels: Sequence[Kernel], whole: float) -> tuple[KeyEntry, ...]:

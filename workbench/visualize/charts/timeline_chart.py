@@ -6,12 +6,15 @@ from typing import Any
 from workbench.core.mesh import Mesh
 from workbench.reports.device_trace import Trace
 from workbench.reports.kernel import COMPUTE
+from workbench.reports.measurement import TaskTime
 from workbench.reports.report import Report
 from workbench.visualize.charts.chart import Chart, KeyEntry, seconds_unit
-from workbench.visualize.charts.packed_spans import BLOCKS, Lane, Span, SpanStyle, lane_properties, pack_spans, still_blocks
+from workbench.visualize.charts.packed_spans import BLOCKS, Lane, Span, SpanStyle, lane_properties, pack_spans
+from workbench.visualize.charts.still_drawing import still_drawing
 from workbench.visualize.draw.palette import STEP
+from workbench.visualize.draw.picture import Picture
 from workbench.visualize.draw.timeline_spans import DrawnSpan
-from workbench.visualize.step_timeline import TimelinePart, row_colour, timeline_parts
+from workbench.visualize.step_timeline import TimelinePart, row_colour, timeline_parts, timeline_text, timeline_title
 
 _ROW, _AXIS = 26, 52  # pixels of a lane, and of the axis under them
 _HIGH = 0.8  # of a row is its lane
@@ -38,9 +41,21 @@ def timeline_chart(report: Report, trace: Trace | None = None, parts: tuple[Time
             KeyEntry(STEP[1], "light: other kernels, waiting for other devices"),
         ),
         across=f"timeline {unit.name}",
-        spans=packed,
-        still=lambda: {"blocks": still_blocks(packed, longest)},
+        spans=(packed,),
     )
+
+
+def timeline(
+    report: Report, trace: Trace | None = None, parts: tuple[TimelinePart, ...] | None = None, *, tasks: Sequence[TaskTime] = ()
+) -> Picture:
+    """A row for computation and one for each set of mesh axes that something is sent over.
+
+    Dots are drawn strongly and other kernels lightly; so is the part of a measured collective that only waits for other devices.
+    `tasks` are those that a run of this pipeline measured; `parts` are those of `timeline_parts`, where they are known already.
+    """
+    known = timeline_parts(report, trace, tasks) if parts is None else parts
+    title = timeline_title(report, known)
+    return Picture(title, lambda: still_drawing(title, timeline_chart(report, parts=known)), lambda: timeline_text(title, known))
 
 
 def empty_timeline() -> Any:

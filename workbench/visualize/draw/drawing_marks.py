@@ -84,6 +84,7 @@ class Disc:
 
 
 Mark = Rectangle | Area | Polyline | Disc | Label
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,11 @@ def _wrap_title(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
     room = max(_LEAST_TITLE, *(_corner(each)[0] for each in rest)) - _BESIDE_TITLE
     lines = textwrap.wrap(title.text, int(room / text_width("m")))
     placed = (replace(title, y=title.y + _LINE * number, text=line) for number, line in enumerate(lines))
-    return (*placed, *(_moved_down(each, _LINE * (len(lines) - 1)) for each in rest))
+    return (*placed, *(moved_down(each, _LINE * (len(lines) - 1)) for each in rest))
 
 
-def _moved_down(mark: Mark, by: float) -> Mark:
+def moved_down(mark: Mark, by: float) -> Mark:
+    """The same mark so many pixels lower."""
     if isinstance(mark, Area | Polyline):
         return replace(mark, points=tuple((x, y + by) for x, y in mark.points))
     return replace(mark, y=mark.y + by)

@@ -25,23 +25,30 @@ ROLES = ("#3B5A8C", "#6F8BB8", "#A3B4CE", "#B8901C", "#5E9F8A", "#B5D8CB", "#86A
 HEAT = ("#8B949E", "#C9A227", "#E08A1E", "#D9572B", "#B3203A")
 """Cost, from little to much: from grey over gold to crimson, darker and darker; always with the number beside it."""
 
-ON_ROLES = ("#FFFFFF", "#FFFFFF", "#1B1F24", "#1B1F24", "#1B1F24", "#1B1F24", "#1B1F24")
-"""Text upon them, at least 3.4:1."""
-
 STEP = ("#3B5A8C", "#6F8BB8", "#8B949E", "#B8901C", "#5B8C85")
 """The parts of a step's time: arithmetic, memory traffic, launches, communication; and elementwise work."""
 
 TASKS = {
-    "forward": ("#3B5A8C", "#FFFFFF"),
-    "backward": ("#B8901C", "#1B1F24"),
-    "backward_input": ("#B8901C", "#1B1F24"),
-    "backward_weight": ("#E0CC8A", "#1B1F24"),
-    "update": ("#5B8C85", "#FFFFFF"),
+    "forward": "#3B5A8C",
+    "backward": "#B8901C",
+    "backward_input": "#B8901C",
+    "backward_weight": "#E0CC8A",
+    "update": "#5B8C85",
 }
-"""Tasks of a pipeline and the text upon them, by kind."""
+"""Tasks of a pipeline, by kind."""
 
 WARNING = "#D1383F"
 """Warnings: contrast 4.6:1 on #FFFFFF and 4.0:1 on #0D1117."""
+
+
+def ink_on(colour: str) -> str:
+    """Text on a colour: white or near-black, at least 3.4:1 on all colours here.
+
+    >>> ink_on("#3B5A8C"), ink_on("#E0CC8A")
+    ('#FFFFFF', '#1B1F24')
+    """
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#FFFFFF" if 0.299 * red + 0.587 * green + 0.114 * blue < 137 else "#1B1F24"
 
 
 _numbers: ContextVar[Mapping[str, int]] = ContextVar("numbers of axis colours", default={})  # noqa: B039 - nobody changes it

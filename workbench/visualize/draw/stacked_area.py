@@ -1,10 +1,9 @@
-"""Two outlines, in numbers: series stacked over the same positions, reduced to as few columns as can be seen, and the staircase around what
+"""Outlines, in numbers: series over the same positions reduced to as few columns as can be seen, level lines, and the staircase around what
 some points dominate."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from workbench.visualize.draw.drawing_marks import Area, Mark, Polyline
+from workbench.visualize.draw.drawing_marks import Area, Mark, Point, Polyline
 
 Column = tuple[int, ...]
 """One value of each series at one position."""
@@ -22,28 +21,12 @@ def reduce_columns(values: Sequence[Column], most: int) -> tuple[tuple[int, Colu
     return tuple((place, values[place]) for place in places)
 
 
-def outlines(values: Sequence[Column], length: float, scale: float) -> tuple[tuple[tuple[float, float], ...], ...]:
-    """The outline of each series, the first one lowest, as steps over `length`; y is the height over the ground, `scale` a unit of value.
+def drop_collinear(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Without the middle points of level lines.
 
-    >>> outlines([(1, 2), (1, 0)], length=10, scale=1)[1]
-    ((0.0, 3), (5.0, 3), (5.0, 1), (10.0, 1), (10.0, 1), (0.0, 1))
+    >>> drop_collinear([(0, 3), (5, 3), (10, 3), (10, 1)])
+    ((0, 3), (10, 3), (10, 1))
     """
-    width = length / max(len(values), 1)
-    heights = [(0, *itertools.accumulate(column)) for column in values]
-    found = []
-    for series in range(len(values[0]) if values else 0):
-        upper = _steps([column[series + 1] * scale for column in heights], width)
-        lower = _steps([column[series] * scale for column in heights], width)
-        found.append((*_drop_collinear(upper), *_drop_collinear(lower)[::-1]))
-    return tuple(found)
-
-
-def _steps(heights: Sequence[float], width: float) -> list[tuple[float, float]]:
-    return [(width * (place + side), height) for place, height in enumerate(heights) for side in (0, 1)]
-
-
-def _drop_collinear(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Without the middle points of level lines."""
     corners = [
         point
         for place, point in enumerate(points)

@@ -16,17 +16,17 @@ from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.measurement import Measurement
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
+from workbench.visualize.charts.gantt_chart import pipeline
+from workbench.visualize.charts.memory_chart import memory_over_step
+from workbench.visualize.charts.roofline_chart import roofline
+from workbench.visualize.charts.timeline_chart import timeline
 from workbench.visualize.communication_bars import communication
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.exports.board_picture import board_picture
 from workbench.visualize.graph import graph
 from workbench.visualize.memory_map import memory_map
-from workbench.visualize.memory_over_step import memory_over_step
-from workbench.visualize.pipeline_gantt import pipeline
-from workbench.visualize.roofline import roofline
 from workbench.visualize.stage_memory_chart import stage_memory, stage_traffic
 from workbench.visualize.step_time_bars import step_time
-from workbench.visualize.step_timeline import timeline
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """\
@@ -75,7 +75,7 @@ def _pictures(report: Report, measurement: Measurement | None) -> Iterator[tuple
     trace, tasks = (measurement.trace, measurement.tasks) if measurement else (None, ())
     planned = _pipeline(report)
     if planned is not None:
-        yield "The pipeline over time", _drawn(lambda: pipeline(planned.simulated, tasks, memory=True))
+        yield "The pipeline over time", _drawn(lambda: pipeline(planned.simulated, tasks))
     if report.step_time is not None:
         yield "Step time", _drawn(lambda: step_time(report, comparison))
         yield "The step over time", _drawn(lambda: timeline(report, trace, tasks=tasks))

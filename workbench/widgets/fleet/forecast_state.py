@@ -14,7 +14,7 @@ from workbench.multimodel.fleet_text import list_bounds
 from workbench.multimodel.greedy_partition import Room
 from workbench.multimodel.unit_estimates import RATES
 from workbench.units import format_bytes, format_seconds, parse_bytes
-from workbench.visualize.charts.fleet_chart import MOST_UNITS, RunSoFar, fleet_chart, run_part
+from workbench.visualize.charts.fleet_chart import MOST_UNITS, RunSoFar, fleet_chart, run_section
 from workbench.visualize.draw.palette import AXES
 from workbench.visualize.draw.picture import Picture
 from workbench.visualize.fleet_gantt import fleet
@@ -260,7 +260,8 @@ def ran_state(seen: FleetForecast, live: TrainingProgress, rest: FleetSchedule |
     """What has run of a forecast so far and what is now expected, as a part of its chart; `None` before the first unit."""
     if not (live.measured and seen.schedule.makespan):
         return None
-    return {"of": _mark(seen), **run_part(seen.jobs, seen.schedule, seen.bound, RunSoFar(_units(live.measured), rest))}
+    section = run_section(seen.jobs, seen.schedule, seen.bound, RunSoFar(_units(live.measured), rest)).state
+    return {"of": _mark(seen), **{name: section[name] for name in ("spans", "sources", "ranges", "properties", "key")}}
 
 
 def _mark(seen: FleetForecast) -> str:

@@ -11,9 +11,8 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.reports.simulated_pipeline import TASK_NAMES
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.charts.gantt_chart import gantt_chart
+from workbench.visualize.charts.gantt_chart import gantt_chart, pipeline
 from workbench.visualize.draw.picture import Picture
-from workbench.visualize.pipeline_gantt import pipeline
 from workbench.widgets.board.tier_marks import Figure
 from workbench.widgets.tabs.table_blocks import Block, note_block, picture_block
 
@@ -111,7 +110,7 @@ def timeline_block(planned: PipelineReport, tasks: Sequence[TaskTime] = ()) -> B
     if count > MOST_TASKS:
         return {**note_block(f"{count:,} tasks are too many to draw; the figures above count them all."), "title": title}
     lasted = max((task.end for task in tasks), default=0.0) - min((task.start for task in tasks), default=0.0)
-    drawn, about = pipeline(step, tasks, memory=True), _about(planned, lasted)
+    drawn, about = pipeline(step, tasks), _about(planned, lasted)
     picture = Picture(about, lambda: drawn.drawing, lambda: f"{about}\n\n{drawn.text}")
     chart = gantt_chart(step, tasks)
     note = _difference(planned, tasks, lasted)

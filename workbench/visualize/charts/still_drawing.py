@@ -1,0 +1,216 @@
+"""A chart as a drawing, for those who do not explore it: the sources that Bokeh draws, on the same axes and in the same order."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from workbench.units import format_seconds
+from workbench.visualize.charts.chart import Chart, KeyEntry
+from workbench.visualize.charts.packed_spans import NUMBER, Lane, PackedSpans, SpanStyle
+from workbench.visualize.draw.axis_scale import AxisScale
+from workbench.visualize.draw.drawing_marks import (
+    Area,
+    Disc,
+    Drawing,
+    Label,
+    Mark,
+    Point,
+    Polyline,
+    Rectangle,
+    fit_drawing,
+    moved_down,
+    text_width,
+)
+from workbench.visualize.draw.palette import NEUTRAL, TASKS, TEXT, WARNING, ink_on
+from workbench.visualize.draw.stacked_area import drop_collinear
+from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge_spans
+
+WIDE, LINE = 760, 16  # pixels between the ends of the x axis, and of a line of text
+AXIS = 3 * LINE  # under the x axis: its values, what they are, and the key
+_HIGH = 240  # of a chart that does not say how high it is
+_LEAST_LANE = 10  # the height of a lane that has room for text
+_FAINT, _HAIR = 0.15, 0.18  # opacity of idle time, and of the lines at round values
+
+Row = Mapping[str, Any]
+"""One row of a data source, by its columns."""
+
+
+def still_drawing(title: str, chart: Chart | None) -> Drawing:
+    """The title over the chart; alone where there is none."""
+    marks = (moved_down(each, 2 * LINE) for each in chart_marks(chart)) if chart else ()
+    return fit_drawing((Label(0, 12, title, bold=True), *marks))
+
+
+def chart_marks(chart: Chart) -> tuple[Mark, ...]:
+    """The marks of a chart whose y axis ends at the top, at 0."""
+    frame = _frame_of(chart)
+    drawn = (draw(chart, frame) for draw in (_axes, _under, _areas, _spans, _lines, _reacting, _words))
+    return (*itertools.chain(*drawn), *key_marks(chart.key, frame.across.start, frame.ground + AXIS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The axes of a chart in pixels; `ground` is where the x axis is."""
+
+    across: AxisScale
+    up: AxisScale
+    ground: float
+
+    def point(self, x: float, y: float) -> Point:
+        return round(self.across(x), 1), round(self.up(y), 1)
+
+    def box(self, row: Row, fill: str | None, alpha: float = 1.0, *, hatched: bool = False) -> Rectangle:
+        """From `left` to `right` and from `bottom`, or the ground, to `top` of a row."""
+        x, one = self.point(row["left"], row["top"])
+        end, other = self.point(row["right"], row["bottom"]) if "bottom" in row else (self.across(row["right"]), self.ground)
+        about = {name: row.get(name, "") for name in ("title", "subject", "opens")}
+        return Rectangle(x, min(one, other), max(end - x, 0.3), abs(other - one), fill, alpha, hatched=hatched, **about)
+
+
+def _frame_of(chart: Chart) -> _Frame:
+    high = chart.properties["figure"]["height"] - AXIS if chart.lanes else _HIGH
+    (low, top), (x_is_log, y_is_log) = chart.ranges["y"], chart.logs
+    up = AxisScale(top, low, 0, high) if chart.lanes else AxisScale(low, top, high, -high, y_is_log)
+    left = max(text_width(name) for _, name in _levels(chart, up)) + 12
+    return _Frame(AxisScale(*chart.ranges["x"], left, WIDE, x_is_log), up, high)
+
+
+def _levels(chart: Chart, up: AxisScale) -> list[tuple[float, str]]:
+    """What is written before the y axis, and where: the names of lanes, or round values."""
+    return list(chart.lanes.items()) or [(value, f"{value:,.6g}") for value in up.ticks()]
+
+
+def _axes(chart: Chart, frame: _Frame) -> Iterator[Mark]:
+    """Hair lines at round values, and what they are."""
+    left, ground = frame.across.start, frame.ground
+    for value in frame.across.ticks():
+        yield Rectangle(frame.across(value), 0, 1, ground, NEUTRAL, _HAIR)
+        yield Label(frame.across(value), ground + 15, f"{value:,.6g}", "middle")
+    for value, name in _levels(chart, frame.up):
+        yield Label(left - 8, frame.up(value) + 4, name, "end")
+        if not chart.lanes:
+            yield Rectangle(left, frame.up(value), WIDE, 1, NEUTRAL, _HAIR)
+    yield Rectangle(left, ground, WIDE, 1, NEUTRAL)
+    across = chart.properties.get("x axis", {}).get("axis_label", chart.across)
+    up = chart.properties.get("y axis", {}).get("axis_label", "")
+    yield Label(left + WIDE / 2, ground + 2 * LINE, f"{across}; upwards {up}" if up else across, "middle")
+
+
+def _rows(chart: Chart, *names: str) -> Iterator[Row]:
+    for columns in (chart.sources.get(name, {}) for name in names):
+        yield from (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+
+def _under(chart: Chart, frame: _Frame) -> Iterator[Mark]:
+    """Idle time, the shares of time slices, and the memory of the stages of a pipeline."""
+    for row in _rows(chart, "idle"):
+        yield frame.box(row, NEUTRAL, _FAINT)
+    for row in _rows(chart, "slices", "ran slices"):
+        yield frame.box(row, row["color"], row["alpha"])
+    for row in _rows(chart, "memory"):
+        yield Area(drop_collinear(list(map(frame.point, row["xs"], row["ys"]))), TASKS["forward"], 0.6)
+
+
+def _areas(chart: Chart, frame: _Frame) -> Iterator[Mark]:
+    """An area for each colour of the figure, in steps, each upon the one before it."""
+    if "areas" in chart.sources:
+        edges, *heights = chart.sources["areas"].values()
+        levels = [drop_collinear(_steps(frame, edges, each)) for each in heights]
+        for colour, (lower, upper) in zip(chart.settings, itertools.pairwise(levels), strict=True):
+            yield Area((*upper, *lower[::-1]), colour)
+
+
+def _steps(frame: _Frame, edges: Sequence[float], heights: Sequence[float]) -> list[Point]:
+    """Each height from its edge to the next one; the last only ends the one before."""
+    spans = zip(itertools.pairwise(edges), heights, strict=False)
+    return [frame.point(edge, height) for ends, height in spans for edge in ends]
+
+
+class _Block(NamedTuple):
+    """Spans of a lane that are drawn as one, in the units of the axes; from `left` to `shared` it is hatched."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+    shared: float
+    title: str
+    subject: str
+    label: str
+    colour: str
+    weight: float
+
+
+def _spans(chart: Chart, frame: _Frame) -> Iterator[Mark]:
+    """The spans that can be seen, with their labels where there is room."""
+    for packed in chart.spans:
+        for block in _merged_blocks(packed, chart.spans[0].styles, frame.across.high * packed.unit):
+            row = block._asdict()
+            box = frame.box(row, block.colour, block.weight)
+            yield box
+            if block.shared > block.left:
+                yield frame.box({**row, "right": block.shared}, None, hatched=True)
+            start = frame.across(block.shared)
+            room = box.x + box.width - start
+            ink = ink_on(block.colour) if block.weight > 0.5 else TEXT
+            if box.height >= _LEAST_LANE and text_width(block.label) + 2 <= room:
+                yield Label(start + room / 2, box.y + box.height / 2 + 4, block.label, "middle", ink)
+
+
+def _merged_blocks(packed: PackedSpans, styles: Sequence[SpanStyle], longest: float) -> Iterator[_Block]:
+    """Spans too narrow to be seen on an axis of `longest` seconds are one with their neighbours."""
+    for lane, first, last in zip(packed.lanes, packed.firsts, packed.firsts[1:], strict=False):
+        spans = [DrawnSpan("", packed.starts[each], packed.seconds[each], str(each)) for each in range(first, last)]
+        for block in merge_spans(spans, longest, WIDE):
+            yield _block(packed, styles, lane, block, longest / packed.unit / WIDE)
+
+
+def _block(packed: PackedSpans, styles: Sequence[SpanStyle], lane: Lane, block: MergedSpan, pixel: float) -> _Block:
+    place = int(block.longest.name)
+    style, number = styles[packed.kinds[place]], str(packed.numbers[place]) if packed.numbers else ""
+    left, right = block.left * pixel, block.right * pixel
+    shared = left + (packed.shares[place] if packed.shares else 0.0) * (right - left)
+    title = f"{format_seconds(block.longest.seconds)}: {style.title.replace(NUMBER, number)}"
+    if block.count > 1:
+        title = f"{block.count} in {format_seconds(block.seconds)}, the longest {title}"
+    label = style.label.replace(NUMBER, number) if block.count == 1 else ""
+    colour = style.colour or lane.colour or NEUTRAL
+    return _Block(left, right, lane.bottom, lane.top, shared, title, style.subject, label, colour, style.weight * lane.weight)
+
+
+def _lines(chart: Chart, frame: _Frame) -> Iterator[Mark]:
+    """Lines in the colours of their rows; a limit, which has none, is dashed."""
+    for row in _rows(chart, "lines", "places", "roofs", "bound"):
+        points = tuple(map(frame.point, row["xs"], row["ys"]))
+        yield Polyline(points, row.get("color", WARNING), dashed="color" not in row or row.get("dash") == "dashed")
+
+
+def _reacting(chart: Chart, frame: _Frame) -> Iterator[Mark]:
+    """Discs, and the moments that are not seen but can be pointed at."""
+    for row in _rows(chart, "marks"):
+        if "size" in row:
+            yield Disc(*frame.point(row["x"], row["y"]), row["size"] / 2, row["color"], 0.62, row["title"], row["subject"])
+        else:
+            yield frame.box(row, NEUTRAL, 0.001)
+
+
+def _words(chart: Chart, frame: _Frame) -> Iterator[Mark]:
+    for row in _rows(chart, "words"):
+        x, y = frame.point(row["x"], row["y"])
+        below = 11 if row.get("base") == "top" else -3
+        yield Label(x + row["dx"], y + row.get("dy", 0) + below, row["text"], "end" if row["align"] == "right" else "start", row["color"])
+
+
+def key_marks(key: Sequence[KeyEntry], left: float, top: float) -> Iterator[Mark]:
+    """Colours and what they stand for, in as many rows as they need."""
+    x, y = left, top
+    for entry in key:
+        wide = text_width(entry.name) + 16 * bool(entry.colour)
+        if x > left and x + wide > left + WIDE:
+            x, y = left, y + LINE
+        if entry.colour:
+            is_idle = entry.hatched and entry.colour == NEUTRAL
+            yield Rectangle(x, y - 9, 10, 10, entry.colour, _FAINT if is_idle else 1.0, hatched=entry.hatched and not is_idle)
+        yield Label(x + 16 * bool(entry.colour), y, entry.name)
+        x += wide + 16
