@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import isfinite
@@ -24,9 +25,17 @@ def models(options: argparse.Namespace) -> None:
     print(json.dumps(model_record(model, options.preset), indent=1) if options.json else model_text(model, options.preset))
 
 
+def use_hardware_file(options: argparse.Namespace) -> None:
+    """Use a hardware file in this process and in its workers, as if the environment named it."""
+    from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, load_catalogue
+
+    if options.hardware_file:
+        load_catalogue(options.hardware_file)  # raises for an invalid file
+        os.environ[HARDWARE_FILE_VARIABLE] = options.hardware_file
+
+
 def hardware(options: argparse.Namespace) -> None:
     """Print the catalogue, or one kind or size of hardware."""
-    from workbench.cli.plan_arguments import use_hardware_file
     from workbench.hardware.catalogue import default_catalogue, parse_hardware
     from workbench.hardware.hardware_text import catalogue_text, hardware_text
 

@@ -10,6 +10,10 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
+from workbench.core.installation import install_command
+from workbench.core.operating_system import require_processes
+from workbench.errors import WorkbenchError
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -31,6 +35,17 @@ class CommandFunction:
     def needs_jax(self) -> bool:
         """Whether the command plans, compiles or runs something."""
         return self.module not in {"command_parser", "team_command", "server_command", "catalogue_command", "learn_command"}
+
+
+class TeamCommand(CommandFunction):
+    """A command of whoever runs a team's server. Raises `WorkbenchError` where a server cannot run."""
+
+    def __call__(self, options: argparse.Namespace) -> None:
+        require_processes("serve a team")
+        try:
+            CommandFunction.__call__(self, options)
+        except ModuleNotFoundError as error:
+            raise WorkbenchError(f"The server needs `{error.name}`, which is not installed.", [install_command("team")]) from None
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -9,24 +9,42 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from workbench import engine
 from workbench.analysis.analyze import analyze
 from workbench.analysis.compiled_report import with_compiled
+from workbench.analysis.minimal_layout import minimal_annotations
+from workbench.analysis.plan_diff import PlanDiff
+from workbench.analysis.tier_comparison import Comparison
 from workbench.cli import fleet_command
+from workbench.cli.catalogue_command import use_hardware_file
 from workbench.cli.event_log import EventLog, event_log
-from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu, use_hardware_file
+from workbench.cli.plan_arguments import ATTACHED, allowed_modules, hardware_of, plan_of, plan_on_the_cpu
 from workbench.cli.shared_arguments import is_private, listening, reach_of
 from workbench.core.installation import install_command
-from workbench.documents import hardware_entry
+from workbench.documents import (
+    comparison_record,
+    compiled_record,
+    conflict_record,
+    explanation_record,
+    hardware_entry,
+    load_plan,
+    measurement_record,
+    plan_diff_record,
+    report_record,
+)
 from workbench.engine.cluster.process_relay import CLUSTER
 from workbench.engine.cluster.ray_cluster import verify_shared_cluster
 from workbench.errors import EngineError, PipelineError, WorkbenchError
 from workbench.exercises.exercise import Exercise
+from workbench.pipeline.balance import apply_edit
+from workbench.plan.edits import SetHardware
 from workbench.plan.plan import Plan
 from workbench.reports.compiled import Compiled
-from workbench.reports.measurement import Measurement
+from workbench.reports.measurement import Measurement, measurement_text
 from workbench.reports.report import Report
 from workbench.reports.run_events import Progress, RunEvent, RunListener, StepDone
 from workbench.session.figure_tiers import settled_report
+from workbench.tracing.jax_backends import force_cpu_backend
 from workbench.units import format_seconds
 
 CHANGES = (
@@ -84,20 +102,15 @@ def _say_phase(options: argparse.Namespace, phase: str) -> None:
 
 def _first_plan(exercise: Exercise) -> Plan:
     """The plan that the exercise begins with, where this process is kept off the accelerators."""
-    from workbench.tracing.jax_backends import force_cpu_backend
-
     force_cpu_backend()
     return exercise.first_plan
 
 
 def report(options: argparse.Namespace) -> None:
-    from workbench.documents import report_record
-    from workbench.engine import compile_plan, partition_plan
-
     plan = _on_kept_hardware(plan_on_the_cpu(options))
-    report, why_planned = (analyze(plan), "") if options.planned else settled_report(plan, partition_plan)
+    report, why_planned = (analyze(plan), "") if options.planned else settled_report(plan, engine.partition_plan)
     if options.compiled:
-        report = with_compiled(report, compile_plan(plan, on_progress=_stage_printer()))
+        report = with_compiled(report, engine.compile_plan(plan, on_progress=_stage_printer()))
     if options.stage is not None:
         report, why_planned = stage_of(report, options.stage), ""
     if options.json:
@@ -113,9 +126,7 @@ def report(options: argparse.Namespace) -> None:
 
 def _on_kept_hardware(plan: Plan) -> Plan:
     """A plan without hardware on the attached devices, where it is known what they are."""
-    from workbench.engine import kept_calibration
-
-    kept = kept_calibration(plan.mesh.size) if plan.hardware is None else None
+    kept = engine.kept_calibration(plan.mesh.size) if plan.hardware is None else None
     return plan if kept is None else plan.updated(hardware=kept)
 
 
@@ -133,9 +144,6 @@ def stage_of(report: Report, stage: int) -> Report:
 
 
 def run(options: argparse.Namespace) -> None:
-    from workbench.documents import measurement_record
-    from workbench.reports.measurement import measurement_text
-
     # A launcher's other processes must be joined before the plan is built: building it may touch JAX.
     distributed = options.distributed or any(int(os.environ.get(name) or 1) > 1 for name in LAUNCHERS)
     measurement, plan = _run_distributed(options) if distributed else _run_here(options)
@@ -151,28 +159,24 @@ def run(options: argparse.Namespace) -> None:
 
 def _run_here(options: argparse.Namespace) -> tuple[Measurement, Plan]:
     """Run in a worker process, so that running out of memory there becomes an error message here."""
-    from workbench.engine import run_plan
-
     with event_log(options) as log:
         plan = plan_on_the_cpu(options)
         log.started("run", plan.name)
         tell = _both(_print_progress, log)
-        measurement = run_plan(plan, steps=options.steps, on_progress=tell, check=options.check, profile=options.profile)
+        measurement = engine.run_plan(plan, steps=options.steps, on_progress=tell, check=options.check, profile=options.profile)
         log.measured(measurement)
     return measurement, plan
 
 
 def _run_distributed(options: argparse.Namespace) -> tuple[Measurement | None, Plan]:
     """Run in this process, which is one of several that a launcher started; only process 0 prints."""
-    from workbench.engine import count_processes, execute, start_distributed
-
     with _libraries_off_stdout():
-        process = start_distributed()
+        process = engine.start_distributed()
         with event_log(options, process) as log:
             plan = plan_of(options)
-            log.started("run", plan.name, process, count_processes())
+            log.started("run", plan.name, process, engine.count_processes())
             tell = _both(_say_nothing if process else _print_progress, log)
-            measurement = execute(plan, steps=options.steps, on_event=tell, check=options.check, profile=options.profile)
+            measurement = engine.execute(plan, steps=options.steps, on_event=tell, check=options.check, profile=options.profile)
             log.measured(measurement)
     return (None if process else measurement), plan
 
@@ -215,15 +219,12 @@ def _say_nothing(event: RunEvent) -> None:
 
 
 def compile_(options: argparse.Namespace) -> None:
-    from workbench.documents import compiled_record
-    from workbench.engine import compile_plan
-
     hlo_file = None if options.hlo is None else str(Path(options.hlo).absolute())
     with event_log(options) as log:
         plan = plan_on_the_cpu(options)
         log.started("compile", plan.name)
         tell = _both(_stage_printer(), log)
-        compiled = compile_plan(plan, on_progress=tell, time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
+        compiled = engine.compile_plan(plan, on_progress=tell, time_limit=options.time_limit, keep=not options.no_cache, hlo_file=hlo_file)
         log.compiled(compiled, _compiled_step(plan, compiled))
     print(json.dumps(compiled_record(compiled), indent=1) if options.json else compiled)
 
@@ -234,24 +235,14 @@ def _compiled_step(plan: Plan, compiled: Compiled) -> float | None:
 
 
 def compare(options: argparse.Namespace) -> None:
-    from workbench.analysis.tier_comparison import Comparison
-    from workbench.documents import comparison_record
-    from workbench.engine import compile_plan, run_plan
-
     plan = plan_on_the_cpu(options)
-    measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
-    compiled = compile_plan(plan, on_progress=_stage_printer(), time_limit=options.time_limit)
+    measured = engine.run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
+    compiled = engine.compile_plan(plan, on_progress=_stage_printer(), time_limit=options.time_limit)
     comparison = Comparison(analyze(plan), compiled, measured)
     print(json.dumps(comparison_record(comparison), indent=1) if options.json else comparison)
 
 
 def diff(options: argparse.Namespace) -> None:
-    from workbench.analysis.plan_diff import PlanDiff
-    from workbench.documents import load_plan, plan_diff_record
-    from workbench.pipeline.balance import apply_edit
-    from workbench.plan.edits import SetHardware
-    from workbench.tracing.jax_backends import force_cpu_backend
-
     force_cpu_backend()
     use_hardware_file(options)
     plans = [load_plan(path, allowed_modules(options)) for path in (options.before, options.after)]
@@ -262,16 +253,12 @@ def diff(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    from workbench.documents import conflict_record, explanation_record
-
     if options.value is None and options.model:  # there is no PLAN.json then
         options.value, options.plan = options.plan, None
     plan = plan_on_the_cpu(options)
     report = analyze(plan)
     replay = report.propagation
     if options.fewest:
-        from workbench.analysis.minimal_layout import minimal_annotations
-
         fewest = minimal_annotations(plan)
         print(json.dumps({"layout": str(fewest.layout), "is_fewest": fewest.is_fewest}) if options.json else fewest)
     elif options.steps:
@@ -296,15 +283,14 @@ def _stage_printer() -> RunListener:
 
 
 def export(options: argparse.Namespace) -> None:
-    from workbench.engine import compile_plan, partition_plan, run_plan
     from workbench.visualize.exports.file_exports import export_bytes, export_file, find_export, form_of
 
     form = options.form or form_of(Path(options.output or "")) or "script"
     find_export(form)  # refused before anything is traced
     plan = plan_on_the_cpu(options)
-    measured = run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
-    report = analyze(plan) if options.planned else settled_report(plan, partition_plan)[0]
-    report = with_compiled(report, compile_plan(plan, on_progress=_stage_printer())) if options.compiled else report
+    measured = engine.run_plan(plan, steps=options.steps, on_progress=_print_progress) if options.run else None
+    report = analyze(plan) if options.planned else settled_report(plan, engine.partition_plan)[0]
+    report = with_compiled(report, engine.compile_plan(plan, on_progress=_stage_printer())) if options.compiled else report
     if options.output is not None:
         export_file(report, options.output, form, measured)
         return
@@ -313,6 +299,4 @@ def export(options: argparse.Namespace) -> None:
 
 
 def calibrate(options: argparse.Namespace) -> None:
-    from workbench.engine import calibrate_here
-
-    print(hardware_entry(calibrate_here(options.devices), options.name), end="")
+    print(hardware_entry(engine.calibrate_here(options.devices), options.name), end="")

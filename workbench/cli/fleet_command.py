@@ -10,7 +10,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
-from workbench.cli.plan_arguments import allowed_modules, hardware_of, use_hardware_file
+from workbench import engine
+from workbench.cli.catalogue_command import use_hardware_file
+from workbench.cli.plan_arguments import allowed_modules, hardware_of
 from workbench.documents import fleet_record, load_fleet, simulation_record
 from workbench.engine import add_model_command
 from workbench.errors import FleetError, WorkbenchError
@@ -19,6 +21,7 @@ from workbench.multimodel import simulate as simulate_jobs
 from workbench.multimodel.fleet import Fleet
 from workbench.multimodel.fleet_forecast import count_devices, plan_times
 from workbench.multimodel.fleet_measurement import FleetTimes
+from workbench.multimodel.fleet_text import measurement_text, simulation_text
 from workbench.multimodel.running_forecast import predict_rest
 from workbench.multimodel.training_events import (
     AddModel,
@@ -34,17 +37,15 @@ from workbench.multimodel.training_events import (
 )
 from workbench.multimodel.unit_chains import verify_devices
 from workbench.reports.run_events import Progress
+from workbench.tracing.jax_backends import force_cpu_backend
 from workbench.units import format_seconds, parse_bytes
 
 
 def run(options: argparse.Namespace) -> None:
     """Train in a worker process; Ctrl-C ends it, and with a folder the next run resumes there."""
-    from workbench.engine import start_fleet
-    from workbench.multimodel.fleet_text import measurement_text
-
     fleet = _fleet(options, **({} if options.policy is None else {"policy": options.policy}))
     progress = _ProgressPrinter(fleet)
-    training = start_fleet(fleet, progress)
+    training = engine.start_fleet(fleet, progress)
     follower = Follower(Path(options.file), fleet, training, progress.say, allowed_modules(options)) if options.follow else None
     try:
         measured = training.wait()
@@ -60,8 +61,6 @@ def run(options: argparse.Namespace) -> None:
 
 def simulate(options: argparse.Namespace) -> None:
     """Simulate the policies of the command line, else the file's."""
-    from workbench.multimodel.fleet_text import simulation_text
-
     if options.policy not in (None, "all"):
         policy_named(options.policy)  # before anything is traced
     verify_devices(options.devices or 1)
@@ -80,15 +79,12 @@ def _unit_times(fleet: Fleet) -> FleetTimes:
     """Units timed here or, for hardware that is named, as the cost model has them."""
     if fleet.hardware is not None:
         return plan_times(fleet)
-    from workbench.engine import measure_units
-
-    return measure_units(fleet, on_progress=_ProgressPrinter(fleet))
+    return engine.measure_units(fleet, on_progress=_ProgressPrinter(fleet))
 
 
 def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
     """Serve the page of the file's fleet to those who may `reach` it. Raises `OSError` where it cannot listen."""
     from workbench.app.page.fleet_page import serve_fleet
-    from workbench.tracing.jax_backends import force_cpu_backend
 
     if options.plan or options.model:
         raise FleetError("A page shows a plan or a fleet, not both.", ["leave out the plan", "leave out `--fleet`"])
@@ -102,7 +98,7 @@ def serve(options: argparse.Namespace, reach: Mapping[str, Any]) -> None:
 
 def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) -> dict[str, FleetSchedule]:
     if policy_name == "exact":
-        from workbench.multimodel.optimal_schedule import optimum, prepare_policy
+        from workbench.multimodel.optimal_schedule import optimum, prepare_policy  # the solver is a large import
 
         found = optimum(times.jobs, devices)
         schedule = simulate_jobs(
@@ -115,8 +111,6 @@ def _schedules(times: FleetTimes, devices: int, fleet: Fleet, policy_name: str) 
 
 def _fleet(options: argparse.Namespace, **changes: Any) -> Fleet:
     """The file's fleet with the changes of the command line; these are checked before any model is traced."""
-    from workbench.tracing.jax_backends import force_cpu_backend
-
     force_cpu_backend()
     use_hardware_file(options)
     if options.hardware is not None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from workbench.documents.durable_files import explain_write_errors, replace_file
 from workbench.errors import DocumentError
+from workbench.exercises import grading
+from workbench.exercises.exercise import Exercise
+from workbench.exercises.verify_exercise import verify_exercise
+from workbench.tracing.jax_backends import force_cpu_backend
 
 
 def grade(options: argparse.Namespace) -> None:
     """Grade one submission, or many, each in the same way and apart from the others."""
-    from workbench.exercises.exercise import Exercise
-    from workbench.exercises.grading import Submission, grade, grade_record, gradescope_record, read_submission
-    from workbench.tracing.jax_backends import force_cpu_backend
-
     force_cpu_backend()
     if options.check:
         _check_exercise(options)
@@ -28,13 +28,13 @@ def grade(options: argparse.Namespace) -> None:
     exercise = Exercise.load(options.exercise)
     if options.question:
         exercise[options.question]  # one that there is not is an error before anything is graded
-    given = [Submission("answers", dict(_pair(each) for each in options.answer))] if options.answer else []
-    submissions = [*given, *(read_submission(each, exercise, options.question) for each in options.submissions)]
-    grades = [grade(exercise, each, options.attempt) for each in submissions]
+    given = [grading.Submission("answers", dict(_pair(each) for each in options.answer))] if options.answer else []
+    submissions = [*given, *(grading.read_submission(each, exercise, options.question) for each in options.submissions)]
+    grades = [grading.grade(exercise, each, options.attempt) for each in submissions]
     if options.format == "gradescope":
-        _write(json.dumps(gradescope_record(grades[0]), indent=1), options.output)
+        _write(json.dumps(grading.gradescope_record(grades[0]), indent=1), options.output)
     elif options.format == "json":
-        record = {"exercise": exercise.name, "most": exercise.points, "grades": [grade_record(each) for each in grades]}
+        record = {"exercise": exercise.name, "most": exercise.points, "grades": [grading.grade_record(each) for each in grades]}
         _write(json.dumps(record, indent=1), options.output)
     else:
         _write("\n".join([f"{exercise.title} ({exercise.name}), {exercise.points:g} points", *map(str, grades)]), options.output)
@@ -42,9 +42,6 @@ def grade(options: argparse.Namespace) -> None:
 
 def _check_exercise(options: argparse.Namespace) -> None:
     """Whether the exercise itself can be answered, for its author."""
-    from workbench.exercises.exercise import Exercise
-    from workbench.exercises.verify_exercise import verify_exercise
-
     if options.submissions or options.answer:
         raise DocumentError(
             "--check is about the exercise, and no answer is graded with it.", ["leave out --check", "leave out the answers"]

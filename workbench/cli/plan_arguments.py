@@ -2,21 +2,33 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from workbench import engine
+from workbench.cli.catalogue_command import use_hardware_file
 from workbench.cli.shared_arguments import DEFAULT_MESH, DEFAULT_MODEL
+from workbench.core.layout import Layout
+from workbench.core.mesh import Mesh
+from workbench.core.offload import Offload
+from workbench.core.pipeline_spec import PipelineSpec
+from workbench.core.precision import Precision
 from workbench.core.program import Reference
+from workbench.core.remat import Remat
+from workbench.documents import load_plan, program_from_reference, read_allowed, read_allowed_here
+from workbench.errors import HardwareError
+from workbench.hardware.axis_assignment_text import parse_axis_assignment
+from workbench.hardware.catalogue import parse_hardware
+from workbench.hardware.hardware import Hardware
+from workbench.hardware.hardware_options import set_link
+from workbench.pipeline.balance import apply_edit, verify_partition
+from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetOffload, SetPipeline, SetPrecision, SetRemat
+from workbench.plan.mesh_edits import SetMesh
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Progress, RunEvent
-
-if TYPE_CHECKING:
-    from workbench.core.pipeline_spec import PipelineSpec
-    from workbench.hardware.hardware import Hardware
-
+from workbench.tracing.jax_backends import force_cpu_backend
 
 ATTACHED = "attached"
 """What `--hardware` calls the devices of this machine."""
@@ -24,26 +36,12 @@ ATTACHED = "attached"
 
 def plan_on_the_cpu(options: argparse.Namespace) -> Plan:
     """The plan, with this process kept off the accelerators: a worker process runs it and needs their memory."""
-    from workbench.tracing.jax_backends import force_cpu_backend
-
     force_cpu_backend()
     return plan_of(options)
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
     """The plan of a document, with another mesh or layout if one is given; or a new plan of a model."""
-    from workbench.core.layout import Layout
-    from workbench.core.mesh import Mesh
-    from workbench.core.offload import Offload
-    from workbench.core.pipeline_spec import PipelineSpec
-    from workbench.core.precision import Precision
-    from workbench.core.remat import Remat
-    from workbench.documents import load_plan, program_from_reference
-    from workbench.hardware.axis_assignment_text import parse_axis_assignment
-    from workbench.pipeline.balance import apply_edit
-    from workbench.plan.edits import SetAxisAssignment, SetHardware, SetLayout, SetOffload, SetPrecision, SetRemat
-    from workbench.plan.mesh_edits import SetMesh
-
     use_hardware_file(options)
     if options.plan and (options.model or options.argument):
         options.parser.error("give a PLAN.json or a --model with its arguments, not both")
@@ -74,24 +72,18 @@ def names_attached(options: argparse.Namespace) -> bool:
     return (options.hardware or "").strip().casefold() == ATTACHED
 
 
-def _attached(plan: Plan, links: Iterable[str]) -> "Hardware":
+def _attached(plan: Plan, links: Iterable[str]) -> Hardware:
     """This machine, as many devices of it as the mesh has, measured now if it was not; with the links that `--link` changes."""
-    from workbench.engine import attached_hardware
-    from workbench.hardware.hardware_options import set_link
 
     def tell(event: RunEvent) -> None:
         if isinstance(event, Progress):
             print(f"{event.stage} ...", file=sys.stderr)
 
-    return reduce(set_link, links, attached_hardware(plan, tell))
+    return reduce(set_link, links, engine.attached_hardware(plan, tell))
 
 
-def hardware_of(options: argparse.Namespace, now: "Hardware | None") -> "Hardware | None":
+def hardware_of(options: argparse.Namespace, now: Hardware | None) -> Hardware | None:
     """The hardware of the command line, else what there is `now`, with the links that `--link` changes."""
-    from workbench.errors import HardwareError
-    from workbench.hardware.catalogue import parse_hardware
-    from workbench.hardware.hardware_options import set_link
-
     hardware = now if options.hardware is None else parse_hardware(options.hardware)
     for text in options.link or ():
         if hardware is None:
@@ -100,12 +92,9 @@ def hardware_of(options: argparse.Namespace, now: "Hardware | None") -> "Hardwar
     return hardware
 
 
-def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
+def _set_pipeline(plan: Plan, spec: PipelineSpec) -> Plan:
     """Raises `PipelineError` for a pipeline that cannot partition the program, blocks included: one given by the command is refused at
     once."""
-    from workbench.pipeline.balance import apply_edit, verify_partition
-    from workbench.plan.edits import SetPipeline
-
     plan = apply_edit(plan, SetPipeline(spec))
     verify_partition(plan.program, spec)
     return plan
@@ -113,18 +102,7 @@ def _set_pipeline(plan: Plan, spec: "PipelineSpec") -> Plan:
 
 def allowed_modules(options: argparse.Namespace) -> tuple[str, ...]:
     """The modules whose programs files may name: from the command line, and from the environment."""
-    from workbench.documents import read_allowed, read_allowed_here
-
     return (*read_allowed(options.allow), *read_allowed_here())
-
-
-def use_hardware_file(options: argparse.Namespace) -> None:
-    """Use a hardware file in this process and in its workers, as if the environment named it."""
-    from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, load_catalogue
-
-    if options.hardware_file:
-        load_catalogue(options.hardware_file)  # raises for an invalid file
-        os.environ[HARDWARE_FILE_VARIABLE] = options.hardware_file
 
 
 def _argument(text: str, parser: argparse.ArgumentParser) -> tuple[str, Any]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from workbench.cli.plan_arguments import use_hardware_file
+from workbench.cli.catalogue_command import use_hardware_file
 from workbench.documents import save_plan
 from workbench.errors import SearchError
 from workbench.models.sizing.cluster_answer import ClusterAnswer, answer_record

@@ -8,9 +8,12 @@ from workbench.analysis.analyze import analyze
 from workbench.analysis.plan_diff import PlanDiff
 from workbench.analysis.recipe_effect import recipe_drawback
 from workbench.cli.plan_arguments import plan_on_the_cpu
+from workbench.core.text_tables import table_text
+from workbench.documents import plan_diff_record, save_plan
 from workbench.pipeline.balance import apply_edit
 from workbench.plan.edits import EditGroup
 from workbench.plan.plan import Plan
+from workbench.recipes import find_recipe, list_recipes
 
 
 def recipe(options: argparse.Namespace) -> None:
@@ -27,9 +30,6 @@ def recipe(options: argparse.Namespace) -> None:
 
 
 def _list(plan: Plan, options: argparse.Namespace) -> None:
-    from workbench.core.text_tables import table_text
-    from workbench.recipes import list_recipes
-
     rows = list_recipes(plan)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
@@ -42,9 +42,6 @@ def _list(plan: Plan, options: argparse.Namespace) -> None:
 
 
 def _apply(plan: Plan, options: argparse.Namespace) -> None:
-    from workbench.documents import plan_diff_record, save_plan
-    from workbench.recipes import find_recipe
-
     after, edits, notes = plan, list[str](), list[str]()
     for name in options.names:
         chosen = find_recipe(name, tuple(options.axis))

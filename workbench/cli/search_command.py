@@ -14,11 +14,15 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from workbench import engine
+from workbench.analysis.verify_plan import Compilers
 from workbench.cli.event_log import event_log
 from workbench.cli.plan_arguments import plan_on_the_cpu
+from workbench.documents import save_plan
 from workbench.plan.plan import Plan
 from workbench.reports.latency_front import LatencyFront
 from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verified_line, verified_record
+from workbench.search.decode_front import latency_front
 from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.find_plans import find_plans
 from workbench.search.requirement_conflicts import clash_text
@@ -69,9 +73,6 @@ def _show_clash(result: SearchResult, options: argparse.Namespace) -> None:
 
 
 def _find(plan: Plan, kind: str | None, options: argparse.Namespace, begin: float) -> SearchResult:
-    from workbench.analysis.verify_plan import Compilers
-    from workbench.engine import compile_plan, open_answerer, partition_plan
-
     wanted = {
         "devices": options.devices,
         "hardware": kind if options.devices is not None else None,
@@ -87,9 +88,9 @@ def _find(plan: Plan, kind: str | None, options: argparse.Namespace, begin: floa
             pins={name: _value(value) for name, value in (_pair(text, options.parser) for text in options.pin)},
             on_progress=_Printer().show,
             is_cancelled=is_stopped,
-            open_answerer=partial(open_answerer, workers=options.workers, cluster=options.cluster),
+            open_answerer=partial(engine.open_answerer, workers=options.workers, cluster=options.cluster),
             until=options.until,
-            compilers=Compilers(partition_plan, compile_plan),
+            compilers=Compilers(engine.partition_plan, engine.compile_plan),
             verify=options.verify,
             on_verified=_print_verified,
             **wanted,
@@ -149,8 +150,6 @@ def _explain(result: SearchResult, is_over: Callable[[], bool]) -> tuple[SearchR
 
 
 def _save(plan: Plan, path: str) -> None:
-    from workbench.documents import save_plan
-
     save_plan(plan, path)
 
 
@@ -207,8 +206,6 @@ def first_interrupt(say: Callable[[], None]) -> Iterator[Callable[[], bool]]:
 
 def latency(options: argparse.Namespace) -> None:
     """Print the points, the quickest first."""
-    from workbench.search.decode_front import latency_front
-
     found = latency_front(plan_on_the_cpu(options), options.batches, options.on)
     print(json.dumps(latency_record(found), indent=1) if options.json else found)
 

@@ -8,18 +8,21 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.cli.shared_arguments import verify_port_is_free
-from workbench.core.installation import install_command
-from workbench.core.operating_system import require_processes
 from workbench.errors import WorkbenchError
-
-if TYPE_CHECKING:
-    from workbench.team.store.store import Store
-    from workbench.team.store.tables import User
-    from workbench.team.team_config import TeamConfig
-    from workbench.team.web.team_services import TeamServices
+from workbench.team.accounts.invitations import invite
+from workbench.team.accounts.revocations import issue_token
+from workbench.team.accounts.user_accounts import add_user, count_users, disable_user, enable_user, find_user, note
+from workbench.team.data_folder import make_private, private_data
+from workbench.team.store import migrate
+from workbench.team.store.backup import backup, move, restore
+from workbench.team.store.database_errors import explain_database_errors
+from workbench.team.store.store import Store, claim_store
+from workbench.team.store.tables import User
+from workbench.team.team_config import FILE, LISTEN, TeamConfig
+from workbench.team.web.team_services import TeamServices
 
 FOLDER_VARIABLE, FOLDER = "WORKBENCH_TEAM", "workbench-team"
 _DAY = 86_400.0
@@ -28,9 +31,6 @@ _DAY = 86_400.0
 def init(options: argparse.Namespace) -> None:
     """Make the folder and `team.toml`, and the tables of the database. What is there already stays."""
     data = _folder(options)
-    with _server_packages():
-        from workbench.team.data_folder import private_data
-        from workbench.team.team_config import FILE, LISTEN
     given = {"listen": options.listen or LISTEN, "address": options.address, "database": options.database}
     try:
         with private_data(data):
@@ -46,14 +46,14 @@ def init(options: argparse.Namespace) -> None:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve until interrupted, or ended with SIGTERM."""
+    from workbench.team.serve_team import serve  # Panel
+
     config = _config(options)
-    with _server_packages():
-        from workbench.team.serve_team import serve
     if not config.unix_socket:
         host, port = config.port
         verify_port_is_free(host, port, f"--listen {host}:{{}}")
 
-    def say(services: "TeamServices") -> None:
+    def say(services: TeamServices) -> None:
         config.remember_address()
         hint = _hint_of_first_person(services.store, options) if config.sign_in.get("local", True) else ""
         print(f"The team's server is at {config.public_address}{hint}", flush=True)
@@ -63,9 +63,6 @@ def serve(options: argparse.Namespace) -> None:
 
 def add_person(options: argparse.Namespace) -> None:
     with _opened(options) as (store, config):
-        from workbench.team.accounts.invitations import invite
-        from workbench.team.accounts.user_accounts import add_user, note
-
         with store.write() as session:
             user = add_user(session, options.name, options.display, options.email, admin=options.admin)
             secret = invite(session, user_id=user.id, admin=options.admin)
@@ -74,11 +71,8 @@ def add_person(options: argparse.Namespace) -> None:
 
 
 def list_people(options: argparse.Namespace) -> None:
-    with _opened(options) as (store, _):
-        from workbench.team.store.tables import User
-
-        with store.read() as session:
-            people = session.query(User).order_by(User.name).all()
+    with _opened(options) as (store, _), store.read() as session:
+        people = session.query(User).order_by(User.name).all()
     if options.json:
         keys = ("name", "display", "email", "admin", "active", "created")
         print(json.dumps([{key: getattr(each, key) for key in keys} for each in people], indent=1))
@@ -90,32 +84,24 @@ def list_people(options: argparse.Namespace) -> None:
 
 def disable_person(options: argparse.Namespace) -> None:
     with _person(options) as (session, user, _):
-        from workbench.team.accounts.user_accounts import disable_user
-
         ended = disable_user(session, user)
         print(f"`{user.name}` is disabled; {len(ended)} login{'s' * (len(ended) != 1)} ended.")
 
 
 def enable_person(options: argparse.Namespace) -> None:
     with _person(options) as (_, user, _config):
-        from workbench.team.accounts.user_accounts import enable_user
-
         enable_user(user)
         print(f"`{user.name}` may sign in again.")
 
 
 def new_password(options: argparse.Namespace) -> None:
     with _person(options) as (session, user, config):
-        from workbench.team.accounts.invitations import invite
-
         secret = invite(session, user_id=user.id)
         print(f"`{user.name}` chooses a new password here, within a week:\n{config.last_address}/invite/{secret}")
 
 
 def make_token(options: argparse.Namespace) -> None:
     with _person(options) as (session, user, _):
-        from workbench.team.accounts.revocations import issue_token
-
         scopes = tuple(each.strip() for each in options.scopes.split(",") if each.strip())
         expires = time.time() + options.days * _DAY if options.days else None
         print(issue_token(session, user.id, options.about, scopes, expires).secret)
@@ -123,18 +109,12 @@ def make_token(options: argparse.Namespace) -> None:
 
 def make_backup(options: argparse.Namespace) -> None:
     with _opened(options) as (store, config):
-        from workbench.team.store.backup import backup
-
         made = backup(store, config.data, Path(options.file))
         print(f"{options.file} holds {sum(made.rows.values()):,} rows and {made.files:,} files.")
 
 
 def restore_backup(options: argparse.Namespace) -> None:
     with _opened(options, empty=True) as (store, config):
-        from workbench.team.data_folder import make_private
-        from workbench.team.store.backup import restore
-        from workbench.team.store.store import claim_store
-
         with claim_store(store, "`workbench team restore`"):
             made = restore(Path(options.file), store, config.data)
         make_private(config.data)  # a backup's files have the modes that they had
@@ -144,19 +124,13 @@ def restore_backup(options: argparse.Namespace) -> None:
 
 def move_store(options: argparse.Namespace) -> None:
     with _opened(options) as (store, _):
-        from workbench.team.store.backup import move
-        from workbench.team.store.store import Store, claim_store
-        from workbench.team.team_config import FILE
-
         with closing(Store.open(options.target)) as target, claim_store(store, "`workbench team move`"):
             counts = move(store, target)
         print(f"{sum(counts.values()):,} rows of {len(counts)} tables are there, too. Now set `database` in {FILE}.")
 
 
-def _hint_of_first_person(store: "Store", options: argparse.Namespace) -> str:
+def _hint_of_first_person(store: Store, options: argparse.Namespace) -> str:
     """What to do where nobody has an account; empty otherwise."""
-    from workbench.team.accounts.user_accounts import count_users
-
     with store.read() as session:
         if count_users(session):
             return ""
@@ -168,22 +142,15 @@ def _folder(options: argparse.Namespace) -> Path:
     return Path(options.data or os.environ.get(FOLDER_VARIABLE) or FOLDER).absolute()
 
 
-def _config(options: argparse.Namespace) -> "TeamConfig":
-    with _server_packages():
-        from workbench.team.team_config import TeamConfig
+def _config(options: argparse.Namespace) -> TeamConfig:
     given = {name: getattr(options, name, None) for name in ("listen", "address", "database", "cluster")}
     return TeamConfig.read(_folder(options), **given)
 
 
 @contextmanager
-def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = False) -> Iterator[tuple["Store", "TeamConfig"]]:
+def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = False) -> Iterator[tuple[Store, TeamConfig]]:
     """The store of the server's folder, with its tables; those that are missing are made, or must be missing. Raises `WorkbenchError`."""
     config = _config(options)
-    with _server_packages():
-        from workbench.team.data_folder import private_data
-        from workbench.team.store import migrate
-        from workbench.team.store.database_errors import explain_database_errors
-        from workbench.team.store.store import Store
     if not make and not empty and not config.data.is_dir():
         raise WorkbenchError(
             f"There is no server's data in {config.data}.",
@@ -203,27 +170,15 @@ def _opened(options: argparse.Namespace, *, make: bool = False, empty: bool = Fa
 
 
 @contextmanager
-def _person(options: argparse.Namespace) -> Iterator[tuple[Any, "User", "TeamConfig"]]:
+def _person(options: argparse.Namespace) -> Iterator[tuple[Any, User, TeamConfig]]:
     """A session of the database, and a person to change; the audit has the command. Raises `WorkbenchError` for a name that nobody has."""
-    with _opened(options) as (store, config):
-        from workbench.team.accounts.user_accounts import find_user, note
-
-        with store.write() as session:
-            user = find_user(session, options.name)
-            if user is None:
-                raise WorkbenchError(f"There is nobody called `{options.name[:80]}`.", ["workbench team user list"])
-            yield session, user, config
-            note(session, f"team.{options.command.name}", None, user.name)
+    with _opened(options) as (store, config), store.write() as session:
+        user = find_user(session, options.name)
+        if user is None:
+            raise WorkbenchError(f"There is nobody called `{options.name[:80]}`.", ["workbench team user list"])
+        yield session, user, config
+        note(session, f"team.{options.command.name}", None, user.name)
 
 
-@contextmanager
-def _server_packages() -> Iterator[None]:
-    require_processes("serve a team")
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(f"The server needs `{error.name}`, which is not installed.", [install_command("team")]) from None
-
-
-def _without_password(store: "Store", config: "TeamConfig") -> Any:
+def _without_password(store: Store, config: TeamConfig) -> Any:
     return config.data / "team.db" if not config.database else store.engine.url.render_as_string(hide_password=True)

@@ -7,7 +7,7 @@ The commands import no JAX: the server never does.
 import argparse
 from typing import Any
 
-from workbench.cli.command_parser import CommandFunction
+from workbench.cli.command_parser import CommandFunction, TeamCommand
 from workbench.cli.shared_arguments import add_json, add_parser, positive
 
 
@@ -179,14 +179,14 @@ def _init(verbs: Any) -> None:
         "workbench team --data /srv/team init --database postgresql://team@db/team",
     )
     _add_place(verb)
-    verb.set_defaults(command=CommandFunction("team_command", "init"))
+    verb.set_defaults(command=TeamCommand("team_command", "init"))
 
 
 def _serve(verbs: Any) -> None:
     verb = add_parser(verbs, "serve", "serve a team", "workbench team serve --listen 0.0.0.0:5007 --address https://plans.example.org")
     _add_place(verb)
     verb.add_argument("--cluster", metavar="ADDRESS", help="plan, search and compile on a Ray cluster: ray://HOST:10001, or `auto`")
-    verb.set_defaults(command=CommandFunction("team_command", "serve"))
+    verb.set_defaults(command=TeamCommand("team_command", "serve"))
 
 
 def _add_place(verb: argparse.ArgumentParser) -> None:
@@ -205,18 +205,18 @@ def _user(verbs: Any) -> None:
     add.add_argument("--display", metavar="TEXT", default="", help="how they are shown")
     add.add_argument("--email", metavar="ADDRESS")
     add.add_argument("--admin", action="store_true", help="may see and set everything of the server")
-    add.set_defaults(command=CommandFunction("team_command", "add_person"))
+    add.set_defaults(command=TeamCommand("team_command", "add_person"))
     listed = add_parser(kinds, "list", "list the people of the server", "workbench team user list --json")
     add_json(listed)
-    listed.set_defaults(command=CommandFunction("team_command", "list_people"))
+    listed.set_defaults(command=TeamCommand("team_command", "list_people"))
     for name, function, about in (
         (
             "disable",
-            CommandFunction("team_command", "disable_person"),
+            TeamCommand("team_command", "disable_person"),
             "sign somebody out everywhere, within a second, and let them in no more",
         ),
-        ("enable", CommandFunction("team_command", "enable_person"), "let somebody in again"),
-        ("password", CommandFunction("team_command", "new_password"), "print a link by which somebody chooses a new password"),
+        ("enable", TeamCommand("team_command", "enable_person"), "let somebody in again"),
+        ("password", TeamCommand("team_command", "new_password"), "print a link by which somebody chooses a new password"),
     ):
         verb = add_parser(kinds, name, about, f"workbench team user {name} ada")
         verb.add_argument("name", metavar="NAME")
@@ -231,19 +231,19 @@ def _token(verbs: Any) -> None:
     verb.add_argument("--for", dest="about", metavar="TEXT", default="command line", help="what it is for (default: %(default)s)")
     verb.add_argument("--scopes", metavar="LIST", default="read,edit,run", help="of read, edit, run, manage (default: %(default)s)")
     verb.add_argument("--days", type=positive, metavar="N", help="days until it ends (default: never)")
-    verb.set_defaults(command=CommandFunction("team_command", "make_token"))
+    verb.set_defaults(command=TeamCommand("team_command", "make_token"))
 
 
 def _backup(verbs: Any) -> None:
     verb = add_parser(verbs, "backup", "write a backup of everything; the server may run meanwhile", "workbench team backup monday.tar.gz")
     verb.add_argument("file", metavar="FILE.tar.gz")
-    verb.set_defaults(command=CommandFunction("team_command", "make_backup"))
+    verb.set_defaults(command=TeamCommand("team_command", "make_backup"))
 
 
 def _restore(verbs: Any) -> None:
     verb = add_parser(verbs, "restore", "put a backup into an empty folder and database", "workbench team --data new restore monday.tar.gz")
     verb.add_argument("file", metavar="FILE.tar.gz")
-    verb.set_defaults(command=CommandFunction("team_command", "restore_backup"))
+    verb.set_defaults(command=TeamCommand("team_command", "restore_backup"))
 
 
 def _move(verbs: Any) -> None:
@@ -254,4 +254,4 @@ def _move(verbs: Any) -> None:
         "workbench team move postgresql://team@db/team",
     )
     verb.add_argument("target", metavar="URL", help="postgresql://user@host/name, or sqlite:///folder/team.db")
-    verb.set_defaults(command=CommandFunction("team_command", "move_store"))
+    verb.set_defaults(command=TeamCommand("team_command", "move_store"))

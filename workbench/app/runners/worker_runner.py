@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
+from workbench import engine
 from workbench.hardware.hardware import Hardware
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.training_events import AddModel, TrainingListener
@@ -27,76 +28,42 @@ class WorkerRunner:
     compile_limit: float = COMPILE_LIMIT
 
     def start(self, plan: Plan, steps: int, on_event: RunListener) -> RunHandle:
-        from workbench.engine import start_run
-
-        handle: RunHandle = start_run(plan, steps, on_event, time_limit=self.run_limit)
-        return handle
+        return engine.start_run(plan, steps, on_event, time_limit=self.run_limit)
 
     def compile(self, plan: Plan, on_event: RunListener, *, behind: bool = False) -> RunHandle:
-        from workbench.engine import start_compile
-
-        handle: RunHandle = start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)
-        return handle
+        return engine.start_compile(plan, plan.hardware, on_event, self.compile_limit, behind=behind)
 
     def calibrate(self, plan: Plan, on_event: RunListener) -> RunHandle:
-        from workbench.engine import start_calibration
-
-        handle: RunHandle = start_calibration(plan, on_event, time_limit=self.run_limit)
-        return handle
+        return engine.start_calibration(plan, on_event, time_limit=self.run_limit)
 
     def calibrated(self, plan: Plan) -> Hardware | None:
-        from workbench.engine import kept_calibration
-
-        return kept_calibration(plan.mesh.size)
+        return engine.kept_calibration(plan.mesh.size)
 
     def expect(self, plan: Plan) -> None:
-        from workbench.engine import prepare_compile
-
         if not self.refuses(plan):
-            prepare_compile(plan)
+            engine.prepare_compile(plan)
 
     def refuses(self, plan: Plan) -> str:
-        from workbench.engine import why_not_compiled
-
-        return why_not_compiled(plan)
+        return engine.why_not_compiled(plan)
 
     def search(self, space: SearchSpace, on_event: SearchListener) -> SearchHandle:
-        from workbench.engine import start_searches
-
-        handle: SearchHandle = start_searches(space, on_event)
-        return handle
+        return engine.start_searches(space, on_event)
 
     def expect_search(self, plan: Plan) -> None:
-        from workbench.engine import prepare_searches
-
-        prepare_searches(plan)
-
-
-# Train and time fleets in worker processes of the engine, which is imported on the first request.
+        engine.prepare_searches(plan)
 
 
 class WorkerFleetRunner:
     """In worker processes, through the engine."""
 
     def train(self, fleet: Fleet, on_event: TrainingListener) -> FleetHandle:
-        from workbench.engine import start_fleet
-
-        handle: FleetHandle = start_fleet(fleet, on_event)
-        return handle
+        return engine.start_fleet(fleet, on_event)
 
     def time(self, fleet: Fleet, on_event: TrainingListener) -> RunHandle:
-        from workbench.engine import start_timing
-
-        handle: RunHandle = start_timing(fleet, on_event)
-        return handle
+        return engine.start_timing(fleet, on_event)
 
     def add_model_command(self, model: FleetModel) -> AddModel:
-        from workbench.engine import add_model_command
-
-        return add_model_command(model)
-
-
-# The partitioner's client for a board: the engine, which is imported when the first board asks.
+        return engine.add_model_command(model)
 
 
 class Worker(Protocol):
@@ -114,18 +81,10 @@ class EnginePartitioner:
     worker: Worker | None = None
 
     def ask(self, plan: Plan, hardware: Hardware | None) -> Future[Partitioned]:
-        from workbench.engine import start_partition
-
-        answer: Future[Partitioned] = start_partition(plan, hardware, worker=self._worker())
-        return answer
+        return engine.start_partition(plan, hardware, worker=self._worker())
 
     def cancel(self, answer: Future[Partitioned]) -> None:
         self._worker().cancel(answer)
 
     def _worker(self) -> Worker:
-        if self.worker is not None:
-            return self.worker
-        from workbench.engine import shared_worker
-
-        own: Worker = shared_worker()
-        return own
+        return engine.shared_worker() if self.worker is None else self.worker
