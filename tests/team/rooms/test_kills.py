@@ -84,7 +84,7 @@ def work(hand, over):
 def forking(planners):
     """The socket of the fork server of these tests, which outlives the fronts: starting JAX again is not what is tested."""
     within(planners.is_ready)
-    return planners._forking._child._control
+    return planners._forking._control
 
 
 class Front:

@@ -16,30 +16,29 @@ MOST_TWIN = 3_000  # characters of that text
 
 _LEFT = ' style="text-align:left"'
 _RIGHT = ' style="text-align:right"'
-_QUIET = f' style="color:{NEUTRAL};font-weight:400"'
+QUIET = f' style="color:{NEUTRAL};font-weight:400"'
 
 
 def snapshot_html(board: dict[str, Any], table: dict[str, Any] | None = None) -> str:
     """Name, mesh, key figures, the dimensions on each axis, and the open tab: a few kilobytes, whatever the size of the program."""
     head = f'<b style="font-size:16px">{escape(board["name"])}</b> on <code>{escape(board["mesh"])}</code> ({escape(board["devices"])})'
+    hardware = board["hardware"]["name"]
+    planned_for = f", planned for <b>{escape(hardware)}</b>" if hardware else ""
     parts = [
-        f"<div>{head}{_hardware(board['hardware'])}</div>",
-        _figures(board["figures"]),
-        *_alarms(board["alarms"]),
+        f"<div>{head}{planned_for}</div>",
+        figures_html(board["figures"]),
+        *(f"<div><b>{escape(alarm['kind'])}</b>: {escape(alarm['message'])}</div>" for alarm in board["alarms"]),
         *_question(board["exercise"]),
-        _zones(board["zones"]),
+        f'<table cellpadding=3 style="margin:8px 0">{"".join(map(_zone, board["zones"]))}</table>',
     ]
     parts += _open_tab(board, table) if table else []
+    return card_html(parts)
+
+
+def card_html(parts: Iterable[str]) -> str:
+    """A frame around the parts of a board."""
     style = f"font:13px/1.5 system-ui,sans-serif;border:1px solid {NEUTRAL};border-radius:8px;padding:12px;max-width:960px;overflow-x:auto"
     return f'<div style="{style}">{"".join(parts)}</div>'
-
-
-def _hardware(state: dict[str, Any]) -> str:
-    return f", planned for <b>{escape(state['name'])}</b>" if state["name"] else ""
-
-
-def _alarms(alarms: list[dict[str, Any]]) -> Iterable[str]:
-    return (f"<div><b>{escape(alarm['kind'])}</b>: {escape(alarm['message'])}</div>" for alarm in alarms)
 
 
 def _question(state: dict[str, Any] | None) -> Iterable[str]:
@@ -58,14 +57,10 @@ def _with_code(text: str) -> str:
     return "".join(f"<code>{piece}</code>" if place % 2 else piece for place, piece in enumerate(escape(text).split("`")))
 
 
-def _figures(figures: list[dict[str, Any]]) -> str:
-    heads = "".join(f"<th{_LEFT}><small{_QUIET}>{escape(each['label'])}</small></th>" for each in figures)
+def figures_html(figures: list[dict[str, Any]]) -> str:
+    heads = "".join(f"<th{_LEFT}><small{QUIET}>{escape(each['label'])}</small></th>" for each in figures)
     cells = "".join(f'<td{_LEFT}><b style="font-size:16px">{escape(each["text"])}</b></td>' for each in figures)
     return f'<table cellpadding=4 style="margin:8px 0"><tr>{heads}</tr><tr>{cells}</tr></table>'
-
-
-def _zones(zones: list[dict[str, Any]]) -> str:
-    return f'<table cellpadding=3 style="margin:8px 0">{"".join(map(_zone, zones))}</table>'
 
 
 def _zone(zone: dict[str, Any]) -> str:
@@ -85,14 +80,14 @@ def _open_tab(board: dict[str, Any], table: dict[str, Any]) -> Iterable[str]:
 
 def _block(block: dict[str, Any]) -> Iterable[str]:
     if block["title"]:
-        yield f"<div{_QUIET}>{escape(block['title'])}</div>"
+        yield f"<div{QUIET}>{escape(block['title'])}</div>"
     if picture := block["picture"]:
         fits = len(picture["svg"]) <= MOST_SVG
         yield picture["svg"] if fits else f'<pre style="font-size:11px;overflow-x:auto">{escape(picture["text"][:MOST_TWIN])}</pre>'
     if block["rows"]:
         yield _table(block["columns"], block["rows"])
     if block["note"]:
-        yield f"<div{_QUIET}>{escape(block['note'])}</div>"
+        yield f"<div{QUIET}>{escape(block['note'])}</div>"
 
 
 def _table(columns: list[dict[str, Any]], rows: list[dict[str, Any]]) -> str:

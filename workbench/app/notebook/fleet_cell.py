@@ -5,13 +5,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from workbench.app.notebook.board_snapshot import MOST_ROWS, MOST_SVG
+from workbench.app.notebook.board_snapshot import MOST_ROWS, MOST_SVG, QUIET, card_html, figures_html
 from workbench.app.notebook.cell_base import BoardCell
 from workbench.app.runners.worker_runner import WorkerFleetRunner
 from workbench.documents import read_allowed, resolve_fleet
 from workbench.multimodel.fleet import Fleet, FleetModel
 from workbench.multimodel.fleet_measurement import FleetMeasurement, FleetTimes
-from workbench.visualize.draw.palette import AXES, NEUTRAL
+from workbench.visualize.draw.palette import AXES
 from workbench.visualize.fleet_gantt import fleet
 from workbench.widgets.fleet.fleet_board import FleetView
 from workbench.widgets.fleet.fleet_jobs import FleetRunner
@@ -86,8 +86,6 @@ class FleetBoard(BoardCell):
 
 # A fleet's board as static HTML, shown without a kernel. Tables and plain tags, inline styles only.
 
-_QUIET = f' style="color:{NEUTRAL};font-weight:400"'
-
 
 def fleet_html(view: FleetView) -> str:
     """Name, figures, models with their shards, the schedule: a few kilobytes, however many units there are."""
@@ -96,17 +94,10 @@ def fleet_html(view: FleetView) -> str:
     memory = f", {controls['memory']} of each" if controls["memory"] else ""
     name = f'<b style="font-size:16px">{escape(board["name"])}</b>'
     heading = f"{name} {escape(board['devices'])}{escape(memory)}, {controls['policy']}"
-    parts = [f"<div>{heading}</div>", _figures(board["figures"]), _models(board), _schedule(view)]
+    parts = [f"<div>{heading}</div>", figures_html(board["figures"]), _models(board), _schedule(view)]
     if board["problem"]:
         parts.insert(1, f"<div><b>{escape(board['problem']['message'])}</b></div>")
-    style = f"font:13px/1.5 system-ui,sans-serif;border:1px solid {NEUTRAL};border-radius:8px;padding:12px;max-width:960px;overflow-x:auto"
-    return f'<div style="{style}">{"".join(parts)}</div>'
-
-
-def _figures(figures: list[dict[str, Any]]) -> str:
-    heads = "".join(f"<td><small{_QUIET}>{escape(each['label'])}</small></td>" for each in figures)
-    cells = "".join(f'<td><b style="font-size:16px">{escape(each["text"])}</b></td>' for each in figures)
-    return f'<table cellpadding=4 style="margin:8px 0"><tr>{heads}</tr><tr>{cells}</tr></table>'
+    return card_html(parts)
 
 
 def _models(board: Mapping[str, Any]) -> str:
@@ -114,7 +105,7 @@ def _models(board: Mapping[str, Any]) -> str:
     rows = "".join(map(_model, board["models"][:MOST_ROWS]))
     more = len(board["models"]) - MOST_ROWS
     rest = f"<tr><td>… {more:,} more</td></tr>" if more > 0 else ""
-    return f'<table cellpadding=3 style="margin:4px 0;font-size:12px"><tr{_QUIET}>{heads}</tr>{rows}{rest}</table>'
+    return f'<table cellpadding=3 style="margin:4px 0;font-size:12px"><tr{QUIET}>{heads}</tr>{rows}{rest}</table>'
 
 
 def _model(model: Mapping[str, Any]) -> str:

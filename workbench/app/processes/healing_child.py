@@ -176,55 +176,38 @@ class HealingChild:
             self._news.notify_all()
 
 
-class ForkServer:
-    """Started at once, and again whenever it ends; `connect` waits until it is ready. Raises `EngineError` where it does not start. Its
-    children outlive it.
+class ForkServer(HealingChild):
+    """Starts a child for each connection; `connect` waits until it is ready. Its children run until their own connections end, and outlive
+    it.
 
     `becomes` is the `module:function` that its children call with their descriptors, if they are not to be boards.
     """
 
     def __init__(self, becomes: str = "") -> None:
-        self._news = threading.Condition()
         self._statuses: dict[int, int] = {}  # exit codes of ended processes, until they are requested
+        self._told = threading.Condition()
         arguments = (becomes,) if becomes else ()
-        self._child = HealingChild("starts boards", "workbench.app.processes.fork_server", *arguments, listen=self._note)
-
-    @property
-    def pid(self) -> int | None:
-        """Of the fork server itself, if it runs."""
-        return self._child.pid
+        super().__init__("starts boards", "workbench.app.processes.fork_server", *arguments, listen=self._note)
 
     def connect(self, *descriptors: int) -> Connection:
-        """A connection to a new process, which gets copies of these descriptors besides."""
+        """A connection to a new process, which gets copies of these descriptors besides. Raises `EngineError` where none starts."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                self._child.send(theirs.fileno(), *descriptors)
+                self.send(theirs.fileno(), *descriptors)
         except BaseException:
             ours.close()
             raise
         return Connection(ours.detach())
 
-    def is_ready(self) -> bool:
-        """Whether a process could be started now."""
-        return self._child.is_ready()
-
-    def state(self) -> ChildState:
-        """How it is."""
-        return self._child.state()
-
     def status_of(self, pid: int, patience: float = 2.0) -> int | None:
         """The exit code of an ended process, negative for a signal; `None` if it is not known within so many seconds."""
-        with self._news:
-            self._news.wait_for(lambda: pid in self._statuses or not self.is_ready(), patience)
+        with self._told:
+            self._told.wait_for(lambda: pid in self._statuses or not self.is_ready(), patience)
             return self._statuses.pop(pid, None)
 
-    def close(self) -> None:
-        """End it. Its children run until their own connections end."""
-        self._child.close()
-
     def _note(self, message: Mapping[str, Any]) -> None:
-        with self._news:
+        with self._told:
             if "pid" in message:
                 self._statuses[message["pid"]] = message["status"]
-            self._news.notify_all()
+            self._told.notify_all()
