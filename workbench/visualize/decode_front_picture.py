@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from workbench.reports.latency_front import DecodePoint, LatencyFront, latency_text
 from workbench.units import format_bytes, format_seconds
-from workbench.visualize.draw.axis_scale import AxisScale, scale_of, tick_text
-from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.axis_scale import AxisScale, axes_marks, log_note, scale_of
+from workbench.visualize.draw.drawing_marks import Disc, Drawing, Label, Mark, Polyline, fit_drawing, legend_marks, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, TEXT
 from workbench.visualize.draw.picture import Picture
 
@@ -34,7 +34,7 @@ def _draw(found: LatencyFront) -> Drawing:
     across = scale_of([each.seconds_per_token for each in found.points], _LEFT, _WIDE)
     up = scale_of([each.tokens_per_second_per_chip for each in found.points], _TOP + _HIGH, -_HIGH)
     colours = _colour_slices(found)
-    marks: list[Mark] = [Label(0, 12, _about(found), bold=True), *_draw_axes(across, up), *_draw_legend(colours)]
+    marks: list[Mark] = [Label(0, 12, _about(found), bold=True), *_draw_axes(across, up, colours)]
     line = tuple((across(each.seconds_per_token), up(each.tokens_per_second_per_chip)) for each in found.front)
     marks += [Polyline(line, TEXT, 1.0)] if len(line) > 1 else []
     for each in found.points:
@@ -71,25 +71,11 @@ def _hover(point: DecodePoint) -> str:
     return f"batch {point.batch:,} on {point.hardware} ({point.mesh}): {speed}, {memory}"
 
 
-def _draw_axes(across: AxisScale, up: AxisScale) -> Iterator[Mark]:
-    """Hair lines at round values, and the names of the axes."""
-    for value in across.ticks():
-        yield Rectangle(across(value), _TOP, 1, _HIGH, fill=NEUTRAL, alpha=0.18)
-        yield Label(across(value), _TOP + _HIGH + 15, tick_text(format_seconds(value)), anchor="middle")
-    for value in up.ticks():
-        yield Rectangle(_LEFT, up(value), _WIDE, 1, fill=NEUTRAL, alpha=0.18)
-        yield Label(_LEFT - 6, up(value) + 4, tick_text(f"{value:,.10g}"), anchor="end")
-    yield Rectangle(_LEFT, _TOP + _HIGH, _WIDE, 1, fill=NEUTRAL)
-    yield Rectangle(_LEFT, _TOP, 1, _HIGH, fill=NEUTRAL)
-    log = [name for name, scale in (("time", across), ("throughput", up)) if scale.is_log]
-    note = f" (logarithmic: {' and '.join(log)})" if log else ""
+def _draw_axes(across: AxisScale, up: AxisScale, colours: dict[str, str]) -> Iterator[Mark]:
+    """Hair lines at round values, the names of the axes, and the colours."""
+    name = "tokens per second and chip"
+    yield from axes_marks(across, up, (format_seconds, lambda value: f"{value:,.10g}"))
+    note = log_note({"time": across, "throughput": up})
     yield Label(_LEFT + _WIDE / 2, _TOP + _HIGH + 33, f"time of a token{note}; numbers are batches", anchor="middle")
-    yield Label(0, _TOP - 12, "tokens per second and chip")
-
-
-def _draw_legend(colours: dict[str, str]) -> Iterator[Mark]:
-    x = _LEFT + text_width("tokens per second and chip")
-    for name, colour in colours.items():
-        yield Rectangle(x, _TOP - 20, 9, 9, fill=colour)
-        yield Label(x + 14, _TOP - 12, name)
-        x += text_width(name) + 30
+    yield Label(0, _TOP - 12, name)
+    yield from legend_marks(((colour, each) for each, colour in colours.items()), _LEFT + text_width(name), _TOP - 12)

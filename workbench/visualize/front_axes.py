@@ -10,9 +10,9 @@ from typing import Literal
 from workbench.search.requirements import AtMost
 from workbench.search.search_figures import Figures, figures_text
 from workbench.units import format_bytes, format_dollars, format_seconds
-from workbench.visualize.draw.axis_scale import AxisScale, byte_ticks, scale_of, tick_text
-from workbench.visualize.draw.drawing_marks import Label, Mark, Polyline, Rectangle, text_width
-from workbench.visualize.draw.palette import AXES, NEUTRAL, TEXT, WARNING
+from workbench.visualize.draw.axis_scale import AxisScale, axes_marks, byte_ticks, log_note, scale_of
+from workbench.visualize.draw.drawing_marks import Label, Mark, Polyline, Rectangle, legend_marks, text_width
+from workbench.visualize.draw.palette import AXES, TEXT, WARNING
 
 Up = Literal["memory", "devices", "dollars"]
 
@@ -90,29 +90,18 @@ def colour_devices(front: Sequence[Figures]) -> dict[int, str]:
 
 def draw_axes(chart: FrontChart) -> Iterator[Mark]:
     """Hair lines at round values, and the names of the axes."""
-    wide, high = chart.across.length, -chart.up.length
-    for value in chart.across.ticks():
-        yield Rectangle(chart.across(value), chart.top, 1, high, fill=NEUTRAL, alpha=0.18)
-        yield Label(chart.across(value), chart.up.start + 15, tick_text(format_seconds(value)), anchor="middle")
-    for value in byte_ticks(chart.up) if chart.figure == "memory" else chart.up.ticks():
-        yield Rectangle(HEAD, chart.up(value), wide, 1, fill=NEUTRAL, alpha=0.18)
-        yield Label(HEAD - 6, chart.up(value) + 4, tick_text(write_value(value, chart.figure)), anchor="end")
-    yield Rectangle(HEAD, chart.up.start, wide, 1, fill=NEUTRAL)
-    yield Rectangle(HEAD, chart.top, 1, high, fill=NEUTRAL)
-    log = [name for name, scale in (("time", chart.across), (chart.figure, chart.up)) if scale.is_log]
-    note = f" (logarithmic: {' and '.join(log)})" if log else ""
-    yield Label(HEAD + wide / 2, chart.up.start + 33, f"step time{note}", anchor="middle")
+    levels = byte_ticks(chart.up) if chart.figure == "memory" else None
+    yield from axes_marks(chart.across, chart.up, (format_seconds, lambda value: write_value(value, chart.figure)), levels)
+    note = log_note({"time": chart.across, chart.figure: chart.up})
+    yield Label(HEAD + chart.across.length / 2, chart.up.start + 33, f"step time{note}", anchor="middle")
     yield Label(0, chart.top - _LEGEND, NAMES[chart.figure])
 
 
 def draw_device_legend(chart: FrontChart, colours: Mapping[int, str]) -> Iterator[Mark]:
     """The colours, where the front has plans on several numbers of devices."""
-    x = HEAD + text_width(NAMES[chart.figure])
-    for count, colour in colours.items() if len(colours) > 1 else ():
-        text = f"{count:,} device{'s' * (count != 1)}"
-        yield Rectangle(x, chart.top - _LEGEND - 8, 9, 9, fill=colour)
-        yield Label(x + 14, chart.top - _LEGEND, text)
-        x += text_width(text) + 30
+    if len(colours) > 1:
+        entries = ((colour, f"{count:,} device{'s' * (count != 1)}") for count, colour in colours.items())
+        yield from legend_marks(entries, HEAD + text_width(NAMES[chart.figure]), chart.top - _LEGEND)
 
 
 def draw_limits(chart: FrontChart, limits: Sequence[AtMost]) -> Iterator[Mark]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from workbench.core.text_tables import table_text
 from workbench.search.search_state import SearchState, objective_key
 from workbench.units import format_bytes, format_count, format_dollars, format_seconds
-from workbench.visualize.draw.axis_scale import AxisScale, byte_ticks, scale_of, tick_text
-from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing
+from workbench.visualize.draw.axis_scale import AxisScale, axes_marks, byte_ticks, scale_of
+from workbench.visualize.draw.drawing_marks import Area, Disc, Drawing, Label, Mark, Polyline, fit_drawing, legend_marks
 from workbench.visualize.draw.palette import AXES, NEUTRAL
 from workbench.visualize.draw.picture import Picture
 
@@ -95,24 +95,15 @@ def _hover(number: int, state: SearchState) -> str:
 
 
 def _draw_axes(across: AxisScale, up: AxisScale, objective: str) -> Iterator[Mark]:
-    for value in across.ticks():
-        if value == int(value):
-            yield Label(across(value), up.start + 15, f"{value:,.0f}", anchor="middle")
-    for value in byte_ticks(up) if objective == "memory" else up.ticks():
-        yield Rectangle(_HEAD, up(value), _WIDE, 1, fill=NEUTRAL, alpha=0.18)
-        text = format_count(value) if objective == "devices" else _WRITE[objective](value)
-        yield Label(_HEAD - 6, up(value) + 4, tick_text(text), anchor="end")
-    yield Rectangle(_HEAD, up.start, _WIDE, 1, fill=NEUTRAL)
-    yield Rectangle(_HEAD, _TOP, 1, _HIGH, fill=NEUTRAL)
+    levels = byte_ticks(up) if objective == "memory" else None
+    write = format_count if objective == "devices" else _WRITE[objective]
+    yield from axes_marks(across, up, (lambda value: f"{value:,.0f}" if value == int(value) else "", write), levels)
     yield Label(_HEAD + _WIDE / 2, up.start + 32, "answers to the search", anchor="middle")
 
 
 def _draw_legend(across: AxisScale, states: Sequence[SearchState]) -> Iterator[Mark]:
     """What the lines are, and the answer with the proof."""
-    yield Rectangle(_HEAD, _TOP - 22, 9, 9, fill=_BEST)
-    yield Label(_HEAD + 14, _TOP - 14, "best plan found")
-    yield Rectangle(_HEAD + 150, _TOP - 22, 9, 9, fill=_LEAST)
-    yield Label(_HEAD + 164, _TOP - 14, "lower bound (dashed)")
+    yield from legend_marks(((_BEST, "best plan found"), (_LEAST, "lower bound (dashed)")), _HEAD, _TOP - 14)
     proved = next((number for number, state in enumerate(states) if state.is_proved), None)
     if proved is not None:
         x = across(proved)

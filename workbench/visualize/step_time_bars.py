@@ -9,7 +9,7 @@ from workbench.reports.report import Report
 from workbench.reports.step_time import StepTime
 from workbench.units import format_seconds
 from workbench.visualize.draw.bars import stack_bars
-from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, legend_marks, text_width
 from workbench.visualize.draw.palette import NEUTRAL, STEP
 from workbench.visualize.draw.picture import Picture
 
@@ -131,12 +131,4 @@ def _bar(bar: _Bar, head: float, y: float, longest: float) -> Iterator[Mark]:
         yield Label(head + width + 8, y + 9, f"{part.name} {format_seconds(part.seconds)}")
         y += 14
     if len(bar.parts) > 1:
-        yield from _legend(bar, head, y + 14)
-
-
-def _legend(bar: _Bar, x: float, y: float) -> Iterator[Mark]:
-    for part in bar.parts:
-        text = f"{part.name} {format_seconds(part.seconds)}"
-        yield Rectangle(x, y - 9, 9, 9, fill=part.colour)
-        yield Label(x + 14, y, text)
-        x += text_width(text) + 32
+        yield from legend_marks(((part.colour, f"{part.name} {format_seconds(part.seconds)}") for part in bar.parts), head, y + 14)

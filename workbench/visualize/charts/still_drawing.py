@@ -71,7 +71,7 @@ class _Frame:
 def _frame_of(chart: Chart) -> _Frame:
     high = chart.properties["figure"]["height"] - AXIS if chart.lanes else _HIGH
     (low, top), (x_is_log, y_is_log) = chart.ranges["y"], chart.logs
-    up = AxisScale(top, low, 0, high) if chart.lanes else AxisScale(low, top, high, -high, y_is_log)
+    up = AxisScale(low, top, high, -high, y_is_log)  # lanes are numbered downwards: their scale begins with the last
     left = max(text_width(name) for _, name in _levels(chart, up)) + 12
     return _Frame(AxisScale(*chart.ranges["x"], left, WIDE, x_is_log), up, high)
 

@@ -1,8 +1,11 @@
-"""A scale of an axis, linear or logarithmic, and its round ticks: of numbers, of times and of bytes."""
+"""A scale of an axis, linear or logarithmic, its round ticks, of numbers and of bytes, and the axes of a picture."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from workbench.visualize.draw.drawing_marks import Label, Mark, Rectangle
+from workbench.visualize.draw.palette import NEUTRAL
 
 MOST_TICKS = 8
 LINEAR_UP_TO = 6.0
@@ -97,3 +100,28 @@ def byte_ticks(scale: AxisScale) -> tuple[float, ...]:
     ((0.0, 200.0, 400.0), (0.0, 512.0, 1024.0))
     """
     return scale.ticks(base=2, unit=1024.0 ** max((int(scale.high).bit_length() - 1) // 10, 0))
+
+
+# The axes of a picture.
+
+Write = Callable[[float], str]
+
+
+def axes_marks(across: AxisScale, up: AxisScale, write: tuple[Write, Write], levels: Iterable[float] | None = None) -> Iterator[Mark]:
+    """Hair lines at round values, along y at `levels` if they are given, and how these are written; along x only what is not empty."""
+    left, ground = across.start, up.start
+    for value in across.ticks():
+        if text := write[0](value):
+            yield Rectangle(across(value), ground + up.length, 1, -up.length, fill=NEUTRAL, alpha=0.18)
+            yield Label(across(value), ground + 15, tick_text(text), anchor="middle")
+    for value in up.ticks() if levels is None else levels:
+        yield Rectangle(left, up(value), across.length, 1, fill=NEUTRAL, alpha=0.18)
+        yield Label(left - 6, up(value) + 4, tick_text(write[1](value)), anchor="end")
+    yield Rectangle(left, ground, across.length, 1, fill=NEUTRAL)
+    yield Rectangle(left, ground + up.length, 1, -up.length, fill=NEUTRAL)
+
+
+def log_note(scales: Mapping[str, AxisScale]) -> str:
+    """Which of the axes are logarithmic; empty where none is."""
+    log = [name for name, scale in scales.items() if scale.is_log]
+    return f" (logarithmic: {' and '.join(log)})" if log else ""

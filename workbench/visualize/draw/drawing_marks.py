@@ -5,6 +5,7 @@ same in every view), `opens` what a click on it opens.
 """
 
 import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -124,6 +125,14 @@ class Drawing:
 def text_width(text: str) -> float:
     """The width of a text in pixels, or slightly more."""
     return _WIDTH * FONT * len(text)
+
+
+def legend_marks(entries: Iterable[tuple[str, str]], x: float, y: float) -> Iterator[Mark]:
+    """Colours and what they stand for, in a row."""
+    for colour, text in entries:
+        yield Rectangle(x, y - 9, 9, 9, fill=colour)
+        yield Label(x + 14, y, text)
+        x += text_width(text) + 32
 
 
 def fit_drawing(marks: tuple[Mark, ...], margin: float = 8) -> Drawing:
