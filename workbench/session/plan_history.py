@@ -53,17 +53,12 @@ class Session:
     nothing is ever lost. An edit that is refused changes nothing.
     """
 
-    def __init__(self, plan: Plan, hardware: Hardware | None = None) -> None:
-        self._set_up([HistoryNode(0, plan)], 0, {}, {}, hardware)
+    def __init__(self, plan: Plan) -> None:
+        self._set_up([HistoryNode(0, plan)], 0, {}, {})
 
     @classmethod
     def from_history(
-        cls,
-        nodes: Sequence[HistoryNode],
-        now: int,
-        redo_children: Mapping[int, int],
-        summaries: Mapping[int, ReportSummary],
-        hardware: Hardware | None = None,
+        cls, nodes: Sequence[HistoryNode], now: int, redo_children: Mapping[int, int], summaries: Mapping[int, ReportSummary]
     ) -> "Session":
         """A session from stored `nodes`, the number of the present `node`, `redo_children` and `summaries`; only the present plan is
         analysed.
@@ -73,18 +68,11 @@ class Session:
         """
         _verify_history(nodes, now, redo_children)
         session = cls.__new__(cls)
-        cls._set_up(session, list(nodes), now, dict(redo_children), dict(summaries), hardware)
+        cls._set_up(session, list(nodes), now, dict(redo_children), dict(summaries))
         return session
 
-    def _set_up(
-        self,
-        nodes: list[HistoryNode],
-        now: int,
-        redo_children: dict[int, int],
-        summaries: dict[int, ReportSummary],
-        hardware: Hardware | None,
-    ) -> None:
-        self._hardware = hardware
+    def _set_up(self, nodes: list[HistoryNode], now: int, redo_children: dict[int, int], summaries: dict[int, ReportSummary]) -> None:
+        self._hardware: Hardware | None = None
         self._nodes, self._now = nodes, now
         self._redo_children = redo_children
         self._reports: dict[int, Report] = {}  # least recently used first

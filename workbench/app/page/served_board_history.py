@@ -4,23 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from workbench.core.program import Program
 from workbench.documents import parse_plan
 from workbench.errors import WorkbenchError
 from workbench.plan.plan import Plan
-from workbench.session.journal import Journal, find_journal, restore_session
+from workbench.session.journal import Journal, ResumedJournal, find_journal, restore_session
 from workbench.session.journal.journal_folder import journal_path
 from workbench.session.plan_history import Session
-
-
-class RestoredSession(NamedTuple):
-    """A session and its journal; `problem` says in words what could not be restored, or is empty."""
-
-    session: Session
-    journal: Journal
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +26,7 @@ class BoardHistory:
     source: str = ""
     allow: tuple[str, ...] = ()
 
-    def begin(self, make: Callable[[], Plan]) -> RestoredSession:
+    def begin(self, make: Callable[[], Plan]) -> ResumedJournal:
         """The restored session, or a new one over the plan that `make` returns; errors are those of `make`."""
         problem = ""
         if self.source and find_journal(self.folder, self.source):
@@ -46,16 +37,15 @@ class BoardHistory:
         elif self.source and self.source != self.board_id:
             problem = "The board that the address names is not stored here: it was never edited, or it has expired."
         session = Session(make())
-        return RestoredSession(session, Journal.begin(self.folder, self.board_id, session), problem)
+        return ResumedJournal(session, Journal.begin(self.folder, self.board_id, session), problem)
 
-    def _resume(self, make: Callable[[], Plan]) -> RestoredSession:
+    def _resume(self, make: Callable[[], Plan]) -> ResumedJournal:
         parse = partial(parse_plan, name="The history of this board", allow=self.allow, known=_program(make))
         if self.source == self.board_id:
-            resumed = Journal.resume(self.folder, self.board_id, parse)
-            return RestoredSession(resumed.session, resumed.journal, resumed.problem)
+            return Journal.resume(self.folder, self.board_id, parse)
         # another page shows that board: this one is a copy from now on
         restored = restore_session(journal_path(self.folder, self.source), parse)
-        return RestoredSession(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
+        return ResumedJournal(restored.session, Journal.begin(self.folder, self.board_id, restored.session), restored.problem)
 
 
 def _program(make: Callable[[], Plan]) -> Program | None:

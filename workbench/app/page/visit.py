@@ -81,9 +81,10 @@ class Visit:
         """The session, and what could not be restored. Its journal is the first listener, before the board."""
         if self._keeping is None:
             return Session(make()), ""
-        session, self._journal, problem = self._keeping.begin(make)
-        self.window.tell(board=self._journal.board_id, board_name=session.plan.name)
-        return session, problem
+        begun = self._keeping.begin(make)
+        self._journal = begun.journal
+        self.window.tell(board=self._journal.board_id, board_name=begun.session.plan.name)
+        return begun.session, begun.problem
 
     def show_failure(self, error: Exception, *, by_link: bool = False) -> None:
         """Show the error in place of the board; `by_link` if a link led there."""

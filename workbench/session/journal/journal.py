@@ -15,7 +15,6 @@ from pathlib import Path
 
 from workbench.documents.plan_documents import parse_plan
 from workbench.errors import DocumentError, WorkbenchError
-from workbench.hardware.hardware import Hardware
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.session.journal.journal_content import EMPTY_HISTORY, History, Parse, record_between, share_programs
@@ -79,7 +78,7 @@ class Journal:
         return journal
 
     @classmethod
-    def resume(cls, folder: Path, board_id: str, parse: Parse = parse_plan, hardware: Hardware | None = None) -> ResumedJournal:
+    def resume(cls, folder: Path, board_id: str, parse: Parse = parse_plan) -> ResumedJournal:
         """Resume a board; `parse` reads plan documents, and may refuse some.
 
         Raises `DocumentError` if there is no such journal or nothing in it can be read, and the errors of `parse` for its first plan.
@@ -92,7 +91,7 @@ class Journal:
         except OSError:  # in a read-only folder the journal is read but not written
             file = None
         try:
-            restored = restore_session(path, parse, hardware)
+            restored = restore_session(path, parse)
         except BaseException:
             if file is not None:
                 os.close(file)
@@ -177,7 +176,7 @@ class Journal:
             self._syncing.start()
 
 
-def restore_session(path: Path, parse: Parse = parse_plan, hardware: Hardware | None = None) -> RestoredJournal:
+def restore_session(path: Path, parse: Parse = parse_plan) -> RestoredJournal:
     """The session of a journal, up to the first line that is damaged or names a plan that cannot be read any more.
 
     Only the present plan is analysed. Raises `DocumentError` if there is nothing in it, and the errors of `parse` for its first plan.
@@ -206,7 +205,7 @@ def restore_session(path: Path, parse: Parse = parse_plan, hardware: Hardware | 
     if not is_whole:
         count = f"the first {len(history.nodes)} plans" if len(history.nodes) > 1 else "the first plan"
         problem = f"Of the history of this board, {count} could be restored. {problem or 'What follows in its file is damaged.'}"
-    return RestoredJournal(history.session(hardware), problem, is_whole, last.chain, last.end)
+    return RestoredJournal(history.session(), problem, is_whole, last.chain, last.end)
 
 
 def _verify_version(header: Mapping[str, object], path: Path) -> None:

@@ -14,7 +14,6 @@ from workbench.core.mesh import Mesh
 from workbench.core.program import Program
 from workbench.documents.plan_documents import dump_plan, parse_layout
 from workbench.errors import DocumentError
-from workbench.hardware.hardware import Hardware
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.session.journal.journal_lines import Record
@@ -67,16 +66,15 @@ class History:
         earlier = {} if record.get("anew") else self.summaries
         return History(tuple(nodes), int(record.get("now", self.now)), {**self.redo_children, **redo_children}, {**earlier, **summaries})
 
-    def session(self, hardware: Hardware | None = None) -> Session:
+    def session(self) -> Session:
         """A session with this history; raises `WorkbenchError` if it is invalid.
 
-        Step times that were predicted for measured hardware, which no plan names, are left out unless that `hardware` is given again.
+        Step times that were predicted for measured hardware, which no plan names, are left out.
         """
         summaries = {
-            number: each if hardware or self.nodes[number].plan.hardware else each._replace(seconds=None)
-            for number, each in self.summaries.items()
+            number: each if self.nodes[number].plan.hardware else each._replace(seconds=None) for number, each in self.summaries.items()
         }
-        return Session.from_history(self.nodes, self.now, self.redo_children, summaries, hardware)
+        return Session.from_history(self.nodes, self.now, self.redo_children, summaries)
 
 
 EMPTY_HISTORY = History((), 0, {}, {})
