@@ -39,25 +39,24 @@ def stages(draw: st.DrawFn, count: int) -> tuple[StageCost, ...]:
 
 
 @st.composite
-def steps(draw: st.DrawFn, schedule) -> tuple[PipelineSpec, tuple[StageCost, ...], Transfer, bool]:
+def steps(draw: st.DrawFn, schedule) -> tuple[PipelineSpec, tuple[StageCost, ...], Transfer]:
     devices, chunks = draw(st.integers(1, 4)), draw(st.integers(1, 3)) if schedule.loops else schedule.chunks
     micro_batches = draw(st.integers(1, 4)) * devices if schedule.whole_rounds and chunks > 1 else draw(st.integers(1, 9))
     remat = draw(st.sampled_from((*REMAT, *(f"first_{count}" for count in range(1, devices)))))
     spec = PipelineSpec(devices, micro_batches, schedule.name, chunks, remat=remat)
     transfer = Transfer.at(draw(st.sampled_from([0.5, 4.0])), draw(seconds), overlapped=draw(st.booleans()))
-    return spec, draw(stages(spec.virtual_stages)), transfer, draw(st.booleans())
+    return spec, draw(stages(spec.virtual_stages)), transfer
 
 
 def simulated(step) -> SimulatedPipeline:
-    spec, costs, transfer, ahead = step
-    return simulate(spec, costs, transfer, recompute_ahead=ahead)
+    return simulate(*step)
 
 
 @every_schedule
 @laws
 @given(data=st.data())
 def test_a_device_does_one_task_at_a_time_each_after_what_it_waits_for(schedule, data):
-    step = spec, costs, transfer, ahead = data.draw(steps(schedule))
+    step = spec, costs, transfer = data.draw(steps(schedule))
     found = simulated(step)
     for spans in found.devices:
         assert all(one.end <= other.start for one, other in pairwise(spans))
@@ -65,7 +64,7 @@ def test_a_device_does_one_task_at_a_time_each_after_what_it_waits_for(schedule,
     ends |= {(span.task.kind, *span.task[1:]): span.end for span in found.spans}
     for span in found.spans:
         kind, stage, i = span.task
-        at = span.start + (span.recompute if ahead else 0.0)
+        at = span.start
         for source, count in receives(costs)[stage] if kind is Kind.FORWARD else ():
             wait = transfer.seconds(count) if spec.device_of(source) != span.device else 0.0
             assert ends[Kind.FORWARD, source, i] + wait <= at
@@ -80,10 +79,10 @@ def test_a_device_does_one_task_at_a_time_each_after_what_it_waits_for(schedule,
 @laws
 @given(data=st.data())
 def test_a_step_takes_at_least_the_busiest_device_and_the_longest_chain(schedule, data):
-    step = spec, costs, _, ahead = data.draw(steps(schedule))
+    step = spec, costs, _ = data.draw(steps(schedule))
     found = simulated(step)
     assert found.makespan >= max(found.busy)
-    again = [cost.forward if spec.recomputes(0, spec.device_of(k)) and not ahead else 0.0 for k, cost in enumerate(costs)]
+    again = [cost.forward if spec.recomputes(0, spec.device_of(k)) else 0.0 for k, cost in enumerate(costs)]
     assert found.makespan >= sum(cost.forward + cost.backward_input + more for cost, more in zip(costs, again, strict=True))
     assert found.seconds >= found.makespan
     assert 0 <= found.bubble <= 1
@@ -93,7 +92,7 @@ def test_a_step_takes_at_least_the_busiest_device_and_the_longest_chain(schedule
 @laws
 @given(data=st.data())
 def test_the_critical_path_has_no_slack_where_nothing_is_sent(schedule, data):
-    spec, costs, _, _ = data.draw(steps(schedule))
+    spec, costs, _ = data.draw(steps(schedule))
     assume(sum(cost.work for cost in costs))
     found = simulate(spec, costs)
     path = found.critical_path
@@ -106,7 +105,7 @@ def test_the_critical_path_has_no_slack_where_nothing_is_sent(schedule, data):
 @laws
 @given(data=st.data())
 def test_a_device_ends_with_what_it_holds_and_never_has_less(schedule, data):
-    step = spec, costs, _, _ = data.draw(steps(schedule))
+    step = spec, costs, _ = data.draw(steps(schedule))
     found = simulated(step)
     for device in range(spec.stages):
         held = sum(costs[stage].resident for stage in found.stages_of(device))
@@ -124,7 +123,7 @@ def test_a_device_ends_with_what_it_holds_and_never_has_less(schedule, data):
 @given(data=st.data())
 def test_where_the_first_stages_recompute_they_hold_what_they_do_if_all_do_and_the_others_what_they_do_if_none_does(schedule, data):
     """In all chunks of a device; when its tasks begin does not matter, only their order."""
-    spec, costs, transfer, _ = data.draw(steps(schedule))
+    spec, costs, transfer = data.draw(steps(schedule))
     kinds = ("forward", "backward_input", "backward_weight")
     costs = tuple(replace(cost, **{kind: 1 + getattr(cost, kind) for kind in kinds}) for cost in costs)  # else tasks begin at one time
     all_again, none = (simulate(replace(spec, remat=remat), costs, transfer).peaks for remat in ("always", "never"))
@@ -163,14 +162,6 @@ def test_unequal_stages_fill_and_drain_over_the_slowest(times, micro_batches):
     assert simulate(PipelineSpec(len(times), micro_batches, "gpipe", remat="never"), costs).makespan == pytest.approx(3 * forward)
     one = simulate(PipelineSpec(len(times), micro_batches, "1f1b", remat="never"), costs).makespan
     assert one >= micro_batches * 3 * max(times)
-
-
-def test_recomputation_that_does_not_wait_for_the_gradient_hides_in_the_bubble():
-    """GPipe, section 2.3: the last stage has no bubble to hide it in, every other one has."""
-    spec = PipelineSpec(4, 8, "gpipe")
-    waits, ahead = (simulate(spec, equal_stages(4), recompute_ahead=flag).makespan for flag in (False, True))
-    assert (waits, ahead) == ((8 + 3) * 4.0, (8 + 3) * 4.0 - 3)
-    assert simulate(PipelineSpec(4, 8, "gpipe", remat="except_last"), equal_stages(4)).makespan == waits - 1
 
 
 def test_a_skip_is_waited_for_and_goes_straight_to_its_reader():

@@ -7,8 +7,7 @@ Each device does its tasks in the order of the schedule, each as soon as the dev
     backward_input    the same
     backward_weight   its own backward_input
 
-so a schedule gives an order, never a time. Recomputation is the first part of a backward task; it needs no gradient and may start before
-that arrives (GPipe, section 2.3).
+so a schedule gives an order, never a time. Recomputation is the first part of a backward task.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules import Schedule, schedule_named
+from workbench.core.schedules import schedule_named
 from workbench.core.schedules.schedule import Kind, Orders, Task
 from workbench.core.schedules.stage_cost import StageCost, receives
 from workbench.errors import PipelineError
@@ -24,10 +23,8 @@ from workbench.pipeline.stage_transfer import FREE_TRANSFER, Transfer
 from workbench.reports.simulated_pipeline import Arrival, SimulatedPipeline, TaskSpan
 
 
-def simulate(
-    spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE_TRANSFER, *, recompute_ahead: bool = False
-) -> SimulatedPipeline:
-    """A step of `spec`, whose virtual stages cost `costs`; with `recompute_ahead` recomputation does not wait for the gradient.
+def simulate(spec: PipelineSpec, costs: Sequence[StageCost], transfer: Transfer = FREE_TRANSFER) -> SimulatedPipeline:
+    """A step of `spec`, whose virtual stages cost `costs`.
 
     Raises `PipelineError` if there are not as many costs as virtual stages.
     """
@@ -38,7 +35,7 @@ def simulate(
             ["partition the network again"],
         )
     orders = schedule_named(spec.schedule).tasks(spec.stages, spec.micro_batches, spec.chunks)
-    return simulate_orders(orders, costs, transfer, spec.recomputes, recompute_ahead=recompute_ahead)
+    return simulate_orders(orders, costs, transfer, spec.recomputes)
 
 
 def simulate_orders(
@@ -46,8 +43,6 @@ def simulate_orders(
     costs: Sequence[StageCost],
     transfer: Transfer = FREE_TRANSFER,
     recomputes: Callable[[int, int], bool] = lambda _micro_batch, _device: False,
-    *,
-    recompute_ahead: bool = False,
 ) -> SimulatedPipeline:
     """Simulate any orders of tasks, a schedule's or one's own; `recomputes(micro_batch, device)`.
 
@@ -55,7 +50,7 @@ def simulate_orders(
     """
     count = 1 + max((task.micro_batch for order in orders for task in order), default=-1)
     recomputed = tuple(tuple(recomputes(i, device) for i in range(count)) for device in range(len(orders)))
-    walk = _DeviceWalk(orders, costs, transfer, recomputed, recompute_ahead)
+    walk = _DeviceWalk(orders, costs, transfer, recomputed)
     walk.run()
     spans = tuple(tuple(walk.spans[task] for task in order) for order in orders)
     return SimulatedPipeline(spans, tuple(costs), recomputed, walk.causes, tuple(walk.arrivals))
@@ -69,7 +64,6 @@ class _DeviceWalk:
     costs: Sequence[StageCost]
     transfer: Transfer
     recomputed: tuple[tuple[bool, ...], ...]
-    recompute_ahead: bool
     spans: dict[Task, TaskSpan] = field(default_factory=dict)
     causes: dict[Task, Task | None] = field(default_factory=dict)
     arrivals: list[Arrival] = field(default_factory=list)
@@ -129,10 +123,9 @@ class _DeviceWalk:
 
     def _run_task(self, task: Task, device: int, needs: tuple[tuple[Task, int], ...]) -> None:
         seconds, recompute = self._task_seconds(task, device)
-        ahead = recompute if self.recompute_ahead else 0.0
         start, cause = self.free[device], self.orders[device][self.next[device] - 1] if self.next[device] else None
         for need in needs:
-            if (arrived := self.arrived[need] - ahead) > start:
+            if (arrived := self.arrived[need]) > start:
                 start, cause = arrived, need[0]
         self.spans[task] = TaskSpan(task, device, start, start + seconds, recompute)
         self.causes[task] = cause
@@ -192,24 +185,3 @@ def _invert_receives(received: Sequence[Sequence[tuple[int, int]]]) -> tuple[tup
         for source, count in sources:
             found[source].append((stage, count))
     return tuple(tuple(each) for each in found)
-
-
-# A schedule drawn with tasks that all take one unit of time: the picture in each schedule's file.
-
-
-def diagram(schedule: Schedule, devices: int, micro_batches: int, chunks: int = 1) -> str:
-    """One row a device, one column a unit of time; `F1'` is the forward pass of micro-batch 1 on the device's second chunk.
-
-    >>> from workbench.core.schedules import schedule_named
-    >>> print(diagram(schedule_named("gpipe"), devices=2, micro_batches=2))
-    device 0   F0 F1 .  .  B1 B0
-    device 1   .  F0 F1 B1 B0 .
-    """
-    half = 1.0 if schedule.splits_backward else 0.5
-    costs = (StageCost(1.0, half, half),) * (devices * chunks)
-    simulated = simulate_orders(schedule.tasks(devices, micro_batches, chunks), costs)
-    cells = [{int(span.start): span.task.label(devices) for span in spans} for spans in simulated.devices]
-    width = max(len(label) for row in cells for label in row.values())
-    columns = range(int(simulated.makespan))
-    rows = (" ".join(row.get(column, ".").ljust(width) for column in columns).rstrip() for row in cells)
-    return "\n".join(f"device {number}   {row}" for number, row in enumerate(rows))
