@@ -40,8 +40,7 @@ class Peak(Goal):
     def describe(self) -> str:
         return f"The fullest device holds at most {format_quantity(self.at_most, BYTES)}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         if report.peak <= self.at_most:
             return ""
         return f"The fullest device holds {format_quantity(report.peak, BYTES)}; {format_quantity(self.at_most, BYTES)} are allowed."
@@ -57,8 +56,7 @@ class StepWithin(Goal):
     def describe(self) -> str:
         return f"A step takes at most {format_quantity(self.at_most, SECONDS)}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         if report.seconds is None:
             raise WorkbenchError("The step time is unknown: the plan has no hardware.", ["set hardware in the plan"])
         if report.seconds <= self.at_most:
@@ -76,8 +74,7 @@ class Mfu(Goal):
     def describe(self) -> str:
         return f"The devices reach a model FLOPs utilisation of {format_quantity(self.at_least, SHARE)}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         return _miss("mfu", report, at_least=self.at_least)
 
 
@@ -91,8 +88,7 @@ class Bubble(Goal):
     def describe(self) -> str:
         return f"The pipeline's bubble is at most {format_quantity(self.at_most, SHARE)}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         if report.plan.pipeline is None:
             return "There is no pipeline, so there is no bubble."
         return _miss("bubble", report, at_most=self.at_most)
@@ -108,8 +104,7 @@ class Devices(Goal):
     def describe(self) -> str:
         return f"It takes at most {self.at_most:,.0f} devices."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         found = report.plan.mesh.size
         return "" if found <= self.at_most else f"It uses {found:,} devices; the limit is {self.at_most:,.0f}."
 
@@ -134,8 +129,7 @@ class FigureAtMost(_FigureBound):
     def describe(self) -> str:
         return _bound_text(self.figure, "at most", float(self.value))
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         return _miss(self.figure, report, at_most=float(self.value))
 
 
@@ -148,8 +142,7 @@ class FigureAtLeast(_FigureBound):
     def describe(self) -> str:
         return _bound_text(self.figure, "at least", float(self.value))
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         return _miss(self.figure, report, at_least=float(self.value))
 
 
@@ -184,8 +177,7 @@ class Holds(Goal):
     def describe(self) -> str:
         return f"A device holds at most {format_bytes(self.at_most)} of {self.role}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         found = held(self.role, report)
         if found <= self.at_most:
             return ""
@@ -207,8 +199,7 @@ class Sends(Goal):
         most = f"at most {format_bytes(self.at_most)} leave" if self.at_most else "nothing leaves"
         return f"In a step {most} a device{f', by {self.kind} alone' if self.kind else ''}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         report = report.most(lambda each: each.sent)
         if report.sent > self.at_most:
             allowed = f"not more than {format_bytes(self.at_most)}" if self.at_most else "nothing"
@@ -234,8 +225,7 @@ class Fits(Goal):
     def describe(self) -> str:
         return "The plan fits into the memory of every device."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         room = report.plan.hardware.chip.memory if report.plan.hardware else None
         if room is None or report.peak <= room:
             return ""
@@ -267,8 +257,7 @@ class BoundBy(Goal):
     def describe(self) -> str:
         return f"A step is bound by {self.what}: most of its time goes to {_WORDS[self.what]}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         found = seconds_by_bound(report)
         if not found:
             raise WorkbenchError("The bottleneck of a step is unknown: the plan has no hardware.", ["set hardware in the plan"])

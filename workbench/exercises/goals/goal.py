@@ -43,13 +43,12 @@ class Goal(ABC):
         """What is asked for, in a sentence: `A step takes at most 300 ms.`"""
 
     @abstractmethod
-    def miss(self, report: Report, start: Plan) -> str:
+    def miss(self, report: Report, start: Plan, /) -> str:
         """Why the plan of a report misses the goal, in a sentence with its arithmetic; empty where it meets it. `start` is the plan that
         the exercise started from. Raises `WorkbenchError` where the plan cannot be told of."""
 
-    def is_quick(self, report: Report) -> bool:
+    def is_quick(self, _report: Report) -> bool:
         """Whether `miss` answers at once, and asks nobody outside this process."""
-        del report
         return True
 
 

@@ -24,8 +24,7 @@ class ComputesOnce(Goal):
     def describe(self) -> str:
         return "No product is duplicated on several devices."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         found = report.duplication
         return "" if found < ONCE else f"Products are computed {found:.2f} times over all devices, {report.duplication_causes}."
 
@@ -48,8 +47,7 @@ class GathersNothingWhole(Goal):
     def is_quick(self, report: Report) -> bool:
         return report.partitioned is not None
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         asked = report if report.partitioned else _ask_partitioner(report.plan)
         places = [str(each) for each in asked.reshards if each.rematerialises]
         warned = (
@@ -79,8 +77,7 @@ class Lies(Goal):
     def describe(self) -> str:
         return f"`{self.value}` is sharded as {Sharding.parse(self.sharding)}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         expected = Sharding.parse(self.sharding)
         found = report.propagation.values[report.propagation.find(self.value)[0]].sharding
         return "" if found == expected else f'`{self.value}` is sharded as {found}, not {expected}: `explain("{self.value}")` tells why.'
@@ -98,8 +95,7 @@ class PadsNothing(Goal):
     def describe(self) -> str:
         return "Every dimension divides by the number of its shards."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         return f"{report.padding[0].path}: {report.padding[0].arithmetic}." if report.padding else ""
 
 
@@ -140,8 +136,7 @@ class FewStatements(Goal):
     def describe(self) -> str:
         return f"The layout has at most {self.at_most} statement{'s' * (self.at_most != 1)}."
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         found = len(report.plan.layout.statements)
         return "" if found <= self.at_most else f"{found} statements; {self.at_most} {'is' if self.at_most == 1 else 'are'} enough."
 
@@ -165,8 +160,7 @@ class UsesCollective(Goal):
     def _over(self) -> str:
         return f" over `{self.axis}`" if self.axis else ""
 
-    def miss(self, report: Report, start: Plan) -> str:
-        del start
+    def miss(self, report: Report, _start: Plan) -> str:
         made = [each for stage in report.stages for each in stage.collectives]
         found = [each for each in made if each.kind == self.kind and (not self.axis or self.axis in each.axes)]
         if self.never:
