@@ -8,6 +8,7 @@ import pytest
 from tests.exercises.test_exercise_documents import PRODUCT, document
 from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.requested_visit import ServeOptions, open_visit
+from workbench.app.page.visit import VisitContext
 from workbench.documents import dump_plan, parse_plan
 from workbench.exercises import Exercise
 from workbench.exercises.grading import grade, read_submission
@@ -26,7 +27,7 @@ class Tab:
     def __init__(self, text: str, name: str = "split.plan.json", exercise: str = EXERCISE, answers: str = "") -> None:
         self.shown: dict = {}
         self.window = VisitorWindow(lambda target, sent: self.shown.update(sent) if target == "board" else None)
-        self.visit = open_visit(ServeOptions(lambda: OTHER), {"host": "jupyterlab"}, self.window, None, at_once)
+        self.visit = open_visit(ServeOptions(lambda: OTHER), {"host": "jupyterlab"}, VisitContext(self.window, None, at_once))
         opened = {"kind": "open", "text": text, "name": name, "exercise": exercise, "answers": answers}
         self.visit.hear({"heard": opened})
 

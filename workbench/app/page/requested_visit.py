@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.app.page.document_visit import LabVisit
-from workbench.app.page.part_changes import VisitorWindow
-from workbench.app.page.served_board_history import BoardHistory
-from workbench.app.page.visit import FileVisit, Settling, Visit, VisitContext
+from workbench.app.page.visit import FileVisit, Visit, VisitContext
 from workbench.app.page.watched_plan_file import PlanFile, file_under
 from workbench.app.runners.worker_runner import RUN_LIMIT
 from workbench.documents import parse_link
@@ -15,8 +13,6 @@ from workbench.errors import DocumentError
 from workbench.exercises import Exercise
 from workbench.plan.plan import Plan
 from workbench.widgets.board.board_host import Host
-from workbench.widgets.run.runner_protocol import Runner
-from workbench.widgets.shared_states import Defer
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +41,12 @@ class ServeOptions:
         return Host(link=address_of, allow=self.allow, exercise=self.exercise, starts=starts, start_open=start_open, folder=self.folder)
 
 
-def open_visit(
-    served: ServeOptions,
-    query: Mapping[str, str],
-    window: VisitorWindow,
-    runner: Runner | None,
-    defer: Defer,
-    keeping: BoardHistory | None = None,
-    settling: Settling | None = None,
-) -> Visit:
-    """The visit that a URL asks for, its history stored as `keeping` says, its figures settled as `settling` says.
-
-    An error becomes a text on the page: an exception would show a spinner for ever.
-    """
+def open_visit(served: ServeOptions, query: Mapping[str, str], context: VisitContext) -> Visit:
+    """The visit that a URL asks for. An error becomes a text on the page: an exception would show a spinner for ever."""
     try:
-        return _make_visit(served, query, VisitContext(window, runner, defer, keeping, settling))
+        return _make_visit(served, query, context)
     except Exception as error:  # noqa: BLE001 - the page must show it, whatever failed
-        failed = Visit(VisitContext(window, runner, defer))
+        failed = Visit(context._replace(keeping=None, settling=None))
         failed.show_failure(error, by_link="plan" in query)
         return failed
 

@@ -18,7 +18,7 @@ from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.request_policy import Hosts, allowed_hosts
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.shutdown import serve_until_signal
-from workbench.app.page.visit import WATCHED, Settling
+from workbench.app.page.visit import WATCHED, Settling, VisitContext
 from workbench.app.page.visitor_screen import Screen, on_document
 from workbench.app.processes.board_process_pool import Boards
 from workbench.app.processes.child_table import States
@@ -204,7 +204,7 @@ def _open_in_process(served: ServeOptions, runner: Runner) -> Opening:
         document = pn.state.curdoc
         defer = on_document(document) if document else at_once
         settling = Settling(EnginePartitioner(), defer) if document else None
-        visit = open_visit(served, query, VisitorWindow(screen.show), runner, defer, settling=settling)
+        visit = open_visit(served, query, VisitContext(VisitorWindow(screen.show), runner, defer, settling=settling))
         screen.hear = visit.hear
         if document:
             pn.state.add_periodic_callback(visit.look, period=WATCHED)

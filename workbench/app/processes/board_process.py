@@ -21,7 +21,7 @@ from workbench.analysis.analyze import analyze
 from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.requested_visit import ServeOptions, open_visit
 from workbench.app.page.served_board_history import BoardHistory
-from workbench.app.page.visit import WATCHED, Settling, Visit
+from workbench.app.page.visit import WATCHED, Settling, Visit, VisitContext
 from workbench.app.processes.job_queue_proxy import RemoteSlots
 from workbench.app.processes.message_loop import MessageLoop
 from workbench.app.processes.process_connection import Message
@@ -115,7 +115,7 @@ class BoardProcess(MessageLoop):
         limit = served.time_limit
         runner = QueuedRunner(WorkerRunner(limit, limit), self._slots)
         settling = Settling(EnginePartitioner(self._worker), self._inbox.put, self._inbox.empty)
-        self._visit = open_visit(served, query, window, runner, self._inbox.put, keeping, settling)
+        self._visit = open_visit(served, query, VisitContext(window, runner, self._inbox.put, keeping, settling))
         if reason := opening.get("died"):
             window.tell(notice=died_notice(reason))
 
