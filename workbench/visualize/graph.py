@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from workbench.core.installation import install_command
 from workbench.core.mesh import Mesh
@@ -10,9 +9,9 @@ from workbench.core.text_tables import axes_text, dims_text, table_text
 from workbench.reports.kernel import Graph, GraphNode, GraphSend
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
-from workbench.units import format_bytes, format_seconds
+from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize.draw.collapse_scopes import Collapsed, DrawnNode, collapse
-from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, legend_marks, text_width
+from workbench.visualize.draw.drawing_marks import Area, Drawing, Label, Mark, Polyline, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.graphviz_layout import GraphLayout, PixelRect, Point, dot_text, lay_out_dot
 from workbench.visualize.draw.palette import HEAT, NEUTRAL, TEXT, axes_colour, axis_colour
 from workbench.visualize.draw.picture import Picture
@@ -137,13 +136,19 @@ def _drawing(report: Report, collapsed: Collapsed, pills: Sequence[Pill], found:
 def _legend(collapsed: Collapsed) -> Iterator[Mark]:
     """The colours of cost, and the signs."""
     bounds = [0.0, *LEVELS, 1.0]
-    what = f"share of {cost_text(collapsed, collapsed.total_cost)}{' in kernels' * collapsed.by_time}"
-    yield Label(0, 34, what)
-    texts = (
-        f"under {high:.0%}" if not low else f"{low:.0%} and more" if high == 1 else f"{low:.0%} to {high:.0%}"
-        for low, high in pairwise(bounds)
+    x = 0.0
+    what = (
+        f"share of {format_seconds(collapsed.total_cost)} in kernels"
+        if collapsed.by_time
+        else f"share of {format_count(collapsed.total_cost, 'FLOP')}"
     )
-    yield from legend_marks(zip(HEAT, texts, strict=True), text_width(what) + 12, 34)
+    yield Label(x, 34, what)
+    x += text_width(what) + 12
+    for colour, low, high in zip(HEAT, bounds[:-1], bounds[1:], strict=True):
+        text = f"under {high:.0%}" if not low else f"{low:.0%} and more" if high == 1 else f"{low:.0%} to {high:.0%}"
+        yield Rectangle(x, 25, 10, 10, fill=colour)
+        yield Label(x + 15, 34, text)
+        x += text_width(text) + 28
     yield Label(0, 50, "+ expand scope · − collapse scope · colour: mesh axis · redundant arrows omitted")
 
 

@@ -8,7 +8,7 @@ from workbench.reports.pipeline import PipelineReport
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize.draw.bars import stack_bars
-from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, legend_marks, text_width
+from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, Rectangle, fit_drawing, text_width
 from workbench.visualize.draw.palette import AXES, NEUTRAL, ROLES, TEXT, WARNING
 from workbench.visualize.draw.picture import Picture
 
@@ -66,8 +66,7 @@ def _memory_drawing(report: Report, stages: Sequence[Report]) -> Drawing:
             Label(x, y + 10, f"{format_bytes(room)} a device", anchor="end", colour=WARNING),
         ]
         y += _LINE
-    roles = ((ROLES[tuple(Role).index(role)], role.value) for role in _roles(stages))
-    return fit_drawing((*marks, *legend_marks(roles, head, y + _LINE)))
+    return fit_drawing((*marks, *_legend(_roles(stages), head, y + _LINE)))
 
 
 def _memory_bar(report: Report, head: float, y: float, scale: int) -> Iterator[Mark]:
@@ -80,6 +79,13 @@ def _memory_bar(report: Report, head: float, y: float, scale: int) -> Iterator[M
     end = head + (spans[-1][1] if spans else 0)
     tone = TEXT if report.memory.fits else WARNING
     yield Label(end + 8, y + 14, format_bytes(report.memory.peak), colour=tone, bold=not report.memory.fits)
+
+
+def _legend(roles: Sequence[Role], x: float, y: float) -> Iterator[Mark]:
+    for role in roles:
+        yield Rectangle(x, y - 8, 9, 9, fill=ROLES[tuple(Role).index(role)])
+        yield Label(x + 14, y, role.value)
+        x += text_width(role.value) + 32
 
 
 def stage_traffic(report: Report) -> Picture:

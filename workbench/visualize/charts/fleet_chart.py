@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from workbench.multimodel import FleetSchedule, Job, Pass, ScheduledUnit, Unit
 from workbench.units import format_seconds
-from workbench.visualize.charts.chart import Chart, KeyEntry, seconds_unit
+from workbench.visualize.charts.chart import Chart, KeyEntry, columns_of, seconds_unit
 from workbench.visualize.charts.packed_spans import (
     EDGES,
     NUMBER,
@@ -300,7 +300,7 @@ def _sliced(units: Sequence[ScheduledUnit], seconds: float, rows: _FleetRows, mo
 
 def _slice_columns(slices: Sequence[tuple[Slice, float]], jobs: Sequence[Job], rows: _FleetRows, unit: float) -> dict[str, list[Any]]:
     """A model's share of a device's lane in a slice of time, from below, with its opacity."""
-    found: dict[str, list[Any]] = {name: [] for name in _SLICE_COLUMNS}
+    rows_of_slices = []
     for each, alpha in slices:
         bottom, top = rows.units(each.device)
         high = bottom - top
@@ -309,6 +309,5 @@ def _slice_columns(slices: Sequence[tuple[Slice, float]], jobs: Sequence[Job], r
             f"{format_seconds(each.start)} to {format_seconds(each.end)}, {each.units} units begin"
         )
         edges = each.start / unit, each.end / unit, bottom - high * each.low, bottom - high * each.high
-        for column, value in zip(found.values(), (*edges, model_colour(each.model), alpha, title), strict=True):
-            column.append(value)
-    return found
+        rows_of_slices.append((*edges, model_colour(each.model), alpha, title))
+    return columns_of(rows_of_slices, _SLICE_COLUMNS)

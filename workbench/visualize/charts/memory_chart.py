@@ -7,7 +7,7 @@ from typing import Any
 from workbench.reports.compiled import Compiled
 from workbench.reports.report import Report
 from workbench.units import format_bytes
-from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, seconds_unit
+from workbench.visualize.charts.chart import AxisUnit, Chart, KeyEntry, bytes_unit, columns_of, seconds_unit
 from workbench.visualize.charts.still_drawing import LINE, chart_marks
 from workbench.visualize.draw.drawing_marks import Drawing, Label, Mark, fit_drawing, moved_down
 from workbench.visualize.draw.palette import NEUTRAL, TEXT, WARNING
@@ -161,11 +161,7 @@ def _areas(moments: Sequence[tuple[int, Column]], count: int, unit: AxisUnit) ->
 
 def _lines(tier: MemoryTier, unit: AxisUnit, room: int, count: int) -> dict[str, list[Any]]:
     levels = [(tier.most, TEXT), *([(room, WARNING)] if room else [])]
-    return {
-        "xs": [[0.0, float(count)]] * len(levels),
-        "ys": [[level / unit.size] * 2 for level, _ in levels],
-        "color": [colour for _, colour in levels],
-    }
+    return columns_of([([0.0, float(count)], [level / unit.size] * 2, colour) for level, colour in levels], ("xs", "ys", "color"))
 
 
 def _words(tier: MemoryTier, unit: AxisUnit, room: int, top: int, chosen: int | None) -> dict[str, list[Any]]:
@@ -177,15 +173,9 @@ def _words(tier: MemoryTier, unit: AxisUnit, room: int, top: int, chosen: int | 
     rows += [(place, top * _HEAD, name, TEXT) for name, place in _phases(tier)]
     if chosen is not None and chosen != tier.peak:
         rows.append((chosen + 0.5, top * _HEAD, "shown", WARNING))
-    right = [x > 0.75 * count for x, *_ in rows]
-    return {
-        "x": [x for x, *_ in rows],
-        "y": [y / unit.size for _, y, *_ in rows],
-        "text": [text for *_, text, _ in rows],
-        "color": [colour for *_, colour in rows],
-        "align": ["right" if each else "left" for each in right],
-        "dx": [-4 if each else 4 for each in right],
-    }
+    sides = [("right", -4) if x > 0.75 * count else ("left", 4) for x, *_ in rows]
+    found = [(x, y / unit.size, text, colour, *side) for (x, y, text, colour), side in zip(rows, sides, strict=True)]
+    return columns_of(found, ("x", "y", "text", "color", "align", "dx"))
 
 
 def _phases(tier: MemoryTier) -> Iterator[tuple[str, int]]:
@@ -199,4 +189,4 @@ def _places(tier: MemoryTier, top: float, chosen: int | None) -> dict[str, list[
     """Lines at the peak, where the phases begin, and at the moment that is shown."""
     rows = [(tier.peak + 0.5, top, TEXT), *((float(place), top * _ROOM, NEUTRAL) for _, place in _phases(tier))]
     rows += [(chosen + 0.5, top, WARNING)] if chosen is not None and chosen != tier.peak else []
-    return {"xs": [[x, x] for x, *_ in rows], "ys": [[0.0, y] for _, y, _ in rows], "color": [colour for *_, colour in rows]}
+    return columns_of([([x, x], [0.0, y], colour) for x, y, colour in rows], ("xs", "ys", "color"))
