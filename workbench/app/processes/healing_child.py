@@ -185,7 +185,7 @@ class ForkServer(HealingChild):
 
     def __init__(self, becomes: str = "") -> None:
         self._statuses: dict[int, int] = {}  # exit codes of ended processes, until they are requested
-        self._told = threading.Condition()
+        self._endings = threading.Condition()
         arguments = (becomes,) if becomes else ()
         super().__init__("starts boards", "workbench.app.processes.fork_server", *arguments, listen=self._note)
 
@@ -202,12 +202,12 @@ class ForkServer(HealingChild):
 
     def status_of(self, pid: int, patience: float = 2.0) -> int | None:
         """The exit code of an ended process, negative for a signal; `None` if it is not known within so many seconds."""
-        with self._told:
-            self._told.wait_for(lambda: pid in self._statuses or not self.is_ready(), patience)
+        with self._endings:
+            self._endings.wait_for(lambda: pid in self._statuses or not self.is_ready(), patience)
             return self._statuses.pop(pid, None)
 
     def _note(self, message: Mapping[str, Any]) -> None:
-        with self._told:
+        with self._endings:
             if "pid" in message:
                 self._statuses[message["pid"]] = message["status"]
-            self._told.notify_all()
+            self._endings.notify_all()
