@@ -24,7 +24,7 @@ from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.models import amoebanet
 from workbench.models import amoebanet_cells as amoebanet_config
-from workbench.models.data import synthetic_images
+from workbench.models.data import synthetic_data
 from workbench.public_plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
 from workbench.spmd.ask_partitioner import ask_partitioner
@@ -111,7 +111,7 @@ def amoebanet_without_ties():
     of two equal ones a maximum passes its gradient to is up to how sums are ordered."""
     config = amoebanet_config.PRESETS["tiny"]
     start = functools.partial(amoebanet.init, config=config)
-    data = synthetic_images.stripes(config.batch, config.size, config.image_channels, config.classes)
+    data = synthetic_data.stripes(config.batch, config.size, config.image_channels, config.classes)
 
     def noisy(step):
         batch = data(step)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from workbench.models import mnist
-from workbench.models.data import english_text, synthetic_scans, synthetic_speech
+from workbench.models.data import english_text, synthetic_data
 
 SOURCES = [
     lambda seed: english_text.batches(4, 32, seed),
     lambda seed: mnist.batches(8, seed),
-    lambda seed: synthetic_speech.batches(4, 32, 8, 16, seed),
-    lambda seed: synthetic_scans.batches(2, 8, 1, 4, seed),
+    lambda seed: synthetic_data.speech(4, 32, 8, 16, seed),
+    lambda seed: synthetic_data.scans(2, 8, 1, 4, seed),
 ]
 
 
@@ -60,7 +60,7 @@ def test_the_ten_digits_differ():
 
 
 def test_frames_of_one_sound_are_alike_and_every_frame_has_a_target():
-    batch = synthetic_speech.batches(8, 64, 16, 4)(0)
+    batch = synthetic_data.speech(8, 64, 16, 4)(0)
     assert batch["frames"].shape == (8, 64, 16)
     means = np.stack([batch["frames"][batch["targets"] == sound].mean(0) for sound in range(4)])
     apart = np.linalg.norm(batch["frames"][:, :, None] - means, axis=-1).argmin(-1)
@@ -68,7 +68,7 @@ def test_frames_of_one_sound_are_alike_and_every_frame_has_a_target():
 
 
 def test_a_scan_shows_its_tissues_by_their_brightness():
-    batch = synthetic_scans.batches(2, 16, 1, 4)(0)
+    batch = synthetic_data.scans(2, 16, 1, 4)(0)
     assert batch["volumes"].shape == (2, 16, 16, 16, 1)
     assert 0 < (batch["targets"] > 0).mean() < 0.9
     assert np.abs(batch["volumes"][..., 0] - batch["targets"]).mean() < 0.3

@@ -10,7 +10,7 @@ import pytest
 
 from workbench.models import conformer, t5, unet
 from workbench.models.conformer import PRESETS as CONFORMERS
-from workbench.models.data import synthetic_scans, synthetic_speech
+from workbench.models.data import synthetic_data
 from workbench.models.layers.norms_and_losses import batch_norm, instance_norm, layer_norm, rms_norm
 from workbench.models.t5 import PRESETS as T5S
 from workbench.models.unet import PRESETS as UNETS
@@ -27,9 +27,9 @@ MODELS = {
     "unet": (unet.make_loss(SCANS), partial(unet.init, config=SCANS)),
 }
 BATCHES = {
-    "conformer": synthetic_speech.batches(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
+    "conformer": synthetic_data.speech(SPEECH.batch, SPEECH.seq, SPEECH.features, SPEECH.vocab),
     "t5": t5.continuations(WORDS),
-    "unet": synthetic_scans.batches(SCANS.batch, SCANS.size, 1, SCANS.classes),
+    "unet": synthetic_data.scans(SCANS.batch, SCANS.size, 1, SCANS.classes),
 }
 
 

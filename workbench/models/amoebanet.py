@@ -31,7 +31,7 @@ from workbench.core.program import Program
 from workbench.models.amoebanet_cells import JOINED, PRESETS, AmoebaNetConfig, Cell, dims, init
 from workbench.models.amoebanet_cells import cells as cells_of
 from workbench.models.config_fields import choose_preset, name_program
-from workbench.models.data import synthetic_images
+from workbench.models.data import synthetic_data
 from workbench.models.layers.norms_and_losses import Loss, batch_norm, classification_loss
 from workbench.models.layers.weight_tables import Params
 from workbench.models.size_limits import verify_divides
@@ -174,7 +174,7 @@ def build(*, preset: str = "tiny", **changes: Any) -> Program:
         dims=dims(config),
         name=name_program("amoebanet", preset, changes),
         init=start,
-        data=synthetic_images.stripes(config.batch, config.size, config.image_channels, config.classes),
+        data=synthetic_data.stripes(config.batch, config.size, config.image_channels, config.classes),
     )
 
 

@@ -26,7 +26,7 @@ import optax
 
 from workbench.core.program import Program
 from workbench.models.config_fields import FLOATS, choose_preset, name_program, verify_words, word_or_none
-from workbench.models.data import synthetic_speech
+from workbench.models.data import synthetic_data
 from workbench.models.layers.norms_and_losses import Loss, batch_norm, classification_loss, layer_norm
 from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims, nest_tables
 from workbench.tracing import checkpoint_name, layer, trace_training
@@ -245,5 +245,5 @@ def build(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> Program
         dims=dims(scan=scan),
         name=name_program("conformer", preset, changes),
         init=start,
-        data=synthetic_speech.batches(config.batch, config.seq, config.features, config.vocab),
+        data=synthetic_data.speech(config.batch, config.seq, config.features, config.vocab),
     )

@@ -28,7 +28,7 @@ import optax
 from workbench.core.program import Program
 from workbench.errors import DocumentError
 from workbench.models.config_fields import choose_preset, name_program, verify_halves
-from workbench.models.data import synthetic_images
+from workbench.models.data import synthetic_data
 from workbench.models.layers.norms_and_losses import instance_norm
 from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims
 from workbench.models.size_limits import verify_divides
@@ -214,7 +214,7 @@ def build(*, preset: str = "tiny", **changes: Any) -> Program:
         dims=dims(config),
         name=name_program("deep U-Net", preset, changes),
         init=start,
-        data=synthetic_images.discs(config.batch, config.size, config.image_channels),
+        data=synthetic_data.discs(config.batch, config.size, config.image_channels),
     )
 
 

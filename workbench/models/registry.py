@@ -48,8 +48,12 @@ class Model:
     layouts: tuple[tuple[str, str], ...]
     pieces: Pieces = one_piece
     quick: int = 1
-    config: type | None = None
     presets: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> type | None:
+        """The configuration whose fields are arguments, too; of a model without presets there is none."""
+        return next(map(type, self.presets.values()), None)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -75,7 +79,6 @@ ALL_MODELS = (
         decoder_layouts.LAYOUTS,
         unrolled_layers(decoder_config.PRESETS),
         quick=12,
-        config=decoder_config.DecoderConfig,
         presets=decoder_config.PRESETS,
     ),
     Model(
@@ -85,7 +88,6 @@ ALL_MODELS = (
         mixture.LAYOUTS,
         layers_beside_dense(mixture_config.PRESETS),
         quick=6,
-        config=mixture_config.MixtureConfig,
         presets=mixture_config.PRESETS,
     ),
     Model(
@@ -95,7 +97,6 @@ ALL_MODELS = (
         t5.LAYOUTS,
         unrolled_layers(t5.PRESETS),
         quick=6,
-        config=t5.T5Config,
         presets=t5.PRESETS,
     ),
     Model(
@@ -105,7 +106,6 @@ ALL_MODELS = (
         conformer.LAYOUTS,
         unrolled_layers(conformer.PRESETS),
         quick=6,
-        config=conformer.ConformerConfig,
         presets=conformer.PRESETS,
     ),
     Model(
@@ -115,7 +115,6 @@ ALL_MODELS = (
         unet.LAYOUTS,
         levels(unet.PRESETS),
         quick=8,
-        config=unet.UNetConfig,
         presets=unet.PRESETS,
     ),
     Model(
@@ -125,7 +124,6 @@ ALL_MODELS = (
         amoebanet.LAYOUTS,
         cells(amoebanet_cells.PRESETS),
         quick=3,
-        config=amoebanet_cells.AmoebaNetConfig,
         presets=amoebanet_cells.PRESETS,
     ),
     Model(
@@ -135,7 +133,6 @@ ALL_MODELS = (
         deep_unet.LAYOUTS,
         convolutions(deep_unet.PRESETS),
         quick=96,
-        config=deep_unet.DeepUNetConfig,
         presets=deep_unet.PRESETS,
     ),
     Model(
@@ -145,7 +142,6 @@ ALL_MODELS = (
         decoder_layouts.PREFILL_LAYOUTS,
         unrolled_layers(decoder_inference.PRESETS),
         quick=12,
-        config=decoder_inference.DecoderInferenceConfig,
         presets=decoder_inference.PRESETS,
     ),
     Model(
@@ -155,7 +151,6 @@ ALL_MODELS = (
         decoder_layouts.DECODE_LAYOUTS,
         unrolled_layers(decoder_inference.PRESETS),
         quick=12,
-        config=decoder_inference.DecoderInferenceConfig,
         presets=decoder_inference.PRESETS,
     ),
     Model(
@@ -165,7 +160,6 @@ ALL_MODELS = (
         mixture.PREFILL_LAYOUTS,
         layers_beside_dense(mixture_inference.PRESETS),
         quick=6,
-        config=mixture_inference.MixtureInferenceConfig,
         presets=mixture_inference.PRESETS,
     ),
     Model(
@@ -175,7 +169,6 @@ ALL_MODELS = (
         mixture.DECODE_LAYOUTS,
         layers_beside_dense(mixture_inference.PRESETS),
         quick=6,
-        config=mixture_inference.MixtureInferenceConfig,
         presets=mixture_inference.PRESETS,
     ),
     Model(
@@ -185,7 +178,6 @@ ALL_MODELS = (
         gpt.LAYOUTS,
         unrolled_layers(gpt_config.PRESETS),
         quick=24,
-        config=gpt_config.GPTConfig,
         presets=gpt_config.PRESETS,
     ),
 )

@@ -25,7 +25,7 @@ import optax
 
 from workbench.core.program import Program
 from workbench.models.config_fields import FLOATS, choose_preset, name_program, one_of, verify_relation, verify_words, word_or_none
-from workbench.models.data import synthetic_scans
+from workbench.models.data import synthetic_data
 from workbench.models.layers.norms_and_losses import Loss, batch_norm, classification_loss, instance_norm
 from workbench.models.layers.weight_tables import Params, count_parameters, draw, name_dims
 from workbench.models.size_limits import verify_divides
@@ -261,7 +261,7 @@ def build(*, preset: str = "tiny", **changes: Any) -> Program:
         dims=dims(config),
         name=name_program("unet", preset, changes),
         init=start,
-        data=synthetic_scans.batches(config.batch, config.size, config.image_channels, config.classes),
+        data=synthetic_data.scans(config.batch, config.size, config.image_channels, config.classes),
     )
 
 

@@ -1,6 +1,6 @@
 """The weights of a decoder Transformer: which there are, what their dimensions are called, and how they are drawn."""
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -60,11 +60,11 @@ def dims(config: DecoderConfig, *, scan: bool, first: bool = True, last: bool = 
     return edge_weights(config, first=first, last=last) | {prefix + path: stack + names for path, names in layer_weights(config).items()}
 
 
-def _draw(key: Any, weights: dict[str, str], config: DecoderConfig) -> Params:
+def draw_weights(key: Any, weights: dict[str, str], config: Any) -> Params:
     """Nested dictionaries of weights: normal, variance 1 / (3 d_model), smaller by sqrt(2 layers) for what writes to the stream."""
     params: Params = {}
     for number, (path, names) in enumerate(weights.items()):
-        room, _, name = path.rpartition("/")
+        *rooms, name = path.split("/")
         shape = tuple(getattr(config, dim) for dim in names.split())
         if name == "scale":
             value = jnp.ones(shape, config.params)
@@ -73,7 +73,7 @@ def _draw(key: Any, weights: dict[str, str], config: DecoderConfig) -> Params:
         else:
             spread = (3 * config.d_model) ** -0.5 * ((2 * config.layers) ** -0.5 if name in ("wo", "w2") else 1.0)
             value = (spread * jax.random.normal(jax.random.fold_in(key, number), shape)).astype(config.params)
-        params.setdefault(room, {})[name] = value
+        reduce(lambda room, each: room.setdefault(each, {}), rooms, params)[name] = value
     return params
 
 
@@ -81,6 +81,6 @@ def init(key: Any, config: DecoderConfig, *, scan: bool, first: bool = True, las
     """The parameters; both forms hold the same values, `layers` stacked in front if scanned, else as a list of layers."""
     top, below = jax.random.split(key)
     keys = jax.random.split(below, config.layers)
-    draw = partial(_draw, weights=layer_weights(config), config=config)
+    draw = partial(draw_weights, weights=layer_weights(config), config=config)
     layers = jax.vmap(draw)(keys) if scan else [draw(each) for each in keys]
-    return {**_draw(top, edge_weights(config, first=first, last=last), config), "layers": layers}
+    return {**draw_weights(top, edge_weights(config, first=first, last=last), config), "layers": layers}

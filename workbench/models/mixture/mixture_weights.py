@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
+from workbench.models.decoder.decoder_weights import draw_weights
 from workbench.models.layers.decoder_blocks import Params
 from workbench.models.mixture.mixture_config import MixtureConfig
 
@@ -80,31 +80,13 @@ def dims(config: MixtureConfig, *, scan: bool, first: bool = True, last: bool = 
     return edge_weights(config, first=first, last=last) | dense | sparse
 
 
-def _draw(key: Any, weights: dict[str, str], config: MixtureConfig) -> Params:
-    """Nested dictionaries of weights: normal, variance 1 / (3 d_model), smaller by sqrt(2 layers) for what writes to the stream."""
-    params: Params = {}
-    for number, (path, names) in enumerate(weights.items()):
-        *rooms, name = path.split("/")
-        shape = tuple(getattr(config, dim) for dim in names.split())
-        if name == "scale":
-            value = jnp.ones(shape, config.params)
-        else:
-            spread = (3 * config.d_model) ** -0.5 * ((2 * config.layers) ** -0.5 if name in ("wo", "w2") else 1.0)
-            value = (spread * jax.random.normal(jax.random.fold_in(key, number), shape)).astype(config.params)
-        room = params
-        for each in rooms:
-            room = room.setdefault(each, {})
-        room[name] = value
-    return params
-
-
 def init(key: Any, config: MixtureConfig, *, scan: bool, first: bool = True, last: bool = True) -> Params:
     """The parameters: `dense`, a list of layers, and `layers`, those with experts, stacked if scanned, else as a list."""
     top, below, above = jax.random.split(key, 3)
-    draw = partial(_draw, weights=sparse_layer(config), config=config)
+    draw = partial(draw_weights, weights=sparse_layer(config), config=config)
     keys = jax.random.split(above, config.sparse)
     return {
-        **_draw(top, edge_weights(config, first=first, last=last), config),
-        "dense": [_draw(jax.random.fold_in(below, i), dense_layer(config), config) for i in range(config.dense)],
+        **draw_weights(top, edge_weights(config, first=first, last=last), config),
+        "dense": [draw_weights(jax.random.fold_in(below, i), dense_layer(config), config) for i in range(config.dense)],
         "layers": jax.vmap(draw)(keys) if scan else [draw(each) for each in keys],
     }
