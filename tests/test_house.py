@@ -81,6 +81,8 @@ DOORS = {
     "optax": {"tracing", "models"},
     "flax": {"adapters"},
     "equinox": {"adapters"},
+    "torch": {"adapters"},
+    "torchax": {"adapters"},
     "cloudpickle": {"engine"},
     "libtpu": {"engine"},
     "ray": {"engine", "team"},

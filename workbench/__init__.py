@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from workbench.adapters import from_flax as from_flax
     from workbench.adapters import from_haiku as from_haiku
     from workbench.adapters import from_keras as from_keras
+    from workbench.adapters import from_torch as from_torch
     from workbench.app.notebook.board_cell import Workbench as Workbench
     from workbench.app.notebook.fleet_cell import FleetBoard as FleetBoard
     from workbench.core.layout import Layout as Layout
@@ -58,6 +59,7 @@ _MODULE_OF = {
     "from_flax": "workbench.adapters",
     "from_haiku": "workbench.adapters",
     "from_keras": "workbench.adapters",
+    "from_torch": "workbench.adapters",
     "Workbench": "workbench.app.notebook.board_cell",
     "FleetBoard": "workbench.app.notebook.fleet_cell",
     "Layout": "workbench.core.layout",

@@ -18,6 +18,7 @@ from benchmarks.corpus.adapted import ADAPTED, adapter_of, lines_of_glue
 from benchmarks.corpus.third_party import PROGRAMS as THIRD_PARTY
 from tests.support.adapter_models import OPTIMIZER, PROGRAMS, S, cross_entropy, plain_loss, training_loss
 from workbench.adapters import ADAPTERS, AdapterError
+from workbench.core.installation import install_command
 from workbench.core.tensor import Role
 from workbench.errors import TraceError
 from workbench.public_plan import Plan
@@ -200,18 +201,19 @@ def results_of(program, count):
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda each: each.framework)
 def test_every_adapter_says_what_to_install_and_what_it_takes(adapter, monkeypatch):
     assert getattr(wb, adapter.trace.__name__) is adapter.trace
+    given = {"loss": plain_loss, "batch": {"x": S((8,), "float32")}}
     if importlib.util.find_spec(adapter.module):
         with pytest.raises(AdapterError, match=r"^`model` is 3; it should be a "):
-            adapter.trace(3, plain_loss, {"x": S((8,), "float32")}, optimizer=OPTIMIZER)
+            adapter.trace(3, **given, optimizer=OPTIMIZER)
     monkeypatch.setitem(sys.modules, adapter.module, None)
     with pytest.raises(AdapterError) as caught:
-        adapter.trace(3, plain_loss, {"x": S((8,), "float32")})
+        adapter.trace(3, **given)
     assert caught.value.message == f"`wb.{adapter.trace.__name__}` needs {adapter.distribution}, which is not installed here."
-    assert caught.value.ways_out == (f"pip install {adapter.distribution}",)
+    assert caught.value.ways_out == (install_command(adapter.extra) if adapter.extra else f"pip install {adapter.distribution}",)
 
 
 def test_importing_the_workbench_imports_no_framework():
-    code = "import workbench, sys; print({'flax', 'equinox', 'keras', 'haiku'} & set(sys.modules))"
+    code = "import workbench, sys; print({'flax', 'equinox', 'keras', 'haiku', 'torch'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
 

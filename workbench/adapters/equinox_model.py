@@ -8,10 +8,9 @@ from typing import Any
 import jax
 
 from workbench.adapters.module_scopes import Path, module_scopes
-from workbench.adapters.traced_model import AdapterError, Dims, ModelParts, TraceOptions, key_spec, required, takes_argument, trace_model
+from workbench.adapters.traced_model import Dims, ModelParts, TraceOptions, key_spec, model_error, required, takes_argument, trace_model
 from workbench.adapters.traced_objects import ObjectStep, object_names, title_of, trace_objects
 from workbench.core.program import Program, Reference
-from workbench.errors import wrong_type
 from workbench.tracing.leaves import path_of
 from workbench.tracing.trace_function import name_of
 
@@ -51,10 +50,7 @@ def from_equinox(
         return trace_model(_parts(made[0], made[1], make), _StatefulLoss(loss), batch, options)
     if isinstance(made, tuple | list):
         return _trace_step(tuple(made), make, loss, batch, options)
-    raise AdapterError(
-        wrong_type("model", made, "a module of Equinox, or a function of a key that makes one"),
-        ["trace plain functions by `wb.trace_training`, `wb.trace_step` or `wb.trace`"],
-    )
+    raise model_error(made, "a module of Equinox, or a function of a key that makes one")
 
 
 _PAIR = 2  # a model and its state

@@ -7,19 +7,19 @@ import jax
 
 from workbench.adapters.nnx_model import nnx_parts, shapes_of, trace_nnx_step
 from workbench.adapters.traced_model import (
-    AdapterError,
     Dims,
     ModelParts,
     TraceOptions,
     call_loss,
     dims_text,
     key_spec,
+    model_error,
     partition_dims,
     required,
     trace_model,
 )
 from workbench.core.program import Program, Reference
-from workbench.errors import TraceError, wrong_type
+from workbench.errors import TraceError
 from workbench.tracing.leaves import Leaves, path_of
 from workbench.tracing.model_state import first_difference
 from workbench.tracing.trace_function import guard_tracing, name_of
@@ -68,10 +68,7 @@ def from_flax(
         return trace_nnx_step(made, model, loss, batch, options)
     if isinstance(made, nnx.Module):
         return trace_model(nnx_parts(made, model, nnx.Param if wrt is None else wrt), loss, batch, options)
-    raise AdapterError(
-        wrong_type("model", made, "a module of Linen or NNX, or a function that makes one"),
-        ["trace plain functions by `wb.trace_training`, `wb.trace_step` or `wb.trace`"],
-    )
+    raise model_error(made, "a module of Linen or NNX, or a function that makes one")
 
 
 # Modules of Flax Linen: functions of variables in collections. `params` is what is trained; any other collection is state.

@@ -8,10 +8,9 @@ from typing import Any
 
 import jax
 
-from workbench.adapters.traced_model import AdapterError, Dims, ModelParts, TraceOptions, required, trace_model
+from workbench.adapters.traced_model import AdapterError, Dims, ModelParts, TraceOptions, model_error, required, trace_model
+from workbench.adapters.traced_objects import ObjectStep, trace_objects
 from workbench.core.program import Program, Reference
-from workbench.errors import wrong_type
-from workbench.tracing import trace_step
 from workbench.tracing.leaves import Leaves
 from workbench.tracing.trace_function import guard_tracing
 
@@ -114,10 +113,7 @@ class _KerasSource:
 
 def _verify_model(model: Any) -> None:
     if not hasattr(model, "trainable_variables") or not hasattr(model, "stateless_call"):
-        raise AdapterError(
-            wrong_type("model", model, "a model or a layer of Keras 3, or a function that makes one"),
-            ["trace plain functions by `wb.trace_training`, `wb.trace_step` or `wb.trace`"],
-        )
+        raise model_error(model, "a model or a layer of Keras 3, or a function that makes one")
 
 
 def _verify_compiled(model: Any) -> None:
@@ -178,29 +174,23 @@ def _parts(source: _KerasSource) -> ModelParts:
 def _trace_own_step(source: _KerasSource, batch: Any, options: TraceOptions) -> Program:
     """Keras's own `train_step`, a function of the values of all variables."""
     model = source.model
-    state = {kind: _by_name(model, kind, abstract=source.is_made_here) for kind in KINDS}
-    names = {kind: _names(model, kind) for kind in KINDS}
+    counts = [len(_variables(model, kind)) for kind in KINDS]
 
-    def step(state: Any, batch: Any) -> Any:
-        given = [[state[kind][name] for name in names[kind]] for kind in KINDS]
-        logs, after = source.model.train_step(tuple(given), batch)
-        return {kind: dict(zip(names[kind], values, strict=True)) for kind, values in zip(KINDS, after, strict=True)}, logs
+    def split(leaves: Sequence[Any]) -> tuple[list[Any], ...]:
+        rest = iter(leaves)
+        return tuple([next(rest) for _ in range(count)] for count in counts)
+
+    def step(values: Any, batch: Any) -> Any:
+        logs, after = source.model.train_step(values, batch)
+        return [each for values in after for each in values], logs
 
     def init(_key: Any) -> Any:
         made = source.make()
-        return {kind: dict(zip(names[kind], [each.value for each in _variables(made, kind)], strict=True)) for kind in KINDS}
+        return [each.value for kind in KINDS for each in _variables(made, kind)]
 
-    options = replace(options, name=options.name or model.name)
-    return trace_step(
-        step,
-        state,
-        batch,
-        dims=options.dims,
-        name=options.name,
-        init=init if source.is_made_here else None,
-        data=options.data,
-        reference=options.reference,
-    )
+    named = {f"{kind}/{name}": each for kind in KINDS for name, each in _by_name(model, kind, abstract=source.is_made_here).items()}
+    found = ObjectStep([*named], [*named.values()], split, step, init if source.is_made_here else None)
+    return trace_objects(found, batch, replace(options, name=options.name or model.name))
 
 
 def _variables(model: Any, kind: str) -> list[Any]:

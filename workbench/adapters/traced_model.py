@@ -13,9 +13,10 @@ from typing import Any
 import jax
 from jax.interpreters import partial_eval
 
+from workbench.core.installation import install_command
 from workbench.core.path_patterns import match_patterns
 from workbench.core.program import Program, Reference
-from workbench.errors import TraceError, WorkbenchError
+from workbench.errors import TraceError, WorkbenchError, wrong_type
 from workbench.recipes.naming_conventions import MESH_AXES
 from workbench.tracing import trace, trace_training
 from workbench.tracing.leaves import Leaves
@@ -295,11 +296,19 @@ class AdapterError(WorkbenchError):
     """A model that an adapter cannot put in."""
 
 
-def required(module: str, distribution: str, adapter: str) -> Any:
-    """The module of this name; raises `AdapterError` if its distribution is not installed."""
+def model_error(given: object, expected: str) -> AdapterError:
+    """The error about what is no model of a framework."""
+    return AdapterError(
+        wrong_type("model", given, expected), ["trace plain functions by `wb.trace_training`, `wb.trace_step` or `wb.trace`"]
+    )
+
+
+def required(module: str, distribution: str, adapter: str, extra: str = "") -> Any:
+    """The module of this name; raises `AdapterError` if its distribution, which an extra may bring, is not installed."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != module.partition(".")[0]:
             raise
-        raise AdapterError(f"`{adapter}` needs {distribution}, which is not installed here.", [f"pip install {distribution}"]) from error
+        command = install_command(extra) if extra else f"pip install {distribution}"
+        raise AdapterError(f"`{adapter}` needs {distribution}, which is not installed here.", [command]) from error
