@@ -22,6 +22,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from tests.install_browsers import system_chromium
 from tests.support.servers import free_port, wait_for
+from tests.support.tabs import open_tab
 from workbench.app.page.fleet_page import serve_fleet
 from workbench.app.page.serve import serve
 from workbench.documents.fleet_files import parse_fleet
@@ -51,9 +52,7 @@ def tab(name: str) -> Callable[[Page], Locator]:
     """A tab with its pictures and tables, without what stands above it."""
 
     def opened(page: Page) -> Locator:
-        page.locator(f'.tab[data-tab="{name}"]').click()
-        tables = page.locator(f'.tables[data-tab="{name}"]')
-        tables.wait_for(timeout=60_000)
+        tables = open_tab(page, name)
         tables.get_by_text("Computing the").wait_for(state="detached", timeout=60_000)  # what is found out in the background
         page.wait_for_timeout(600)  # charts are drawn a moment after their place
         return tables
@@ -63,7 +62,7 @@ def tab(name: str) -> Callable[[Page], Locator]:
 
 def whole(page: Page) -> Locator:
     """The card as one meets it."""
-    tab("tensors")(page)
+    tab("overview")(page)
     return page.locator(".wb .card")
 
 

@@ -74,7 +74,7 @@ def test_a_report_of_the_compiled_tier_is_one_call():
     assert "XLA:CPU" in str(report)
 
 
-@pytest.mark.parametrize("tab", ["memory", "step", "timeline", "graph"])
+@pytest.mark.parametrize("tab", ["memory", "step", "timeline", "kernels", "roofline", "graph"])
 def test_a_view_of_the_prediction_says_so_where_the_compilers_figure_is_at_the_top(report, tab):
     settled = with_compiled(report, found(arguments=GIB, seconds=0.25))
     note = table_state(Facts(settled), tab)["blocks"][0]["note"]

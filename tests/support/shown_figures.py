@@ -20,10 +20,10 @@ from workbench.visualize import (
     timeline,
 )
 from workbench.widgets.board.board import Board
+from workbench.widgets.tabs.board_tabs import SECTIONS
 
 Shown = dict[str, dict[str, str]]
 """By what a figure is of: the view and what it writes."""
-TABS = ("tensors", "devices", "communication", "resharding", "memory", "step", "timeline", "pipeline", "graph", "values", "notes")
 
 
 def shown_figures(plan: Plan) -> Shown:
@@ -53,7 +53,7 @@ def _of_board(report: Report, found: Shown) -> None:
         fullest = _stage_in(figures["memory"]["title"])
         for stage in ("",) if report.is_of_devices else ("", f"{len(report.stages) - 1}"):
             board.answer({"verb": "show_stage", "stage": stage, "seq": 1})
-            for tab in TABS:
+            for tab in (section.key for section in SECTIONS if section.is_shared or section.key == "resharding"):
                 board.answer({"verb": "open", "tab": tab, "seq": 2})
                 _of_tab(tab, stage, fullest, states["table"], found)
         _of_answers(board, states, found)

@@ -14,9 +14,9 @@ from workbench.exercises import Exercise
 from workbench.models import build
 from workbench.public_plan import Plan
 from workbench.visualize.charts.chart import bokeh_script
-from workbench.widgets.board.board_state import TABS
 from workbench.widgets.front_end import module_text
 from workbench.widgets.glossary.glossary import glossary_state
+from workbench.widgets.tabs.board_tabs import SECTIONS, section_of
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_the_static_picture_has_the_question_and_its_goals():
 
 
 @pytest.mark.compile
-@pytest.mark.parametrize("tab", [key for key, _ in TABS])
+@pytest.mark.parametrize("tab", [section.key for section in SECTIONS])
 def test_a_notebook_with_a_board_stays_small_whatever_tab_is_open(gpt_bench, tab):
     """What nbconvert keeps of it: the state of the widget, and the outputs of the cell. JSON may take one byte in twelve more."""
     gpt_bench.gesture = {"verb": "open", "tab": tab, "view": "v", "seq": 1}
@@ -56,7 +56,7 @@ def test_a_notebook_with_a_board_stays_small_whatever_tab_is_open(gpt_bench, tab
     kept = json.dumps([gpt_bench.get_state(), data])
     assert len(kept) < 55_000
     assert module_text()[:2000] not in kept
-    assert dict(TABS)[tab] in data["text/html"]
+    assert section_of(tab).label in data["text/html"]
 
 
 def test_a_cell_that_shows_the_board_gets_the_module_once_and_then_each_part_that_changes(session, monkeypatch):

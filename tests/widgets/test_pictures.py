@@ -17,7 +17,16 @@ from workbench.visualize.draw.collapse_scopes import choose_open_scopes
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.gestures.gesture_codec import read_gesture
-from workbench.widgets.tabs.picture_tabs import Views, device_blocks, graph_blocks, memory_blocks, step_blocks, traffic_blocks
+from workbench.widgets.tabs.picture_tabs import (
+    device_blocks,
+    graph_blocks,
+    kernel_blocks,
+    memory_blocks,
+    roofline_blocks,
+    step_blocks,
+    traffic_blocks,
+)
+from workbench.widgets.tabs.shown_stage import Views
 from workbench.widgets.tabs.table_blocks import Paint, as_json
 
 PAINT = Paint({"data": 0, "model": 1})
@@ -40,7 +49,8 @@ def every_tab(report, comparison_state=None):
         "devices": device_blocks(report),
         "communication": traffic_blocks(report, comparison_state, PAINT),
         "memory": memory_blocks(report, comparison_state, Views()),
-        "step": step_blocks(report, comparison_state),
+        "step": step_blocks(report, comparison_state, report),
+        "roofline": roofline_blocks(report),
         "graph": graph_blocks(report, Views()),
     }
 
@@ -106,8 +116,8 @@ def test_a_scope_that_the_graph_does_not_have_is_refused():
 def test_what_was_compiled_stands_beside_what_was_predicted():
     report = step_report()
     assert {"predicted", "compiled", "measured"} <= set(heads(memory_blocks(report, beside(), Views())))
-    assert {"predicted", "compiled", "measured"} <= set(heads(step_blocks(report, beside())))
-    kernels = step_blocks(report, beside())[-1]
+    assert {"predicted", "compiled", "measured"} <= set(heads(step_blocks(report, beside(), report)))
+    (kernels,) = kernel_blocks(report, beside())
     column = [each["label"] for each in kernels["columns"]].index("compiled")
     shown = {row["subject"]: row["cells"][column]["text"] for row in kernels["rows"]}
     assert shown["layers/mlp/dot_general"] == "960 µs"
@@ -115,11 +125,11 @@ def test_what_was_compiled_stands_beside_what_was_predicted():
 
 
 def test_what_was_compiled_of_a_plan_before_is_not_shown_as_of_this_one():
-    assert "compiled" not in heads(step_blocks(step_report(), beside(stale=True)))
+    assert "compiled" not in heads(kernel_blocks(step_report(), beside(stale=True)))
 
 
 def test_the_kernels_are_listed_longest_first_with_what_bounds_them():
-    kernels = step_blocks(step_report(), None)[-1]
+    (kernels,) = kernel_blocks(step_report(), None)
     assert [row["subject"] for row in kernels["rows"]] == [each.path for each in KERNELS]
     bound = [each["label"] for each in kernels["columns"]].index("bound by")
     assert [row["cells"][bound]["text"] for row in kernels["rows"]] == ["products", "products", "memory", "memory"]
@@ -127,7 +137,8 @@ def test_the_kernels_are_listed_longest_first_with_what_bounds_them():
 
 def test_without_hardware_the_step_says_what_to_do():
     bare = replace(step_report(), step_time=None)
-    assert step_blocks(bare, None)[0]["note"].startswith("Choose hardware")
+    for blocks in (step_blocks(bare, None, bare), roofline_blocks(bare), kernel_blocks(bare, None)):
+        assert [(each["note"][:15], each["controls"][0]["name"]) for each in blocks] == [("Choose hardware", "hw-chip")]
 
 
 def test_a_text_and_the_picture_behind_a_chart_come_when_they_are_asked_for():

@@ -13,8 +13,8 @@ from workbench.public_plan import Plan
 from workbench.session.plan_history import Session
 from workbench.widgets.board import open_tab_part
 from workbench.widgets.board.board import Board
-from workbench.widgets.board.open_tab_part import SHARED_TABS
 from workbench.widgets.shared_states import MOST_NAMES, MOST_SUBJECTS, SharedList, SharedStates, json_text, json_value, shared_states
+from workbench.widgets.tabs.board_tabs import SECTIONS
 
 
 class Page:
@@ -59,7 +59,7 @@ def test_boards_of_one_session_share_what_is_alike_and_no_more(session):
     assert one.board.state()["hardware"] is not other.board.state()["hardware"]
     one.do(**drop(""))
     one.do(verb="undo")
-    other.do(verb="open", tab="tensors", search="")
+    other.do(verb="open", tab="overview", search="")
     other.do(verb="select", path="w")
     assert one.parts["table"]["blocks"] == other.parts["table"]["blocks"]
     assert one.parts["board"]["zones"] == other.parts["board"]["zones"]
@@ -70,14 +70,14 @@ def test_a_tab_is_made_once_for_all_who_have_it_open(session, monkeypatch):
     monkeypatch.setattr(open_tab_part, "table_state", lambda facts, tab, search: tabs.append(tab) or make(facts, tab, search))
     pages = [Page(session) for _ in range(3)]
     pages[0].do(**drop("model"))
-    assert tabs == ["tensors", "tensors"]  # of the first plan, and of the second
+    assert tabs == ["overview", "overview"]  # of the first plan, and of the second
     for page in pages:
         page.do(verb="open", tab="notes", search="")
         page.do(verb="open", tab="resharding", search="")
     assert tabs[2:] == ["notes", "resharding", "resharding", "resharding"]
 
 
-@pytest.mark.parametrize("tab", SHARED_TABS)
+@pytest.mark.parametrize("tab", [section.key for section in SECTIONS if section.is_shared])
 def test_a_shared_tab_is_what_a_board_alone_shows(session, tab):
     first, second, alone = Page(session), Page(session), Page(Session(session.plan))
     for page in (first, second, alone):

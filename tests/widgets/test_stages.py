@@ -18,6 +18,7 @@ from workbench.widgets.board.key_figures import figures
 from workbench.widgets.glossary.glossary import GROUPS
 from workbench.widgets.pipeline.first_pipeline import propose_pipeline
 from workbench.widgets.pipeline.stage_edits import ZONE
+from workbench.widgets.tabs.board_tabs import SECTIONS
 
 SLOW = flat("slow", flops=1e7, memory_bandwidth=1e8, devices=2)
 
@@ -295,20 +296,6 @@ BROKEN = {
     "more virtual stages than blocks": (2, "stages:2 micro_batches:4 schedule:interleaved chunks:4", "has 7 blocks"),
     "a boundary that is no block": (2, "stages:2 micro_batches:4 boundaries:nowhere", "There is no block `nowhere`"),
 }
-TABS = (
-    "tensors",
-    "devices",
-    "communication",
-    "resharding",
-    "memory",
-    "step",
-    "timeline",
-    "pipeline",
-    "graph",
-    "values",
-    "propagation",
-    "notes",
-)
 QUESTIONS = ("figure memory", "figure flops", "sent stage", "tensor params/0", "value params/0", "axis tensor 0 stage params/0")
 
 
@@ -316,7 +303,7 @@ QUESTIONS = ("figure memory", "figure flops", "sent stage", "tensor params/0", "
 def test_a_pipeline_that_cannot_be_made_is_a_message_in_every_tab_and_no_traceback(program, fault, caplog):
     stages, text, words = BROKEN[fault]
     found = Screen(Session(Plan(program, f"stage:{stages}", "", pipeline=text)))
-    for tab in TABS:
+    for tab in (section.key for section in SECTIONS):
         found.send("open", tab=tab)
         assert not any("could not be made:" in json.dumps(each) for each in found.shown["table"]["blocks"]), tab
     found.send("open", tab="memory")

@@ -8,14 +8,16 @@ import pytest
 from tests.support.details import with_details
 from tests.support.programs import mlp_report, parameter, program
 from workbench.core.sharding import Sharding
+from workbench.models import build
 from workbench.plan.edits import ShardDim
 from workbench.public_plan import Plan
 from workbench.reports.device_memory import Memory
 from workbench.reports.placement import Placement, Value
 from workbench.reports.report import Report
 from workbench.reports.step_time import Flops
-from workbench.widgets.board.board_state import TABS
-from workbench.widgets.tabs.board_tabs import Facts, table_state
+from workbench.widgets.board.board import Board
+from workbench.widgets.tabs.board_tabs import SECTIONS, VIEWS, Facts, table_state
+from workbench.widgets.tabs.picture_tabs import FEW
 from workbench.widgets.tabs.value_table import MOST_VALUES
 
 
@@ -23,12 +25,43 @@ def texts(block):
     return [[cell if isinstance(cell, str) else cell.get("text", cell.get("path", "")) for cell in row["cells"]] for row in block["rows"]]
 
 
-@pytest.mark.parametrize("tab", [key for key, _ in TABS])
+@pytest.mark.parametrize("tab", [section.key for section in SECTIONS])
 def test_every_tab_is_json_with_as_many_cells_as_columns(tab):
     state = json.loads(json.dumps(table_state(Facts(mlp_report()), tab), allow_nan=False))
     assert state["tab"] == tab
     for block in state["blocks"]:
         assert all(len(row["cells"]) == len(block["columns"]) for row in block["rows"] if "section" not in row)
+
+
+def test_every_section_but_find_is_in_a_view_and_a_view_opens_with_what_was_open_there_last(session):
+    states = {}
+    board = Board(session, states.__setitem__)
+    views = [key for key, _ in VIEWS]
+    assert {section.view for section in SECTIONS} == {*views, ""}
+    assert [(each["key"], each["open"]) for each in states["board"]["views"]] == [(key, key == "overview") for key in views]
+    for seq, tab in enumerate(("roofline", "devices", "find"), 1):
+        board.answer({"verb": "open", "tab": tab, "view": "v", "seq": seq})
+    opens = {each["key"]: each["opens"] for each in states["board"]["views"]}
+    first = {key: next(section.key for section in SECTIONS if section.view == key) for key in views}
+    assert opens == first | {"time": "roofline", "communication": "devices"}
+    assert not any(each["open"] for each in states["board"]["views"])  # Find is opened by its own button
+
+
+def test_the_overview_has_memory_time_and_communication_with_their_largest_and_the_way_to_each():
+    plan = Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model", hardware="TPU v5e 2x4")
+    blocks = table_state(Facts(plan.report()), "overview")["blocks"]
+    assert [each["title"] for each in blocks[::2]] == ["Memory", "Time", "Communication"]
+    assert [each["controls"][0]["name"] for each in blocks[1::2]] == [f"view-{key}" for key, _ in VIEWS[1:4]]
+    tiles, largest, spent, _, sent, _ = blocks
+    assert tiles["picture"]["svg"].startswith("<svg")
+    assert [len(row["cells"]) for row in largest["rows"]] == [3] * FEW
+    assert sum(row["cells"][1]["share"] for row in spent["rows"] if "hidden" not in row["cells"][0]) == pytest.approx(1, abs=1e-4)
+    assert sum(row["cells"][1]["share"] for row in sent["rows"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_without_hardware_the_overview_offers_to_choose_some(session):
+    block = table_state(Facts(session.report), "overview")["blocks"][2]
+    assert (block["title"], block["controls"][0]["name"]) == ("Time", "hw-chip")
 
 
 def test_operations_stand_with_the_most_bytes_first(session):

@@ -31,12 +31,12 @@ class _Cell:
     subject: str
 
 
-def memory_map(report: Report, place: int | None = None) -> Picture:
+def memory_map(report: Report, place: int | None = None, size: tuple[int, int] | None = None) -> Picture:
     """A field for each role, in it a tile for each scope, sized by its bytes; `place` is an index in `report.memory_curve`, by default the
-    peak."""
+    peak. With a `size` in pixels the tiles alone, for a column that has a title of its own."""
     report = report.shown
     title, cells = _title(report, place), _cells(report, place)
-    return Picture(title, lambda: _drawing(report, title, cells), lambda: _text(title, cells))
+    return Picture(title, lambda: _drawing(report, title, cells, size), lambda: _text(title, cells))
 
 
 def _alive(report: Report, place: int | None) -> tuple[Alive, ...]:
@@ -89,16 +89,17 @@ def _with_count(cell: _Cell, text: str) -> str:
     return f"{text} ×{cell.count}" if cell.count > 1 else text
 
 
-def _drawing(report: Report, title: str, cells: Sequence[_Cell]) -> Drawing:
-    marks: list[Mark] = [Label(0, 12, title, bold=True)]
+def _drawing(report: Report, title: str, cells: Sequence[_Cell], size: tuple[int, int] | None) -> Drawing:
+    whole = Tile(0, 0, *size) if size else Tile(0, 24, _WIDE, _HIGH)
+    marks: list[Mark] = [] if size else [Label(0, 12, title, bold=True)]
     roles = [(role, [each for each in cells if each.role is role and each.bytes]) for role in Role]
     roles = [(role, group) for role, group in roles if group]
     roles.sort(key=lambda entry: -sum(each.bytes for each in entry[1]))
     held = sum(each.bytes for _, group in roles for each in group)
-    fields = squarify([sum(each.bytes for each in group) for _, group in roles], Tile(0, 24, _WIDE, _HIGH))
+    fields = squarify([sum(each.bytes for each in group) for _, group in roles], whole)
     for (role, group), field in zip(roles, fields, strict=True):
         marks += _field(role, group, field, held)
-    marks += _capacity_marks(report, held, 24 + _HIGH + 12)
+    marks += () if size else _capacity_marks(report, held, 24 + _HIGH + 12)
     return fit_drawing(tuple(marks))
 
 

@@ -8,9 +8,10 @@ from tests.app.browser.test_page import drag, grip, settled
 from tests.support.choosing import share_of
 from tests.support.resharding import reproducer
 from tests.support.scripted import ScriptedRunner
+from tests.support.tabs import open_tab
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.widgets.board.board_state import TABS
+from workbench.widgets.tabs.board_tabs import SECTIONS
 
 VIOLATIONS = {"resultTypes": ["violations"]}
 OF_COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
@@ -54,11 +55,10 @@ def test_what_cannot_be_used_is_found(page):
 def test_every_tab_can_be_used_by_everyone(board, stage, pytestconfig):
     stage.runner = ScriptedRunner()
     drag(board, "hidden", "model")
-    for key, _ in share_of(pytestconfig, TABS, 3):
-        board.locator(f'[role=tab][data-tab="{key}"]').click()
+    for section in share_of(pytestconfig, SECTIONS, 3):
+        open_tab(board, section.key)
         settled(board)
-        expect(board.locator(f'[role=tab][data-tab="{key}"]')).to_have_attribute("aria-selected", "true")
-        assert findings_in_both(board) == {}, key
+        assert findings_in_both(board) == {}, section.key
 
 
 def test_open_menus_and_meanings_can_be_used_by_everyone(board):
@@ -95,11 +95,11 @@ def test_recipes_and_reshardings_can_be_used_by_everyone(board, server, stage):
     stage.make = reproducer
     board.goto(server[0])
     board.locator(".wb .chip").first.wait_for()
-    board.locator('[role=tab][data-tab="resharding"]').click()
+    open_tab(board, "resharding")
     board.get_by_role("button", name="Try more edits").click()
     board.locator(".remedy").nth(1).wait_for()
     assert findings_in_both(board) == {}, "a resharding with edits that were tried"
-    board.locator('[role=tab][data-tab="notes"]').click()
+    open_tab(board, "notes")
     expect(board.locator(".tables")).to_contain_text("Sharded by the function itself")
     assert findings_in_both(board) == {}, "what the function lays out itself"
 

@@ -12,7 +12,7 @@ from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build
 from workbench.public_plan import Plan
 
-CHARTS = ("memory", "step", "timeline")
+CHARTS = ("memory", "roofline", "timeline")
 
 
 @pytest.fixture(scope="module")
@@ -71,18 +71,17 @@ def test_a_kernel_clicked_in_the_timeline_is_marked_in_every_view_with_its_sourc
     expect(source.locator(".here .lineno")).to_have_text(source.locator("h2 .mono").inner_text().split(":")[1])
     charts.wait_until_still(explored)
     assert path in charts.selected(chart)
-    tables = open_tab(explored, "step")
-    roofline = charts.drawn(tables)
+    roofline = charts.drawn(open_tab(explored, "roofline"))
     if path in charts.column(roofline, "subject"):
         assert path in charts.selected(roofline)
-    expect(tables.locator("tr.chosen").first).to_be_visible()
+    expect(open_tab(explored, "kernels").locator("tr.chosen").first).to_be_visible()
     chart = charts.drawn(open_tab(explored, "timeline"))
     charts.click_for(chart, longest(chart), source, "hidden")
     expect(source).to_be_hidden()
 
 
 def test_a_line_of_the_source_marks_all_that_it_makes(explored):
-    tables = open_tab(explored, "step")
+    tables = open_tab(explored, "kernels")
     tables.locator("tbody tr[data-subject]").first.click()
     here = explored.locator(".source .here .lineno")
     here.click()
@@ -91,7 +90,7 @@ def test_a_line_of_the_source_marks_all_that_it_makes(explored):
     rows = tables.locator("tr.chosen td:last-child")
     expect(rows.first).to_have_text(line)
     assert set(rows.all_inner_texts()) == {line}
-    assert charts.selected(charts.drawn(tables))
+    assert charts.selected(charts.drawn(open_tab(explored, "roofline")))
 
 
 def test_a_timeline_is_zoomed_by_wheel_keys_and_box_and_stays_there_after_an_edit(explored):

@@ -53,7 +53,7 @@ def test_a_point_says_what_it_changes_and_clicked_gives_the_board_its_plan_which
     search(finding, "3")
     front(finding).wait_for()
     phase(finding, "done").wait_for()
-    expect(finding.locator("[role=tab][data-tab=find] .badge")).not_to_be_empty()
+    expect(finding.locator("[data-verb=open-find] .badge")).not_to_be_empty()
     expect(finding.locator(".search-form .present-plan")).to_contain_text("best found")
     tip = walk_front(finding)
     expect(tip).to_contain_text("step: ")

@@ -59,7 +59,7 @@ def test_a_dimension_dragged_onto_an_axis_splits_it_there(board):
     expect(board.locator(".layout")).to_have_text("batch:data; hidden:model")
     expect(figure(board, "duplication").locator(".value")).to_contain_text("1.00×")
     expect(figure(board, "duplication").locator(".delta")).to_have_text("−1.00×")
-    expect(board.locator(".tables tbody tr", has_text="w").first).to_contain_text("64×15")
+    expect(open_tab(board, "tensors").locator("tbody tr", has_text="w").first).to_contain_text("64×15")
 
 
 def test_the_tab_of_the_browser_names_the_program(board):
@@ -203,18 +203,18 @@ def test_the_mesh_is_edited_where_it_stands(board):
 
 def test_tabs_show_communication_values_and_notes(board):
     drag(board, "hidden", "model")
-    board.get_by_role("tab", name="Communication").click()
+    open_tab(board, "communication")
     expect(board.locator(".block").nth(1)).to_contain_text("all-reduce")
-    board.get_by_role("tab", name="Values").click()
+    open_tab(board, "values")
     board.get_by_label("Search intermediate values").fill("second dot_general")
     expect(board.locator(".tables .path", has_text="first")).to_have_count(0)
     expect(board.locator(".tables .path", has_text="second").first).to_be_visible()
-    board.get_by_role("tab", name="Memory").click()
+    open_tab(board, "memory")
     expect(board.locator(".tables")).to_contain_text("peak of the step")
 
 
 def test_a_note_is_mended_by_its_button(board):
-    board.get_by_role("tab", name="Warnings").click()
+    open_tab(board, "notes")
     board.locator(".tables .btn").first.click()
     settled(board)
     expect(board.locator(".layout")).not_to_have_text("batch:data")

@@ -9,11 +9,12 @@ from playwright.sync_api import Page, expect
 from tests.app.browser.test_page import drag, grip, settled
 from tests.support.scripted import ScriptedRunner
 from tests.support.servers import free_port, wait_for
+from tests.support.tabs import open_tab
 from workbench.app.page.serve import serve
 from workbench.documents import load_plan
 from workbench.models import build
 from workbench.public_plan import Plan
-from workbench.widgets.board.board_state import TABS
+from workbench.widgets.tabs.board_tabs import SECTIONS
 
 
 def run(page: Page, steps: int = 20) -> None:
@@ -207,12 +208,11 @@ def test_no_screen_is_wider_than_its_window(guarded, server, stage):
             guarded.set_viewport_size({"width": width, "height": 1000})
             assert guarded.evaluate("document.documentElement.scrollWidth") <= width, (screen, width)
 
-    for key, _ in TABS:
-        guarded.locator(f'[role=tab][data-tab="{key}"]').click()
-        guarded.locator(f'.tables[data-tab="{key}"]').wait_for()
+    for key in (section.key for section in SECTIONS):
+        open_tab(guarded, key)
         settled(guarded)
         verify(key)
-        if key in ("tensors", "communication", "step"):
+        if key in ("tensors", "communication", "kernels"):
             guarded.set_viewport_size({"width": 1280, "height": 1000})
             box = guarded.locator(f'.tables[data-tab="{key}"] .scroll')
             assert box.evaluate("box => box.scrollWidth <= box.clientWidth"), f"{key} scrolls sideways"

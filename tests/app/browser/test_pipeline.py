@@ -11,6 +11,7 @@ from tests.support import charts
 from tests.support.machines import flat
 from tests.support.scripted import ScriptedRunner
 from tests.support.stack import stack_program
+from tests.support.tabs import open_tab
 from workbench.app.runners.worker_runner import WorkerRunner
 from workbench.public_plan import Plan
 
@@ -32,7 +33,7 @@ def pipeline(guarded, server, stage, network):
 
 def opened(page: Page, server) -> Page:
     page.goto(server[0])
-    page.locator('[role=tab][data-tab="pipeline"]').click()
+    open_tab(page, "pipeline")
     settled(page)
     page.locator(".pipeline[data-kind]").wait_for()
     return page

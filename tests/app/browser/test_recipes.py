@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_page import figure
 from tests.support.resharding import reproducer
+from tests.support.tabs import open_tab, view_tab
 from workbench.models import build
 from workbench.public_plan import Plan
 
@@ -96,7 +97,7 @@ def test_keys_alone_open_apply_and_close_the_recipes(gpt):
 
 
 def test_a_value_that_is_gathered_whole_stands_out_and_a_tried_edit_mends_it(two_lines):
-    two_lines.locator('[role=tab][data-tab="resharding"]').click()
+    open_tab(two_lines, "resharding")
     row = two_lines.locator("tr.bad-row")
     expect(row).to_contain_text("gathered whole, then sliced")
     row.get_by_role("button", name="gathered whole").click()
@@ -114,10 +115,28 @@ def test_a_value_that_is_gathered_whole_stands_out_and_a_tried_edit_mends_it(two
 
 def test_the_chosen_tab_is_in_sight_in_a_narrow_cell(board):
     board.set_viewport_size({"width": 560, "height": 900})
-    tab = board.locator('[role=tab][data-tab="notes"]')
-    board.locator('[role=tab][data-tab="tensors"]').focus()
-    board.keyboard.press("ArrowLeft")
-    expect(tab).to_have_attribute("aria-selected", "true")
-    strip, box = board.locator(".tabs").bounding_box(), tab.bounding_box()
+    view_tab(board, "tensors").focus()
+    board.keyboard.press("ArrowRight")
+    expect(view_tab(board, "notes")).to_have_attribute("aria-selected", "true")
+    board.keyboard.press("End")
+    last = view_tab(board, "tensors")
+    expect(last).to_be_focused()
+    strip, box = board.locator(".tabs").first.bounding_box(), last.bounding_box()
     assert strip["x"] - 1 <= box["x"]
     assert box["x"] + box["width"] <= strip["x"] + strip["width"] + 1
+
+
+def test_both_rows_of_tabs_are_walked_by_keyboard_and_a_view_keeps_its_section(board):
+    open_tab(board, "communication")
+    sections = board.get_by_role("tablist", name="Sections").get_by_role("tab")
+    sections.first.focus()
+    board.keyboard.press("ArrowRight")
+    expect(sections.nth(1)).to_be_focused()
+    expect(board.locator(".tables")).to_have_attribute("data-tab", "resharding")
+    view_tab(board, "devices").focus()
+    board.keyboard.press("ArrowLeft")
+    expect(view_tab(board, "step")).to_be_focused()
+    board.keyboard.press("ArrowRight")
+    expect(board.locator(".tables")).to_have_attribute("data-tab", "resharding")
+    expect(sections.nth(1)).to_have_attribute("aria-selected", "true")
+    assert [each.get_attribute("tabindex") for each in board.get_by_role("tab").all()].count("0") == 2

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 from tests.app.browser.test_page import drag, grip
 from tests.support.proxy import proxy_to
 from tests.support.servers import free_port, wait_for
+from tests.support.tabs import open_tab
 from workbench.app.page.serve import serve
 from workbench.public_plan import Plan
 
@@ -70,7 +71,7 @@ def test_after_a_cut_the_board_goes_on_where_it_was(page_over, wire):
     page = page_over
     drag(page, "hidden", "model")
     expect(grip(page, "hidden", "model")).to_be_visible()
-    page.get_by_role("tab", name="Devices").click()
+    open_tab(page, "devices")
     page.set_viewport_size({"width": 1280, "height": 400})
     page.evaluate("scrollTo(0, 100)")
     wire.cut()

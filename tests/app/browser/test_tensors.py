@@ -2,11 +2,20 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.browser.test_page import centre, drag, settled, zone
+from tests.support.tabs import open_tab
 from workbench.models import build
 from workbench.public_plan import Plan
+
+
+@pytest.fixture
+def board(board: Page) -> Page:
+    """The page with its tensors open."""
+    open_tab(board, "tensors")
+    return board
 
 
 def chip(page: Page, path: str, place: int):
@@ -183,7 +192,7 @@ def test_the_axes_of_one_dimension_change_their_order_by_a_drop(board):
 
 
 def test_a_value_is_constrained_and_freed(board):
-    board.locator('[data-tab="values"]').click()
+    open_tab(board, "values")
     expect(board.get_by_label("Search intermediate values")).to_be_visible()
     settled(board)
     row = board.locator("tbody tr", has=board.locator('.grip[data-dim="hidden"]')).first
@@ -200,6 +209,7 @@ def test_layers_unfold_and_one_of_them_goes_its_own_way(guarded, server, stage):
     plan = Plan(build("gpt", scan=False), "data:4 model:2", "batch:data; d_ff:model")
     stage.make = lambda: plan
     guarded.goto(server[0])
+    open_tab(guarded, "tensors")
     path = "params/layers/*/mlp/w1"
     guarded.locator(f'tr[data-subject="{path}"] .fold').click()
     expect(guarded.locator('tr[data-subject^="params/layers/"][data-subject$="/mlp/w1"]')).to_have_count(5)
@@ -222,7 +232,7 @@ def test_a_row_is_selected_by_click_and_by_key_and_marked_in_every_tab(board):
     board.keyboard.press("Enter")
     expect(board.locator('tr[data-subject="v"]')).to_have_attribute("aria-current", "true")
     expect(board.locator('tr[data-subject="w"]')).not_to_have_class("chosen")
-    board.locator('[data-tab="memory"]').click()
+    open_tab(board, "memory")
     expect(board.locator('tr[data-subject="v"]')).to_have_class("chosen")
     board.locator('tr[data-subject="v"] td').first.click()
     expect(board.locator(".chosen")).to_have_count(0)
@@ -256,7 +266,7 @@ def test_a_tensor_and_a_collective_tell_why(board):
     panel = board.get_by_role("complementary", name="Why?")
     expect(panel).to_contain_text("rule hidden:model")
     board.keyboard.press("Escape")
-    board.locator('[data-tab="communication"]').click()
+    open_tab(board, "communication")
     board.locator(".tables[data-tab=communication] tr[data-subject] .ask").first.click()
     expect(panel).to_contain_text("a summed dimension is sharded there")
 

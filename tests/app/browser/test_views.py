@@ -105,7 +105,7 @@ def test_what_is_selected_in_a_picture_is_marked_in_the_next_view_and_shown_on_t
 
 
 def test_a_table_is_sorted_by_keyboard_one_way_then_the_other_then_as_it_was(views):
-    table = open_tab(views, "step").locator("table").last
+    table = open_tab(views, "kernels").locator("table").last
     as_told = column(table, 1)
     head = table.locator("th", has_text="kernel")
     head.locator("button.sorter").focus()
@@ -121,7 +121,7 @@ def test_a_table_is_sorted_by_keyboard_one_way_then_the_other_then_as_it_was(vie
 
 
 def test_numbers_are_sorted_by_what_they_stand_for(views):
-    table = open_tab(views, "step").locator("table").last
+    table = open_tab(views, "kernels").locator("table").last
     place = table.locator("th").all_inner_texts().index("bytes") + 1
     table.locator(f"th:nth-child({place}) .sorter").click()
     scale = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}

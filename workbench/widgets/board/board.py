@@ -217,6 +217,7 @@ class Board:
             earlier=self._figures.earlier,
             refusal=self._refusal,
             tab=self._sight.tab,
+            opened=self._sight.opened,
             comparison_state=self._figures.comparison_state,
             settling_state=self._settler.settling_state if self._settler else None,
             found=self._find.badge if self._host.searches else None,

@@ -7,7 +7,7 @@ minor. Each chip carries the zones it may not be dropped on, with the reason, so
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.core.program import Program
 from workbench.core.text_tables import count_text, sizes_text
@@ -17,7 +17,7 @@ from workbench.plan.plan import Plan
 from workbench.reports.diagnostic import DOES_NOT_FIT, Diagnostic
 from workbench.reports.report import Report
 from workbench.session.figure_tiers import SettlingState
-from workbench.session.plan_history import HistoryNode
+from workbench.session.plan_history import Session
 from workbench.widgets.board.annotation_marks import priority_mark
 from workbench.widgets.board.annotation_menu import rule_items
 from workbench.widgets.board.background_queries import BackgroundQueries
@@ -30,48 +30,12 @@ from workbench.widgets.board.key_figures import figures
 from workbench.widgets.board.tier_marks import Figure, settling_record
 from workbench.widgets.board.traced_as_picker import traced_as_state
 from workbench.widgets.shared_states import SharedList, SharedStates
+from workbench.widgets.tabs.board_tabs import SECTIONS, VIEWS, section_of
 from workbench.widgets.tabs.table_blocks import axis_colours
 
 _PATIENCE = 0.02  # seconds that an alarm waits for its suggested fixes
-TABS = (
-    ("tensors", "Tensors"),
-    ("find", "Find"),
-    ("devices", "Devices"),
-    ("communication", "Communication"),
-    ("resharding", "Resharding"),
-    ("memory", "Memory"),
-    ("step", "Step"),
-    ("timeline", "Timeline"),
-    ("pipeline", "Pipeline"),
-    ("graph", "Graph"),
-    ("compared", "Compared"),
-    ("values", "Values"),
-    ("propagation", "Propagation"),
-    ("notes", "Warnings"),
-)
 ALARM_KINDS = (DOES_NOT_FIT, "cannot be cut", NO_EFFECT)
 """Kinds of diagnostics that are shown over the board, not only among the notes."""
-
-
-class SessionView(Protocol):
-    """The part of a `Session` that the board reads."""
-
-    @property
-    def plan(self) -> Plan: ...
-    @property
-    def report(self) -> Report: ...
-    @property
-    def nodes(self) -> tuple[HistoryNode, ...]: ...
-    @property
-    def edits(self) -> tuple[Any, ...]: ...
-    @property
-    def undoable(self) -> Any: ...
-    @property
-    def undone(self) -> Any: ...
-    @property
-    def can_undo(self) -> bool: ...
-    @property
-    def can_redo(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +49,14 @@ class Refusal:
 
 
 def board_state(
-    session: SessionView,
+    session: Session,
     *,
     now: tuple[Figure, ...] | None = None,
     before: tuple[Figure, ...] = (),
     earlier: tuple[Figure, ...] = (),
     refusal: Refusal | None = None,
     tab: str = "tensors",
+    opened: Mapping[str, str] | None = None,
     comparison_state: ComparisonState | None = None,
     settling_state: SettlingState | None = None,
     found: str | None = "",
@@ -99,8 +64,8 @@ def board_state(
     shared: SharedStates | None = None,
 ) -> dict[str, Any]:
     """Key figures, zones and tabs of a session; JSON only, no infinities. `before` and `earlier` are figures as in `figure_states`;
-    `found` is the badge of the search, `None` where it is not offered; `remedies` is where it is found what would fix an alarm, if that is
-    shown; `shared` is what other boards of the session have made."""
+    `opened` is the section that was open last in each view; `found` is the badge of the search, `None` where it is not offered; `remedies`
+    is where it is found what would fix an alarm, if that is shown; `shared` is what other boards of the session have made."""
     plan, report, shared = session.plan, session.report, shared or SharedStates()
     asked = refusal.asked if refusal else None
     settling = settling_record(settling_state, report)
@@ -122,12 +87,28 @@ def board_state(
         "spare": {"name": spare_axis_name(plan.mesh.names), "size": "2"},
         "refusal": refusal and refusal_state(refusal),
         "said": refusal.error.message if refusal else str(session.edits[-1]) if session.edits else "",
+        "views": list(_views(tab, opened or {}, len(report.notes))),
         "tabs": [
-            {"key": key, "label": label, "badge": found if key == "find" else _badge(key, report, comparison_state), "open": key == tab}
-            for key, label in TABS
-            if key != "find" or found is not None
+            {
+                "key": section.key,
+                "label": section.label,
+                "view": section.view,
+                "badge": found if section.key == "find" else _badge(section.key, report, comparison_state),
+                "open": section.key == tab,
+                "opens": section.key,
+            }
+            for section in SECTIONS
+            if section.key != "find" or found is not None
         ],
     }
+
+
+def _views(tab: str, opened: Mapping[str, str], warnings: int) -> Iterator[dict[str, Any]]:
+    """The views, each with the section that it `opens`: the one that was open last, else its first."""
+    for key, label in VIEWS:
+        first = next(section.key for section in SECTIONS if section.view == key)
+        badge = count_text(warnings, "warning") if key == "overview" and warnings else ""
+        yield {"key": key, "label": label, "badge": badge, "open": section_of(tab).view == key, "opens": opened.get(key, first)}
 
 
 def refusal_state(refusal: Refusal) -> dict[str, Any]:

@@ -11,15 +11,12 @@ from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.view_state import Sight
 from workbench.widgets.run.run_progress import RunProgress
-from workbench.widgets.shared_states import SharedList, SharedStates
-from workbench.widgets.tabs.board_tabs import Facts, FindBlocks, failed_state, table_state
+from workbench.widgets.shared_states import SharedStates
+from workbench.widgets.tabs.board_tabs import Facts, FindBlocks, failed_state, section_of, table_state
 from workbench.widgets.tabs.question_answers import why
 from workbench.widgets.tabs.shown_stage import shown_stage
 from workbench.widgets.tabs.source_context import source_state
 from workbench.widgets.tabs.table_blocks import Paint
-
-SHARED_TABS = ("tensors", "devices", "communication", "memory", "step", "timeline", "pipeline", "graph", "values", "notes")
-"""Tabs that follow from a report and what is opened in them alone. The others show what is asked and tried on one board."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,17 +38,14 @@ def table_part(
     `is_asked` tells by its name whether the text of a picture is wanted, and the SVG behind its charts. `shared` is what other boards of
     the session have made; `colours` are those of the mesh axes; `remedies` says whether notes are shown with what would fix them."""
     ran = live.of(report.plan)
-    trace = ran.measurement.trace if ran and ran.measurement else None
-    tasks = ran.measurement.tasks if ran and ran.measurement else ()
-    opened = (sight.toggled, sight.views, sight.replay, background)
+    measured = ran.measurement if ran else None
     facts = Facts(
         report,
         comparison_state,
-        trace,
+        measured.trace if measured else None,
         colours,
-        sight.selected,
-        *opened,
-        tasks=tasks,
+        *(sight.selected, sight.toggled, sight.views, sight.replay, background),
+        tasks=measured.tasks if measured else (),
         trial=sight.trial,
         is_asked=is_asked,
         find_blocks=find_blocks,
@@ -70,14 +64,10 @@ def table_part(
 def _shown(facts: Facts, sight: Sight, shared: SharedStates) -> dict[str, Any]:
     """The open tab, made once for all boards on which it is the same; what one board has compiled or run is its own."""
     is_own = facts.comparison_state or facts.trace or facts.tasks or facts.trial or not facts.remedies
-    if is_own or sight.tab not in SHARED_TABS or facts.is_asked != sight.is_asked:
+    if is_own or not section_of(sight.tab).is_shared or facts.is_asked != sight.is_asked:
         return table_state(facts, sight.tab, sight.search)
     name = ("table", sight.tab, sight.search, sight.selected, sight.toggled, sight.views, sight.asked)
-    return shared.get(facts.report, name, lambda: _with_shared_blocks(table_state(facts, sight.tab, sight.search)))
-
-
-def _with_shared_blocks(state: dict[str, Any]) -> dict[str, Any]:
-    return {**state, "blocks": SharedList(state["blocks"])}
+    return shared.get(facts.report, name, lambda: table_state(facts, sight.tab, sight.search))
 
 
 def _source(report: Report, sight: Sight) -> dict[str, Any] | None:

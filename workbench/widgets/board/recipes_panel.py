@@ -2,28 +2,24 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.core.public_error_text import describe_error
 from workbench.errors import WorkbenchError
 from workbench.plan.edits import Edit
 from workbench.plan.plan import Plan
 from workbench.recipes import RecipeRow, find_recipe, list_recipes
+from workbench.session.plan_history import Session
 from workbench.widgets.gestures.gesture import Handlers, on
 from workbench.widgets.gestures.setup_gestures import RecipeAxisGesture, RecipeGesture, RecipesGesture
 
 _log = logging.getLogger(__name__)
 
 
-class HasPlan(Protocol):
-    @property
-    def plan(self) -> Plan: ...
-
-
 class RecipesPanel:
     """Whether the list is open, and which mesh axes the user chose for which recipe; a recipe finds the others by their names."""
 
-    def __init__(self, session: HasPlan) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._open = False
         self._chosen: dict[str, tuple[str, ...]] = {}

@@ -1,8 +1,10 @@
 """The view state of one board: its tab, what is selected, folded and opened, and the last question. It changes no plan."""
 
+from dataclasses import replace
 from typing import Any
 
 from workbench.reports.pipeline import PipelineReport
+from workbench.reports.report import Report
 from workbench.session.plan_history import Session
 from workbench.widgets.gestures.gesture import Handlers, Message, on
 from workbench.widgets.gestures.view_gestures import (
@@ -21,17 +23,20 @@ from workbench.widgets.gestures.view_gestures import (
     WhyGesture,
 )
 from workbench.widgets.pipeline.stage_edits import preview_boundary
-from workbench.widgets.tabs.picture_tabs import Views
+from workbench.widgets.tabs.board_tabs import section_of
 from workbench.widgets.tabs.propagation_tab import Replay
+from workbench.widgets.tabs.shown_stage import Views
 
 
 class Sight:
     """The view state. `selected` is the path that every view marks; empty for none. `trial` is a pipeline being dragged, of the last
-    gesture alone. `asked` are the names of the pictures whose other forms were asked for since the tab was opened."""
+    gesture alone. `asked` are the names of the pictures whose other forms were asked for since the tab was opened; `opened` is the section
+    that was open last in each view."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.tab, self.search, self.selected, self.question = "tensors", "", "", ""
+        self.tab, self.search, self.selected, self.question = "overview", "", "", ""
+        self.opened: dict[str, str] = {}
         self.toggled: frozenset[str] = frozenset()
         self.asked: frozenset[str] = frozenset()
         self.views, self.replay = Views(), Replay()
@@ -42,17 +47,20 @@ class Sight:
         return dict(
             [
                 on(TabGesture, self._open),
-                on(SelectGesture, self._select),
-                on(FoldGesture, self._fold),
-                on(WhyGesture, self._ask),
-                on(StepGesture, lambda gesture: self._replay(self.replay.at(gesture.step))),
-                on(WeighGesture, lambda gesture: self._replay(self.replay.weighing(gesture.conflict))),
-                on(FewestGesture, lambda _: self._replay(self.replay.seeking(self._session.plan))),
-                on(ExpandGesture, lambda gesture: self._view(self.views.toggle_scope(gesture.scope, self._session.report.prediction))),
-                on(MomentGesture, lambda gesture: self._view(self.views.at(gesture.place, self._session.report.prediction))),
-                on(ShowStageGesture, lambda gesture: self._view(self.views.of_stage(gesture.stage, self._session.report.prediction))),
-                on(TryBoundaryGesture, self._try_boundary),
-                on(PictureGesture, self._ask_for_picture),
+                on(SelectGesture, lambda gesture: self._set(selected="" if gesture.path == self.selected else gesture.path)),
+                on(FoldGesture, lambda gesture: self._set(toggled=self.toggled ^ {gesture.key})),
+                on(WhyGesture, lambda gesture: self._set(question=gesture.of)),
+                on(StepGesture, lambda gesture: self._set(replay=replace(self.replay, step=gesture.step))),
+                on(WeighGesture, lambda gesture: self._set(replay=replace(self.replay, weighed=self.replay.weighed | {gesture.conflict}))),
+                on(FewestGesture, lambda _: self._set(replay=replace(self.replay, fewest=self._session.plan))),
+                on(ExpandGesture, lambda gesture: self._set(views=self.views.toggle_scope(gesture.scope, self._report))),
+                on(MomentGesture, lambda gesture: self._set(views=self.views.at(gesture.place, self._report))),
+                on(ShowStageGesture, lambda gesture: self._set(views=self.views.of_stage(gesture.stage, self._report))),
+                on(
+                    TryBoundaryGesture,
+                    lambda gesture: self._set(trial=preview_boundary(gesture, self._session.plan, self._session.report)),
+                ),
+                on(PictureGesture, lambda gesture: self._set(asked=self.asked | {gesture.name})),
             ]
         )
 
@@ -60,32 +68,19 @@ class Sight:
         """Whether the text of this picture is wanted, and the SVG behind its charts."""
         return name in self.asked
 
-    def _ask_for_picture(self, gesture: PictureGesture) -> None:
-        self.asked |= {gesture.name}
+    @property
+    def _report(self) -> Report:
+        return self._session.report.prediction
+
+    def _set(self, **changed: Any) -> None:
+        vars(self).update(changed)
 
     def _open(self, gesture: TabGesture) -> None:
         if gesture.tab != self.tab:
             self.asked = frozenset()
         self.tab, self.search = gesture.tab, gesture.search
-
-    def _select(self, gesture: SelectGesture) -> None:
-        """Select a path; selecting it again deselects it."""
-        self.selected = "" if gesture.path == self.selected else gesture.path
-
-    def _fold(self, gesture: FoldGesture) -> None:
-        self.toggled ^= {gesture.key}
-
-    def _ask(self, gesture: WhyGesture) -> None:
-        self.question = gesture.of
-
-    def _replay(self, replay: Replay) -> None:
-        self.replay = replay
-
-    def _view(self, views: Views) -> None:
-        self.views = views
-
-    def _try_boundary(self, gesture: TryBoundaryGesture) -> None:
-        self.trial = preview_boundary(gesture, self._session.plan, self._session.report)
+        section = section_of(gesture.tab)
+        self.opened[section.view] = section.key
 
 
 # Which gesture of which view was answered last. A host may lose a message: the page then asks again, and nothing is done twice.

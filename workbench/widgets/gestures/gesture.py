@@ -134,8 +134,9 @@ TABLES = "tables"
 class Gesture:
     """A user's gesture; each subclass names its fields, and how they are read.
 
-    `verb` is its name in messages. Where several subclasses share one, the field `apart_by` tells them apart, and has the value `apart`. A
-    refusal is shown in `refused_at`, or where that is empty in the zone that one of the fields `refused_by` names.
+    `verb` is its name in messages, by default that of its class: `mark_all` of `MarkAllGesture`. Where several subclasses share one, the
+    field `apart_by` tells them apart, and has the value `apart`. A refusal is shown in `refused_at`, or where that is empty in the zone
+    that one of the fields `refused_by` names.
     """
 
     verb: ClassVar[str] = ""
@@ -145,6 +146,10 @@ class Gesture:
     refused_by: ClassVar[tuple[str, ...]] = ("axis", "zone")
 
     zone: Zone = field(default="", kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        if "verb" not in vars(cls) and not cls.verb and not cls.__name__.startswith("_"):
+            cls.verb = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Gesture")).lower()
 
     @classmethod
     def unknown(cls, name: Any) -> WorkbenchError:
@@ -163,6 +168,8 @@ class Gesture:
 @dataclass(frozen=True, slots=True)
 class EditGesture(Gesture):
     """A gesture that asks for another plan: `EDITS` of the board has its edit."""
+
+    verb: ClassVar[str] = ""
 
 
 # Tables by kind of gesture: a handler for each. The functions here only make the type checker match handlers with gestures.

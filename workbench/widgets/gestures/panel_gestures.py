@@ -19,15 +19,12 @@ class _ExerciseGesture(Gesture):
 class QuestionGesture(_ExerciseGesture):
     """Look at one of the questions."""
 
-    verb: ClassVar[str] = "question"
     name: Text80 = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StartQuestionGesture(_ExerciseGesture):
     """Put the plan that the question starts from on the board."""
-
-    verb: ClassVar[str] = "start_question"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,6 @@ class AnswerGesture(_ExerciseGesture):
 class FindGesture(Gesture):
     """Search for plans; empty texts leave a choice open."""
 
-    verb: ClassVar[str] = "find"
     refused_at: ClassVar[str] = TABLES
     devices: Text80 = ""
     hardware: Text80 = ""
@@ -74,7 +70,6 @@ class FindGesture(Gesture):
 class StopFindingGesture(Gesture):
     """Stop the search; what it has found stays."""
 
-    verb: ClassVar[str] = "stop_finding"
     refused_at: ClassVar[str] = TABLES
 
 
@@ -82,7 +77,6 @@ class StopFindingGesture(Gesture):
 class ChooseFoundGesture(Gesture):
     """Choose one of the plans found, by its number; chosen again, it is no longer chosen."""
 
-    verb: ClassVar[str] = "choose_found"
     refused_at: ClassVar[str] = TABLES
     plan: Text20 = ""
 
@@ -91,7 +85,6 @@ class ChooseFoundGesture(Gesture):
 class TakeFoundGesture(Gesture):
     """Make one of the plans found the present plan."""
 
-    verb: ClassVar[str] = "take_found"
     refused_at: ClassVar[str] = TABLES
     plan: Text20 = ""
 
@@ -100,7 +93,6 @@ class TakeFoundGesture(Gesture):
 class ExplainFoundGesture(Gesture):
     """Ask why one of the plans found stands where it stands: the ledger from another one, and what each decision does."""
 
-    verb: ClassVar[str] = "explain_found"
     refused_at: ClassVar[str] = TABLES
     plan: Text20 = ""
     than: Text20 = ""
@@ -110,7 +102,6 @@ class ExplainFoundGesture(Gesture):
 class VerifyFoundGesture(Gesture):
     """Ask XLA's partitioner and then the compiler about one of the plans found."""
 
-    verb: ClassVar[str] = "verify_found"
     refused_at: ClassVar[str] = TABLES
     plan: Text20 = ""
 
@@ -119,7 +110,6 @@ class VerifyFoundGesture(Gesture):
 class StopVerifyingGesture(Gesture):
     """Ask them no more; what they answered stays."""
 
-    verb: ClassVar[str] = "stop_verifying"
     refused_at: ClassVar[str] = TABLES
 
 
@@ -127,7 +117,6 @@ class StopVerifyingGesture(Gesture):
 class RelaxGesture(Gesture):
     """Search again with one of the requirements that clash in the weaker form that has a plan, by its place among them."""
 
-    verb: ClassVar[str] = "relax"
     refused_at: ClassVar[str] = TABLES
     place: Text20 = ""
 
@@ -139,6 +128,7 @@ class RelaxGesture(Gesture):
 class FleetGesture(Gesture):
     """A control of the fleet; `value` is what the user chose or typed."""
 
+    verb: ClassVar[str] = ""
     value: Text200 = ""
 
 
@@ -146,35 +136,25 @@ class FleetGesture(Gesture):
 class PolicyGesture(FleetGesture):
     """Choose another policy."""
 
-    verb: ClassVar[str] = "policy"
-
 
 @dataclass(frozen=True, slots=True)
 class MemoryGesture(FleetGesture):
     """Set the budget of each device; empty for all it has."""
-
-    verb: ClassVar[str] = "memory"
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetGesture(FleetGesture):
     """Double the budget (`more`), or halve it."""
 
-    verb: ClassVar[str] = "budget"
-
 
 @dataclass(frozen=True, slots=True)
 class DevicesGesture(FleetGesture):
     """Set the number of devices."""
 
-    verb: ClassVar[str] = "devices"
-
 
 @dataclass(frozen=True, slots=True)
 class FleetHardwareGesture(FleetGesture):
     """Set the hardware of the fleet, attached or not; empty for what is attached."""
-
-    verb: ClassVar[str] = "fleet_hardware"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +168,6 @@ class TimeUnitsGesture(FleetGesture):
 class CancelTimingGesture(FleetGesture):
     """Cancel the timing."""
 
-    verb: ClassVar[str] = "cancel_timing"
-
 
 @dataclass(frozen=True, slots=True)
 class StopModelGesture(FleetGesture):
@@ -202,18 +180,12 @@ class StopModelGesture(FleetGesture):
 class RereadGesture(FleetGesture):
     """Read the fleet's file again."""
 
-    verb: ClassVar[str] = "reread"
-
 
 @dataclass(frozen=True, slots=True)
 class LeaveGesture(FleetGesture):
     """Remove a device from the run."""
 
-    verb: ClassVar[str] = "leave"
-
 
 @dataclass(frozen=True, slots=True)
 class ReturnGesture(FleetGesture):
     """Return a device to the run."""
-
-    verb: ClassVar[str] = "return"

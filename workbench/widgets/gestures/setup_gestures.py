@@ -25,7 +25,6 @@ from workbench.widgets.gestures.gesture import (
 class ResizeGesture(EditGesture):
     """Resize an axis."""
 
-    verb: ClassVar[str] = "resize"
     axis: Needed
     size: Needed
 
@@ -34,7 +33,6 @@ class ResizeGesture(EditGesture):
 class AddAxisGesture(EditGesture):
     """Add an axis, after the others."""
 
-    verb: ClassVar[str] = "add_axis"
     refused_at: ClassVar[str] = "+"
     axis: Needed
     size: Needed
@@ -44,7 +42,6 @@ class AddAxisGesture(EditGesture):
 class RemoveAxisGesture(EditGesture):
     """Remove an axis."""
 
-    verb: ClassVar[str] = "remove_axis"
     axis: Needed
 
 
@@ -52,7 +49,6 @@ class RemoveAxisGesture(EditGesture):
 class RenameAxisGesture(EditGesture):
     """Rename an axis."""
 
-    verb: ClassVar[str] = "rename_axis"
     axis: Needed
     name: Needed
 
@@ -61,7 +57,6 @@ class RenameAxisGesture(EditGesture):
 class ShiftAxisGesture(EditGesture):
     """Move an axis by one position among the others, -1 towards the major ones."""
 
-    verb: ClassVar[str] = "shift_axis"
     axis: Needed
     by: Shift
 
@@ -70,7 +65,6 @@ class ShiftAxisGesture(EditGesture):
 class OrderAxesGesture(EditGesture):
     """Reorder all axes, after one of them was dragged."""
 
-    verb: ClassVar[str] = "order_axes"
     names: AxisOrder
 
 
@@ -84,7 +78,6 @@ HARDWARE_ZONE = "hardware"
 class HardwareGesture(EditGesture):
     """Choose a chip of the catalogue and a shape; either may be empty, and without both there is no hardware."""
 
-    verb: ClassVar[str] = "hardware"
     refused_at: ClassVar[str] = HARDWARE_ZONE
     chip: Needed
     shape: Needed200
@@ -109,7 +102,6 @@ PROGRAM_ZONE = "program"
 class TracedAsGesture(EditGesture):
     """Choose `remat`, `precision` or `offload`, as `name`, a text of the command line; an empty one is the default."""
 
-    verb: ClassVar[str] = "traced_as"
     refused_at: ClassVar[str] = PROGRAM_ZONE
     option: Needed
     name: Needed400
@@ -122,7 +114,6 @@ class TracedAsGesture(EditGesture):
 class MendGesture(EditGesture):
     """Make an edit that a diagnostic or a tried remedy of the present report suggests, named by its text."""
 
-    verb: ClassVar[str] = "mend"
     edit: Needed
 
 
@@ -130,7 +121,6 @@ class MendGesture(EditGesture):
 class DecideGesture(Gesture):
     """Make an edit that was found for a conflict or the fewest statements, named by its text."""
 
-    verb: ClassVar[str] = "decide"
     edit: Text = ""
 
 
@@ -138,7 +128,6 @@ class DecideGesture(Gesture):
 class TryEditsGesture(Gesture):
     """Search remedies for one resharding."""
 
-    verb: ClassVar[str] = "try_edits"
     refused_at: ClassVar[str] = "tools"
     key: Text = ""
 
@@ -147,7 +136,6 @@ class TryEditsGesture(Gesture):
 class RecipesGesture(Gesture):
     """Open or close the list of recipes."""
 
-    verb: ClassVar[str] = "recipes"
     refused_at: ClassVar[str] = "tools"
     open: FlagUnlessFalse = True
 
@@ -156,7 +144,6 @@ class RecipesGesture(Gesture):
 class RecipeAxisGesture(Gesture):
     """Choose a mesh axis for one purpose of a recipe."""
 
-    verb: ClassVar[str] = "recipe_axis"
     refused_at: ClassVar[str] = "tools"
     name: Text80 = ""
     place: Purpose = -1
@@ -167,7 +154,6 @@ class RecipeAxisGesture(Gesture):
 class RecipeGesture(EditGesture):
     """Apply all the edits of a recipe as one."""
 
-    verb: ClassVar[str] = "recipe"
     refused_at: ClassVar[str] = "tools"
     name: Text80 = ""
     axes: RecipeAxes = ()

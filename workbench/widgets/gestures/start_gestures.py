@@ -13,7 +13,6 @@ START, MODEL = "start panel", "model sizes"
 class NewPlanGesture(Gesture):
     """Open the start panel, or go back to the board."""
 
-    verb: ClassVar[str] = "new_plan"
     refused_at: ClassVar[str] = START
     open: Flag = False
 
@@ -22,7 +21,6 @@ class NewPlanGesture(Gesture):
 class ChooseModelGesture(Gesture):
     """Choose what is sharded: `decoder/llama3-8b` of the zoo, `my_module:program` of the folder; empty for another choice."""
 
-    verb: ClassVar[str] = "choose_model"
     refused_at: ClassVar[str] = START
     model: Text200 = ""
 
@@ -31,7 +29,6 @@ class ChooseModelGesture(Gesture):
 class StartFileGesture(Gesture):
     """Choose a `config.json`, or open a plan file. Without a text it is too large."""
 
-    verb: ClassVar[str] = "start_file"
     refused_at: ClassVar[str] = START
     name: Text200 = ""
     text: FileText = None
@@ -41,7 +38,6 @@ class StartFileGesture(Gesture):
 class ChooseMachinesGesture(Gesture):
     """Choose the machines, and what a step is given: so many sequences of so many tokens. `seq` is the number of the message."""
 
-    verb: ClassVar[str] = "choose_machines"
     refused_at: ClassVar[str] = START
     on: Text200 = ""
     batch: Text20 = ""
@@ -53,7 +49,6 @@ class ChooseMachinesGesture(Gesture):
 class OpenLayoutGesture(Gesture):
     """Open one of the layouts of the answer on the board."""
 
-    verb: ClassVar[str] = "open_layout"
     refused_at: ClassVar[str] = START
     goal: Text40 = ""
 
@@ -62,7 +57,6 @@ class OpenLayoutGesture(Gesture):
 class StopStartGesture(Gesture):
     """Stop what the start panel waits for."""
 
-    verb: ClassVar[str] = "stop_start"
     refused_at: ClassVar[str] = START
 
 
@@ -70,7 +64,6 @@ class StopStartGesture(Gesture):
 class SizeModelGesture(Gesture):
     """Change a size or a choice of the model on the board."""
 
-    verb: ClassVar[str] = "size_model"
     refused_at: ClassVar[str] = MODEL
     name: Text80 = ""
     value: Text80 = ""
@@ -80,7 +73,6 @@ class SizeModelGesture(Gesture):
 class StopSizingGesture(Gesture):
     """Stop tracing the model again."""
 
-    verb: ClassVar[str] = "stop_sizing"
     refused_at: ClassVar[str] = MODEL
 
 
@@ -88,5 +80,4 @@ class StopSizingGesture(Gesture):
 class ConfirmNamesGesture(Gesture):
     """Confirm the names that are proposed for dimensions."""
 
-    verb: ClassVar[str] = "confirm_names"
     refused_at: ClassVar[str] = MODEL

@@ -31,6 +31,7 @@ from workbench.widgets.gestures.gesture import (
 class TensorGesture(Gesture):
     """The target of the gesture: `of` is its kind, `place` one of its dimensions, `source` the zone its chip was dragged from."""
 
+    verb: ClassVar[str] = ""
     of: Text = ""
     path: Text = ""
     rank: Rank = None
@@ -42,7 +43,6 @@ class TensorGesture(Gesture):
 class OwnGesture(TensorGesture, EditGesture):
     """Drop one of its dimensions on an axis, for this tensor alone."""
 
-    verb: ClassVar[str] = "own"
     target: Text = ""
     add: Flag = False
 
@@ -51,28 +51,21 @@ class OwnGesture(TensorGesture, EditGesture):
 class OwnWholeGesture(TensorGesture, EditGesture):
     """Replicate it on every device."""
 
-    verb: ClassVar[str] = "own_whole"
-
 
 @dataclass(frozen=True, slots=True)
 class OpenDimGesture(TensorGesture, EditGesture):
     """Leave one of its dimensions to propagation."""
-
-    verb: ClassVar[str] = "open_dim"
 
 
 @dataclass(frozen=True, slots=True)
 class ByRulesGesture(TensorGesture, EditGesture):
     """Remove what was requested for it alone."""
 
-    verb: ClassVar[str] = "by_rules"
-
 
 @dataclass(frozen=True, slots=True)
 class TakeGesture(TensorGesture):
     """Pick up its chip, to learn where it may be dropped; with a `menu`, unless it is dragged."""
 
-    verb: ClassVar[str] = "take"
     key: Text1200 = ""
     menu: FlagUnlessFalse = True
 
@@ -81,7 +74,6 @@ class TakeGesture(TensorGesture):
 class PreviewGesture(TensorGesture):
     """A chip is in hand: show what a drop on each of the `targets` would do, of the dimension `dim` or with `only` of its tensor alone."""
 
-    verb: ClassVar[str] = "preview"
     key: Text1200 = ""
     dim: Text = ""
     targets: AxisNames = ()
@@ -173,7 +165,6 @@ class UngroupGesture(EditGesture):
 class UnbarGesture(EditGesture):
     """Remove a barrier, named by its value."""
 
-    verb: ClassVar[str] = "unbar"
     at: PathText = ""
 
 
@@ -184,7 +175,6 @@ class UnbarGesture(EditGesture):
 class DropGesture(EditGesture):
     """A chip of zone `source` dropped on zone `target`; `""` is unsharded, and `add` keeps the axes it has."""
 
-    verb: ClassVar[str] = "drop"
     refused_by: ClassVar[tuple[str, ...]] = ("target",)
     dim: Needed
     source: Needed
@@ -196,7 +186,6 @@ class DropGesture(EditGesture):
 class MajorGesture(EditGesture):
     """Make one of the axes of a dimension the major one."""
 
-    verb: ClassVar[str] = "major"
     dim: Needed
     axis: Needed
 
@@ -205,7 +194,6 @@ class MajorGesture(EditGesture):
 class WholeGesture(EditGesture):
     """Leave a dimension whole."""
 
-    verb: ClassVar[str] = "whole"
     dim: Needed
 
 
@@ -213,7 +201,6 @@ class WholeGesture(EditGesture):
 class RenameDimGesture(EditGesture):
     """Rename a dimension."""
 
-    verb: ClassVar[str] = "rename_dim"
     dim: Needed
     name: Needed
 
@@ -222,6 +209,5 @@ class RenameDimGesture(EditGesture):
 class PrioritizeGesture(EditGesture):
     """Set the user priority of a dimension's rule: the round in which it propagates; 0 is the first."""
 
-    verb: ClassVar[str] = "prioritize"
     dim: Text200 = ""
     priority: Priority = field(kw_only=True)

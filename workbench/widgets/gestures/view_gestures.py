@@ -35,7 +35,6 @@ class TabGesture(Gesture):
 class SelectGesture(Gesture):
     """Select an argument, value or collective, marked in every view; selected again, it is deselected."""
 
-    verb: ClassVar[str] = "select"
     path: PathText = ""
 
 
@@ -43,7 +42,6 @@ class SelectGesture(Gesture):
 class FoldGesture(Gesture):
     """Fold or unfold the rows of equal layers."""
 
-    verb: ClassVar[str] = "fold"
     key: PathText = ""
 
 
@@ -51,7 +49,6 @@ class FoldGesture(Gesture):
 class WhyGesture(Gesture):
     """Ask a question, or with an empty text close the answer."""
 
-    verb: ClassVar[str] = "why"
     of: PathText = ""
 
 
@@ -59,7 +56,6 @@ class WhyGesture(Gesture):
 class StepGesture(Gesture):
     """Show a step of the propagation; without one, the last."""
 
-    verb: ClassVar[str] = "step"
     step: Step = None
 
 
@@ -67,7 +63,6 @@ class StepGesture(Gesture):
 class WeighGesture(Gesture):
     """Try the edits of one conflict."""
 
-    verb: ClassVar[str] = "weigh"
     conflict: Text2000 = ""
 
 
@@ -75,14 +70,11 @@ class WeighGesture(Gesture):
 class FewestGesture(Gesture):
     """Find a minimal layout with the same effect."""
 
-    verb: ClassVar[str] = "fewest"
-
 
 @dataclass(frozen=True, slots=True)
 class ExpandGesture(Gesture):
     """Open or close a scope of the graph."""
 
-    verb: ClassVar[str] = "expand"
     scope: PathText = ""
 
 
@@ -90,7 +82,6 @@ class ExpandGesture(Gesture):
 class PictureGesture(Gesture):
     """Ask for the forms of a picture that are not shown: its text, and the SVG behind its charts. They come until another tab is opened."""
 
-    verb: ClassVar[str] = "picture"
     name: PathText
 
 
@@ -98,7 +89,6 @@ class PictureGesture(Gesture):
 class MomentGesture(Gesture):
     """Show what is alive at a moment of the step; the same again for the peak."""
 
-    verb: ClassVar[str] = "moment"
     place: Text
 
 
@@ -106,7 +96,6 @@ class MomentGesture(Gesture):
 class ShowStageGesture(Gesture):
     """Show one stage of the pipeline in every tab, or with an empty text all of them."""
 
-    verb: ClassVar[str] = "show_stage"
     stage: Text = ""
 
 
@@ -114,7 +103,6 @@ class ShowStageGesture(Gesture):
 class TryBoundaryGesture(Gesture):
     """A boundary between stages while it is dragged, `PIECE PATH`; empty once it is dropped."""
 
-    verb: ClassVar[str] = "try_boundary"
     value: Value = ""
 
 
@@ -132,21 +120,16 @@ class _ToolGesture(Gesture):
 class UndoGesture(_ToolGesture):
     """Go to the plan before."""
 
-    verb: ClassVar[str] = "undo"
-
 
 @dataclass(frozen=True, slots=True)
 class RedoGesture(_ToolGesture):
     """Go to the plan that was undone."""
-
-    verb: ClassVar[str] = "redo"
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryGesture(_ToolGesture):
     """Open or close the history."""
 
-    verb: ClassVar[str] = "history"
     open: FlagUnlessFalse = True
 
 
@@ -154,7 +137,6 @@ class HistoryGesture(_ToolGesture):
 class GoGesture(_ToolGesture):
     """Go to one of the plans."""
 
-    verb: ClassVar[str] = "go"
     number: PlanNumber
 
 
@@ -162,7 +144,6 @@ class GoGesture(_ToolGesture):
 class NamePlanGesture(_ToolGesture):
     """Name one of the plans."""
 
-    verb: ClassVar[str] = "name_plan"
     number: PlanNumber
     name: Text = ""
 
@@ -171,7 +152,6 @@ class NamePlanGesture(_ToolGesture):
 class PinGesture(_ToolGesture):
     """Pin or unpin one of the plans."""
 
-    verb: ClassVar[str] = "pin"
     number: PlanNumber
     pinned: FlagUnlessFalse = True
 
@@ -180,7 +160,6 @@ class PinGesture(_ToolGesture):
 class ComparePlansGesture(_ToolGesture):
     """Pick one of the plans for a comparison; picked again, it is removed."""
 
-    verb: ClassVar[str] = "compare_plans"
     number: PlanNumber
 
 
@@ -188,14 +167,10 @@ class ComparePlansGesture(_ToolGesture):
 class SwapPlansGesture(_ToolGesture):
     """Swap the two compared plans."""
 
-    verb: ClassVar[str] = "swap_plans"
-
 
 @dataclass(frozen=True, slots=True)
 class StopComparingGesture(_ToolGesture):
     """Close the comparison."""
-
-    verb: ClassVar[str] = "stop_comparing"
 
 
 # Plans in and out of the board: files, exports, links.
@@ -212,7 +187,6 @@ class _FileGesture(Gesture):
 class SaveGesture(_FileGesture):
     """Save the plan; where the host has no files, it is a download in the `view` that asked."""
 
-    verb: ClassVar[str] = "save"
     view: Text40 = ""
 
 
@@ -220,7 +194,6 @@ class SaveGesture(_FileGesture):
 class OpenFileGesture(_FileGesture):
     """Open the plan of a file; its text has a separate limit."""
 
-    verb: ClassVar[str] = "open_file"
     name: Text = ""
     text: FileText = None
 
@@ -229,7 +202,6 @@ class OpenFileGesture(_FileGesture):
 class ExportGesture(_FileGesture):
     """Export the plan as code, in one of the formats or the first of them; or as a file, a download in the `view` that asked."""
 
-    verb: ClassVar[str] = "export"
     form: MaybeText = None
     view: Text40 = ""
 
@@ -238,14 +210,10 @@ class ExportGesture(_FileGesture):
 class LinkGesture(_FileGesture):
     """Make a URL that contains the plan."""
 
-    verb: ClassVar[str] = "link"
-
 
 @dataclass(frozen=True, slots=True)
 class CloseSheetGesture(_FileGesture):
     """Close the export or link."""
-
-    verb: ClassVar[str] = "close_sheet"
 
 
 # Gestures for runs and compilations; and those that only ask for an answer.
@@ -255,7 +223,6 @@ class CloseSheetGesture(_FileGesture):
 class RunGesture(Gesture):
     """Run the plan for so many steps, as the user typed them; or train a fleet."""
 
-    verb: ClassVar[str] = "run"
     steps: Text = ""
 
 
@@ -263,42 +230,31 @@ class RunGesture(Gesture):
 class CancelGesture(Gesture):
     """Cancel the run."""
 
-    verb: ClassVar[str] = "cancel"
-
 
 @dataclass(frozen=True, slots=True)
 class CompileGesture(Gesture):
     """Compile the plan for its hardware."""
-
-    verb: ClassVar[str] = "compile"
 
 
 @dataclass(frozen=True, slots=True)
 class CancelCompilationGesture(Gesture):
     """Cancel the compilation."""
 
-    verb: ClassVar[str] = "cancel_compilation"
-
 
 @dataclass(frozen=True, slots=True)
 class CalibrateGesture(Gesture):
     """Measure the attached devices, and predict times for them where the plan names no hardware."""
-
-    verb: ClassVar[str] = "calibrate"
 
 
 @dataclass(frozen=True, slots=True)
 class CancelCalibrationGesture(Gesture):
     """Cancel the measuring of the attached devices."""
 
-    verb: ClassVar[str] = "cancel_calibration"
-
 
 @dataclass(frozen=True, slots=True)
 class CompileAtRestGesture(Gesture):
     """Switch the automatic compilation of a plan that stays for a moment."""
 
-    verb: ClassVar[str] = "compile_at_rest"
     on: Flag = False
 
 
@@ -306,11 +262,7 @@ class CompileAtRestGesture(Gesture):
 class DismissGesture(Gesture):
     """Dismiss a refusal, which any gesture does as well."""
 
-    verb: ClassVar[str] = "dismiss"
-
 
 @dataclass(frozen=True, slots=True)
 class RefreshGesture(Gesture):
     """The page has missed a message, and asks for the state again; answered before it is read."""
-
-    verb: ClassVar[str] = "refresh"

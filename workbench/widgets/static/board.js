@@ -10,7 +10,7 @@ import { closeMenu, drawRefusal } from "./popup.js";
 import { recipesSection } from "./recipes.js";
 import { openTab } from "./tables.js";
 import { termLabel } from "./terms.js";
-/** @import { BoardState, Refusal, Zone } from "./types/states.d.ts" */
+/** @import { BoardState, Refusal, Tab, Zone } from "./types/states.d.ts" */
 /** @import { Paint, Wb } from "./types/board_context.d.ts" */
 
 /**
@@ -135,7 +135,7 @@ export function boardSection(wb) {
     title: "Search for the best plan of this program",
     data: { focus: "open-find", verb: "open-find" },
     onclick: () => openTab(wb, "find"),
-  }, "Find");
+  });
   const section = h(
     "section",
     { class: "board", ariaLabel: "Dimensions on mesh axes" },
@@ -166,7 +166,13 @@ export function boardSection(wb) {
       wb.wanted = null;
     }, wb.wanted)
   );
+  /** @type {Paint<Tab | null>} */
+  const paintFind = painter((tab) => {
+    find.hidden = !tab;
+    find.ariaPressed = String(Boolean(tab?.open));
+    find.replaceChildren("Find", ...(tab?.badge ? [h("span", { class: "badge" }, tab.badge)] : []));
+  });
   wb.board = section;
   wb.subscribe("dropped", (drop) => showDropped(wb, drop));
-  return { section, paint, paintRecipes: recipes.paint, find };
+  return { section, paint, paintRecipes: recipes.paint, paintFind };
 }

@@ -67,7 +67,7 @@ export function makeWb(root, card, live, box, library, drawers = null) {
     linked: new Set(),
     sorts: new Map(),
     wholeLayout: false,
-    focusTab: false,
+    focusTab: "",
   };
 }
 

@@ -65,9 +65,9 @@ export function mount(model, el) {
     files.section, // these two lie over what follows: the drop zones stay in sight, and where they are
     history.section,
     alarms,
-    h("div", { class: "lower" }, tables.section, h("div", { class: "jobs" }, lines.section, compile.section, run.section)),
+    h("div", { class: "lower" }, tables.section, h("div", { class: "inspector" }, why.section, lines.section)),
+    h("div", { class: "jobs" }, compile.section, run.section),
     run.results,
-    why.section,
     helpSection(wb),
   );
   /** @type {Paint<HeadState & { seq: number }>} */
@@ -132,11 +132,13 @@ export function mount(model, el) {
       refusal: refusal?.zone === "tables" ? refusal : null,
       seq: refusal?.zone === "tables" ? seq : 0,
     });
-    tables.paintTabs(state.tabs);
-    const opening = state.tabs.find(({ open }) => open)?.key !== model.get("table").tab;
+    const opened = state.tabs.find(({ open }) => open);
+    tables.paintViews(state.views);
+    tables.paintSections(state.tabs.filter(({ view }) => view && view === opened?.view));
+    const opening = opened?.key !== model.get("table").tab;
     tables.section.classList.toggle("opening", opening); // the tab is chosen, and what it shows is on its way
     tables.section.ariaBusy = String(opening);
-    board.find.hidden = !state.tabs.some(({ key }) => key === "find");
+    board.paintFind(state.tabs.find(({ key }) => key === "find") ?? null);
     const { seq: charted, why: because, recipes, source, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
     tables.paintStages(stages ?? null);

@@ -4,6 +4,7 @@
 // outside says so, and where a live board is.
 
 /** @import { Gesture, Listener, Model, Sent } from "./types/board_context.d.ts" */
+/** @import { Section, Tab } from "./types/states.d.ts" */
 
 /** @typedef {Record<string, number>} Kept the entries of a part, by their numbers in the pool */
 /** @typedef {{ to: number; shown: Kept; refusal?: undefined } | { refusal: number }} Move where it leads, and what is shown there after it */
@@ -22,6 +23,17 @@ const OUTSIDE = "This recording does not include that action.";
  */
 const moveKey = (fields, gesture) =>
   [gesture.verb, ...fields.map((name) => String(gesture[name] ?? "")), ...(gesture.add ? ["add"] : [])].join("|");
+
+/**
+ * The tabs of a board, with the one that is open here.
+ * @param {{ views: Tab[]; tabs: Section[] }} shown
+ * @param {string} open
+ */
+function openedIn(shown, open) {
+  const tabs = shown.tabs.map((tab) => ({ ...tab, open: tab.key === open }));
+  const view = tabs.find((tab) => tab.open)?.view;
+  return { tabs, views: shown.views.map((each) => ({ ...each, open: each.key === view, opens: each.key === view ? open : each.opens })) };
+}
 
 /**
  * @param {Recording} recording
@@ -146,7 +158,7 @@ export function recordedModel(recording, { ways = [], theme = () => "auto" } = {
         said: now.refusal ? OUTSIDE : shown.said,
         selected: now.selected,
         taken: null,
-        tabs: shown.tabs.map((/** @type {{ key: string }} */ tab) => ({ ...tab, open: tab.key === now.tab })),
+        ...openedIn(/** @type {any} */ (shown), now.tab),
         exercise: shown.exercise && { ...shown.exercise, verdict: now.checked ? read(verdict) : null },
         answer,
         told: 0,

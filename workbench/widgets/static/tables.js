@@ -1,5 +1,5 @@
 // @ts-check
-// The tables under the board, their tabs and the search.
+// The tables under the board, the tabs of views and of their sections, and the search.
 
 import { patchBlocks } from "./blocks.js";
 import { removeCharts } from "./chart.js";
@@ -37,6 +37,8 @@ export const BLOCK_DRAWERS = {
   removePicture: removeCharts,
 };
 
+/** A row of tabs: the views, or the sections of one of them. @typedef {"view" | "tab"} Row */
+
 /**
  * New numbers on the tabs that are there; says whether these are the same tabs. Drop changes no more of them, and drawing them anew would
  * move the focus and lay out the page.
@@ -47,11 +49,10 @@ export const BLOCK_DRAWERS = {
 function patchBadges(parent, tabs) {
   const shown = all(parent, ".tab");
   const same = shown.length === tabs.length &&
-    tabs.every((tab, i) =>
-      shown[i].dataset.tab === tab.key && shown[i].ariaSelected === String(tab.open) && shown[i].dataset.label === tab.label
-    );
+    tabs.every((tab, i) => shown[i].dataset.is === tab.key + tab.label && shown[i].ariaSelected === String(tab.open));
   if (!same) return false;
   tabs.forEach((tab, i) => {
+    shown[i].dataset.opens = tab.opens;
     const badge = one(shown[i], ".badge");
     if ((badge?.textContent ?? "") === tab.badge) return;
     badge?.remove();
@@ -64,45 +65,49 @@ function patchBadges(parent, tabs) {
  * @param {Wb} wb
  * @param {HTMLElement} parent
  * @param {Tab[]} tabs
+ * @param {Row} row
  */
-function drawTabs(wb, parent, tabs) {
-  if (!wb.focusTab && patchBadges(parent, tabs)) return;
-  /** @param {string} tab */
-  const open = (tab) => wb.send({ verb: "open", tab });
+function drawTabs(wb, parent, tabs, row) {
+  parent.hidden = tabs.length < 2;
+  const focused = wb.focusTab === row;
+  if (!focused && patchBadges(parent, tabs)) return;
+  const at = Math.max(tabs.findIndex(({ open }) => open), 0);
   /**
-   * @param {Event} event
-   * @param {number} by
+   * @param {KeyboardEvent} event
+   * @param {HTMLElement} tab
    */
-  const step = (event, by) => {
+  const step = (event, tab) => {
+    const places = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1 }, place = places[/** @type {"Home"} */ (event.key)];
+    if (place === undefined) return;
     event.preventDefault();
-    const i = tabs.findIndex((tab) => tab.open);
-    wb.focusTab = true;
-    open(tabs[(i + by + tabs.length) % tabs.length].key);
+    wb.focusTab = row;
+    const next = all(parent, ".tab").at(place % tabs.length);
+    wb.send({ verb: "open", tab: next?.dataset.opens ?? tab.dataset.opens });
   };
   const scrolled = parent.scrollLeft;
-  parent.replaceChildren(...tabs.map((tab) =>
-    h(
+  parent.replaceChildren(...tabs.map((tab, i) => {
+    const button = h(
       "button",
       {
         class: "tab",
         type: "button",
         role: "tab",
         ariaSelected: String(tab.open),
-        tabIndex: tab.open ? 0 : -1,
-        data: { tab: tab.key, label: tab.label, focus: `tab-${tab.key}` },
-        onclick: () => open(tab.key),
-        onkeydown: (e) => {
-          if (e.key === "ArrowRight") step(e, 1);
-          else if (e.key === "ArrowLeft") step(e, -1);
-        },
+        tabIndex: i === at ? 0 : -1,
+        data: { [row]: tab.key, is: tab.key + tab.label, opens: tab.opens, focus: `${row}-${tab.key}` },
+        onclick: () => wb.send({ verb: "open", tab: button.dataset.opens }),
+        onkeydown: (event) => step(event, button),
       },
       tab.label,
       tab.badge && h("span", { class: "badge" }, tab.badge),
-    )
-  ));
+    );
+    return button;
+  }));
   const chosen = one(parent, "[aria-selected=true]");
-  if (wb.focusTab) chosen?.focus({ preventScroll: true });
-  wb.focusTab = false;
+  if (focused) {
+    chosen?.focus({ preventScroll: true });
+    wb.focusTab = "";
+  }
   parent.scrollLeft = scrolled;
   if (chosen) showTab(parent, chosen);
 }
@@ -140,7 +145,8 @@ function drawStages(wb, parent, state) {
 
 /** @param {Wb} wb */
 export function tablesSection(wb) {
-  const tabs = h("div", { class: "tabs", role: "tablist", ariaLabel: "Tables" });
+  const views = h("div", { class: "tabs", role: "tablist", ariaLabel: "Views" });
+  const sections = h("div", { class: "tabs sections", role: "tablist", ariaLabel: "Sections" });
   const blocks = h("div");
   let timer = 0;
   const search = h("input", {
@@ -155,9 +161,11 @@ export function tablesSection(wb) {
   const targets = tensorBar(wb);
   const scroll = h("div", { class: "scroll", role: "tabpanel", tabIndex: 0, ariaLabel: "Table" }, blocks);
   const stages = h("div", { class: "stage-picker", role: "group", ariaLabel: "Stage", hidden: true });
-  const section = h("section", { class: "tables" }, tabs, h("div", { class: "finding" }, stages, search), targets.bar, scroll);
+  const section = h("section", { class: "tables" }, views, sections, h("div", { class: "finding" }, stages, search), targets.bar, scroll);
   /** @type {Paint<Tab[]>} */
-  const paintTabs = painter((state) => keepingFocus(wb.root, tabs, () => drawTabs(wb, tabs, state)));
+  const paintViews = painter((state) => keepingFocus(wb.root, views, () => drawTabs(wb, views, state, "view")));
+  /** @type {Paint<Tab[]>} */
+  const paintSections = painter((state) => keepingFocus(wb.root, sections, () => drawTabs(wb, sections, state, "tab")));
   /** @type {Paint<StagesState | null>} */
   const paintStages = painter((state) => keepingFocus(wb.root, stages, () => drawStages(wb, stages, state)));
   /** @type {Paint<Pick<TableState, "tab" | "search" | "blocks">>} */
@@ -174,7 +182,7 @@ export function tablesSection(wb) {
     keepingFocus(wb.root, blocks, () => patchBlocks(wb, blocks, state.blocks));
     if (turned) scroll.scrollTop = 0; // another table begins at its top
   });
-  return { section, paintTabs, paintTable, paintStages, paintTargets: targets.paint };
+  return { section, paintViews, paintSections, paintTable, paintStages, paintTargets: targets.paint };
 }
 
 /**

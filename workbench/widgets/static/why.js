@@ -1,5 +1,5 @@
 // @ts-check
-// "Why?": what a number is made of, as Python answers; the answer stays beside the question and follows every edit.
+// "Why?": what a number is made of, as Python answers; the answer stays in the pane at the right and follows every edit.
 
 import { patchBlocks } from "./blocks.js";
 import { all, h, painter, withCode } from "./dom.js";
@@ -36,19 +36,6 @@ export function whySection(wb) {
     h("header", {}, title, close),
     h("div", { class: "body", tabIndex: 0, role: "group", ariaLabel: "The answer" }, lead, blocks, words),
   );
-  // Beside the question, and on the screen: the card may be longer than the window.
-  const place = () => {
-    const card = wb.card.getBoundingClientRect();
-    const at = wb.asker?.focus?.isConnected ? wb.asker.focus.getBoundingClientRect() : null;
-    const height = section.offsetHeight, seen = window.innerHeight;
-    const wanted = at ? at.bottom + 6 : Math.max(card.top, 0) + 60;
-    const top = Math.max(8, Math.min(wanted, seen - height - 8)) - card.top;
-    section.style.top = `${Math.max(8, top)}px`;
-    const left = at
-      ? Math.min(Math.max(8, at.left - card.left - 12), card.width - section.offsetWidth - 8)
-      : card.width - section.offsetWidth - 8;
-    section.style.left = `${Math.max(8, left)}px`;
-  };
   /** @type {Paint<Because | null>} */
   const paint = painter((why) => {
     const isNew = why && section.dataset.of !== why.of;
@@ -60,10 +47,7 @@ export function whySection(wb) {
     patchBlocks(wb, blocks, why.blocks);
     words.hidden = !why.words.length;
     words.replaceChildren("Terms: ", ...why.words.flatMap((word, place) => [place ? ", " : "", termLabel(wb, word)]));
-    if (isNew) {
-      place();
-      if (wb.asker) title.focus({ preventScroll: true });
-    }
+    if (isNew && wb.asker) title.focus();
   });
   return { section, paint };
 }

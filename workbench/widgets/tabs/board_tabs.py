@@ -1,7 +1,7 @@
-"""The tables and pictures under the board, one tab at a time."""
+"""The tables and pictures under the board, one section of a view at a time."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.core.public_error_text import describe_error
@@ -17,18 +17,22 @@ from workbench.visualize.step_timeline import timeline_parts
 from workbench.widgets.board.background_queries import BackgroundQueries
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.pipeline.stage_board import pipeline_blocks
+from workbench.widgets.shared_states import SharedList
 from workbench.widgets.tabs.picture_tabs import (
-    Views,
     compared_blocks,
     device_blocks,
     graph_blocks,
+    kernel_blocks,
     memory_blocks,
+    overview_blocks,
+    roofline_blocks,
     step_blocks,
     traffic_blocks,
 )
 from workbench.widgets.tabs.propagation_tab import Replay, replay_blocks
 from workbench.widgets.tabs.resharding_tab import resharding_blocks
 from workbench.widgets.tabs.shown_stage import (
+    Views,
     broken_pipeline,
     comparison_of_picked,
     memory_of_stages,
@@ -45,8 +49,14 @@ from workbench.widgets.tabs.value_table import selected_blocks, value_blocks
 FindBlocks = Callable[[Report, BackgroundQueries | None], list[Block]]
 """Makes the tab of the search."""
 NO_SEARCH = "This board cannot search for plans."
-SEARCHED = ("tensors", "values")
-"""Tabs that can be searched."""
+VIEWS = (
+    ("overview", "Overview"),
+    ("memory", "Memory"),
+    ("time", "Time"),
+    ("communication", "Communication"),
+    ("program", "Program"),
+)
+"""The views of the board, each with one or more sections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,83 +77,73 @@ class Facts:
     is_asked: Callable[[str], bool] = field(default=lambda _name: False, kw_only=True)  # whether a picture's text and SVG are
     find_blocks: FindBlocks = field(default=lambda _report, _background: [note_block(NO_SEARCH)], kw_only=True)
     remedies: bool = field(default=True, kw_only=True)  # whether notes are shown with what would fix them
+    search: str = field(default="", kw_only=True)
+
+    @property
+    def paint(self) -> Paint:
+        return Paint(self.colours)
+
+    @property
+    def predicted(self) -> Report:
+        """The report with the figures of the planner."""
+        return self.report.prediction
+
+    @property
+    def shown(self) -> Report:
+        """The report of one device: of the picked stage, else of the fullest."""
+        return shown_stage(self.predicted, self.views.stage)
+
+    @property
+    def of_stages(self) -> Report:
+        """The report for a picture of all stages, or of the picked one."""
+        return picture_of_stages(self.predicted, self.views.stage)
 
 
-def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
-    """The blocks of one tab. `search` filters the tensors and the values; what an unopened tab needs is not computed.
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of a view: the name that gestures and links give it, its label, and what makes its blocks. Find is in no view.
 
-    Views explain how a figure comes about, which the planner knows; the compiler's results are in Compared, and where they stand at the top
-    of the board in place of the predicted ones, the view has both.
+    A shared section follows from the report and what is opened in it alone; others show what is asked and tried on one board.
     """
-    paint, report, stage = Paint(facts.colours), facts.report.prediction, facts.views.stage
-    blocks: dict[str, Callable[[], list[Block]]] = {
-        "tensors": lambda: tensor_blocks(
-            report,
-            paint,
-            search,
-            facts.toggled,
-            result_rows(report, paint, search.lower().split(), facts.toggled),
-            _tensors_of(report, stage),
-        ),
-        "find": lambda: facts.find_blocks(report, facts.background),
-        "devices": lambda: device_blocks(shown_stage(report, stage), facts.selected),
-        "communication": lambda: [
-            *traffic_of_stages(report, stage),
-            *traffic_blocks(shown_stage(report, stage), facts.comparison_state, paint),
-        ],
-        "resharding": lambda: resharding_blocks(shown_stage(report, stage), facts.comparison_state, paint),
-        "memory": lambda: [
-            *memory_of_stages(report, stage),
-            *memory_blocks(shown_stage(report, stage), facts.comparison_state, facts.views),
-        ],
-        "step": lambda: step_blocks(shown_stage(report, stage), facts.comparison_state, picture_of_stages(report, stage)),
-        "timeline": lambda: _timeline(facts),
-        "pipeline": lambda: pipeline_blocks(report, facts.tasks, facts.trial),
-        "graph": lambda: [*selected_blocks(report, paint, facts.selected), *graph_blocks(picture_of_stages(report, stage), facts.views)],
-        "compared": lambda: compared_blocks(comparison_of_picked(facts.comparison_state, report, stage), paint),
-        "values": lambda: value_blocks(report, paint, search),
-        "propagation": lambda: replay_blocks(report, paint, facts.replay, facts.background, facts.views.opened),
-        "notes": lambda: [*_notes(facts.report, remedies=facts.remedies), *source_annotation_blocks(report, paint)],
-    }
-    open_tab = tab if tab in blocks else "tensors"
+
+    key: str
+    label: str
+    view: str
+    blocks: Callable[[Facts], list[Block]]
+    is_shared: bool = True
+    has_stages: bool = False  # whether one stage of a pipeline can be picked
+    is_searched: bool = False
+
+
+def _tensors(facts: Facts) -> list[Block]:
+    """The tensors; they stay where they are if the pipeline cannot be made."""
+    report = facts.predicted
+    results = result_rows(report, facts.paint, facts.search.lower().split(), facts.toggled)
     try:
-        shown = [*_settled_note(facts.report, open_tab), *blocks[open_tab]()]
-    except PipelineError as error:
-        shown = broken_pipeline(error)
-    shown = [as_json(each, facts.is_asked) for each in shown]
-    picker = stages_state(report, open_tab, stage)
-    return {"tab": open_tab, "search": search if open_tab in SEARCHED else None, "stages": picker, "blocks": shown}
-
-
-def _settled_note(report: Report, tab: str) -> list[Block]:
-    """The compiler's figure at the top, and that of a view of the prediction, where they differ."""
-    predicted = report.prediction
-    if tab == "memory":
-        what, top, here = "peak", format_bytes(report.memory.peak), format_bytes(predicted.memory.peak)
-    elif tab in ("step", "timeline", "graph") and report.step_time and predicted.step_time:
-        what, top, here = "step", format_seconds(report.step_time.total), format_seconds(predicted.step_time.total)
-    else:
-        return []
-    text = f"This view shows the prediction, a {what} of {here}. The {top} at the top of the board come from the compiler."
-    return [] if top == here else [note_block(text)]
-
-
-def _tensors_of(report: Report, stage: int | None) -> Report | None:
-    """The report with what a device holds of each tensor; tensors stay where they are if the pipeline cannot be made."""
-    try:
-        return shown_stage(report, stage)
+        shown = facts.shown
     except PipelineError:
-        return None
+        shown = None
+    return tensor_blocks(report, facts.paint, facts.search, facts.toggled, results, shown)
 
 
-def failed_state(tab: str, error: Exception) -> dict[str, Any]:
-    """The error message in place of a tab."""
-    failure_text = f"This view could not be made: {describe_error(error)}. Other views still work; undo returns to the previous plan."
-    return {"tab": tab, "search": None, "stages": None, "blocks": [note_block(failure_text)]}
+def _communication(facts: Facts) -> list[Block]:
+    return [*traffic_of_stages(facts.predicted, facts.views.stage), *traffic_blocks(facts.shown, facts.comparison_state, facts.paint)]
+
+
+def _memory(facts: Facts) -> list[Block]:
+    return [*memory_of_stages(facts.predicted, facts.views.stage), *memory_blocks(facts.shown, facts.comparison_state, facts.views)]
+
+
+def _graph(facts: Facts) -> list[Block]:
+    return [*selected_blocks(facts.predicted, facts.paint, facts.selected), *graph_blocks(facts.of_stages, facts.views)]
+
+
+def _compared(facts: Facts) -> list[Block]:
+    return compared_blocks(comparison_of_picked(facts.comparison_state, facts.predicted, facts.views.stage), facts.paint)
 
 
 def _timeline(facts: Facts) -> list[Block]:
-    report = picture_of_stages(facts.report.prediction, facts.views.stage)
+    report = facts.of_stages
     if report.step_time is None and facts.trace is None and not facts.tasks:
         return [
             note_block(
@@ -169,3 +169,83 @@ def _notes(report: Report, *, remedies: bool) -> list[Block]:
     ]
     columns = (Column("kind"), Column("note"), Column("suggested fix"))
     return [block("", columns if remedies else columns[:2], rows)]
+
+
+SECTIONS = (
+    Section(
+        *("overview", "Summary", "overview"),
+        lambda facts: overview_blocks(facts.shown, facts.paint),
+        has_stages=True,
+    ),
+    Section(
+        *("notes", "Warnings", "overview"),
+        lambda facts: [*_notes(facts.report, remedies=facts.remedies), *source_annotation_blocks(facts.predicted, facts.paint)],
+    ),
+    Section("compared", "Compared", "overview", _compared, is_shared=False, has_stages=True),
+    Section("memory", "Memory", "memory", _memory, has_stages=True),
+    Section("step", "Step", "time", lambda facts: step_blocks(facts.shown, facts.comparison_state, facts.of_stages), has_stages=True),
+    Section("timeline", "Timeline", "time", _timeline, has_stages=True),
+    Section("kernels", "Kernels", "time", lambda facts: kernel_blocks(facts.shown, facts.comparison_state), has_stages=True),
+    Section("roofline", "Roofline", "time", lambda facts: roofline_blocks(facts.shown), has_stages=True),
+    Section("pipeline", "Pipeline", "time", lambda facts: pipeline_blocks(facts.predicted, facts.tasks, facts.trial)),
+    Section("communication", "Collectives", "communication", _communication, has_stages=True),
+    Section(
+        *("resharding", "Resharding", "communication"),
+        lambda facts: resharding_blocks(facts.shown, facts.comparison_state, facts.paint),
+        is_shared=False,
+        has_stages=True,
+    ),
+    Section("devices", "Devices", "communication", lambda facts: device_blocks(facts.shown, facts.selected), has_stages=True),
+    Section("tensors", "Tensors", "program", _tensors, has_stages=True, is_searched=True),
+    Section("graph", "Graph", "program", _graph, has_stages=True),
+    Section("values", "Values", "program", lambda facts: value_blocks(facts.predicted, facts.paint, facts.search), is_searched=True),
+    Section(
+        *("propagation", "Propagation", "program"),
+        lambda facts: replay_blocks(facts.predicted, facts.paint, facts.replay, facts.background, facts.views.opened),
+        is_shared=False,
+    ),
+    Section("find", "Find", "", lambda facts: facts.find_blocks(facts.predicted, facts.background), is_shared=False),
+)
+_BY_KEY = {section.key: section for section in SECTIONS}
+
+
+def section_of(tab: str) -> Section:
+    """The section of this name; the tensors for a name that there is not."""
+    return _BY_KEY.get(tab, _BY_KEY["tensors"])
+
+
+def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
+    """The blocks of one section. `search` filters the tensors and the values; what an unopened section needs is not computed.
+
+    Views explain how a figure comes about, which the planner knows; the compiler's results are in Compared, and where they stand at the top
+    of the board in place of the predicted ones, the view has both.
+    """
+    section = section_of(tab)
+    try:
+        shown = [*_settled_notes(facts.report, section.key), *section.blocks(replace(facts, search=search))]
+    except PipelineError as error:
+        shown = broken_pipeline(error)
+    return {
+        "tab": section.key,
+        "search": search if section.is_searched else None,
+        "stages": stages_state(facts.predicted, facts.views.stage) if section.has_stages else None,
+        "blocks": SharedList([as_json(block, facts.is_asked) for block in shown]),
+    }
+
+
+def _settled_notes(report: Report, tab: str) -> list[Block]:
+    """The compiler's figures at the top, and those of a view of the prediction, where they differ."""
+    predicted = report.prediction
+    pairs = []
+    if tab in ("overview", "memory"):
+        pairs.append(("peak", format_bytes(report.memory.peak), format_bytes(predicted.memory.peak)))
+    if tab in ("overview", "step", "timeline", "kernels", "roofline", "graph") and report.step_time and predicted.step_time:
+        pairs.append(("step", format_seconds(report.step_time.total), format_seconds(predicted.step_time.total)))
+    text = "This view shows the prediction, a {} of {}. The {} at the top of the board come from the compiler."
+    return [note_block(text.format(what, here, top)) for what, top, here in pairs if top != here]
+
+
+def failed_state(tab: str, error: Exception) -> dict[str, Any]:
+    """The error message in place of a tab."""
+    failure_text = f"This view could not be made: {describe_error(error)}. Other views still work; undo returns to the previous plan."
+    return {"tab": tab, "search": None, "stages": None, "blocks": [note_block(failure_text)]}

@@ -1,13 +1,12 @@
-"""The tabs made of pictures: devices, memory, communication, step, graph, and what the user has opened in them; and the Compared tab."""
+"""The sections made of pictures: Overview, devices, memory, communication, step, graph, and Compared."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from workbench.analysis.tier_comparison import Comparison, collectives_table, figures_table
 from workbench.core.path_patterns import template
 from workbench.core.tensor import Role
-from workbench.errors import WorkbenchError
-from workbench.reports.device_memory import Alive
 from workbench.reports.kernel import Kernel
 from workbench.reports.placement import Placement
 from workbench.reports.report import Report
@@ -15,23 +14,24 @@ from workbench.units import format_bytes, format_count, format_seconds
 from workbench.visualize import communication, device_grid, graph, memory_map, memory_over_step, roofline, step_time
 from workbench.visualize.charts.memory_chart import memory_charts
 from workbench.visualize.charts.roofline_chart import roofline_chart
-from workbench.visualize.draw.collapse_scopes import choose_open_scopes, scopes_of
-from workbench.visualize.graph import shown_graph
 from workbench.widgets.board.comparison_state import ComparisonState
-from workbench.widgets.board.key_figures import ROLES, memory_parts
+from workbench.widgets.board.key_figures import figures, memory_parts
 from workbench.widgets.gestures.view_gestures import ExpandGesture, MomentGesture
 from workbench.widgets.tabs.communication_tab import collectives_source_text, communication_blocks
-from workbench.widgets.tabs.shown_stage import comparison_of, picture_of_stages, shown_stage
+from workbench.widgets.tabs.question_answers import live_table, why
+from workbench.widgets.tabs.shown_stage import Views, comparison_of
 from workbench.widgets.tabs.table_blocks import (
     CHOOSE_HARDWARE,
     COMPILE,
     RUN,
     Block,
     Column,
+    Control,
     Opens,
     Paint,
     Row,
     block,
+    byte_cell,
     note_block,
     page_blocks,
     picture_block,
@@ -46,51 +46,10 @@ NOTHING_COMPARED = (
     "This plan is neither compiled nor measured yet. Afterwards this view compares XLA's program and the measurement with the "
     "prediction: memory, kernels, collectives, and the causes of differences."
 )
-MOST_ALIVE = 24
 MOST_KERNELS = 40
-NO_HARDWARE = "Choose hardware to see what a step takes there: its parts, the roofline, and the largest kernels."
-
-
-@dataclass(frozen=True, slots=True)
-class Views:
-    """What was opened in the pictures: scopes of the graph (`None`: those open at first), a moment of the step (`None`: its peak), and the
-    stage of a pipeline (`None`: all)."""
-
-    opened: frozenset[str] | None = None
-    place: int | None = None
-    stage: int | None = None
-
-    def at(self, place_text: str, report: Report) -> "Views":
-        """Show a moment of the step, or its peak again. Raises `WorkbenchError` for one that does not exist."""
-        place = _place(place_text, shown_stage(report, self.stage))
-        return replace(self, place=None if place == self.place else place)
-
-    def toggle_scope(self, scope: str, report: Report) -> "Views":
-        """Open or close a scope. Raises `WorkbenchError` for one that does not exist."""
-        graph = shown_graph(picture_of_stages(report, self.stage))
-        if scope not in scopes_of(graph):
-            raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open a scope of the graph"])
-        return replace(self, opened=(choose_open_scopes(graph) if self.opened is None else self.opened) ^ {scope})
-
-    def of_stage(self, stage_text: str, report: Report) -> "Views":
-        """Show one stage, or all with an empty text. Raises `WorkbenchError` for one that does not exist."""
-        if not stage_text:
-            return replace(self, stage=None, place=None, opened=None)
-        count = 0 if report.is_of_devices else len(report.stages)
-        if not stage_text[:6].isdecimal() or len(stage_text) > 6 or int(stage_text) >= count:
-            raise WorkbenchError(f"The plan has no stage `{stage_text[:40]}`; it has {count}.", ["pick one of the stages shown"])
-        return replace(self, stage=int(stage_text), place=None, opened=None)
-
-    def place_in(self, report: Report) -> int | None:
-        """The moment, if the step of this report has it."""
-        return self.place if self.place is not None and self.place < len(report.memory_curve.paths) else None
-
-
-def _place(text: str, report: Report) -> int:
-    count = len(report.memory_curve.paths)
-    if not text[:12].isdecimal() or len(text) > 12 or int(text) >= count:
-        raise WorkbenchError(f"The step has no place `{text[:40]}`; it has {count}.", ["click on the chart"])
-    return int(text)
+NO_HARDWARE = [
+    note_block("Choose hardware to see what a step takes there: its parts, the roofline, and the largest kernels.", CHOOSE_HARDWARE)
+]
 
 
 def device_blocks(report: Report, selected: str = "") -> list[Block]:
@@ -141,29 +100,9 @@ def memory_blocks(report: Report, comparison_state: ComparisonState | None, view
         picture_block(over, hint, name="memory over the step", opens=Opens(MomentGesture, "place"), charts=charts),
         picture_block(memory_map(report, place), name="memory map"),
         *beside,
-        _alive(report, place),
+        live_table(report, place),
         _roles(report),
     ]
-
-
-def _alive(report: Report, place: int | None) -> Block:
-    alive: tuple[Alive, ...] = report.alive if place is None else report.alive_at(place)
-    held = sum(each.bytes for each in alive) or 1
-    where = "live at the peak" if place is None else "live at this moment"
-    columns = (Column(where), Column("role"), Column("share"), Column("per device", number=True))
-    places = {role: number for number, role in enumerate(ROLES)}
-    rows = [
-        row(
-            f"{each.path} {each.role}",
-            {"path": each.path, "count": f"×{each.count}" if each.count > 1 else ""},
-            {"text": each.role.value, "tone": "muted"},
-            {"share": round(min(each.bytes / held, 1.0), 6), "shade": places[each.role], "text": f"{each.bytes / held:.1%}"},
-            {"text": format_bytes(each.bytes), "title": f"{each.bytes:,} bytes"},
-            subject=each.path,
-        )
-        for each in alive[:MOST_ALIVE]
-    ]
-    return block("", columns, rows, rest_text(len(alive), MOST_ALIVE))
 
 
 def _roles(report: Report) -> Block:
@@ -189,18 +128,28 @@ def _roles(report: Report) -> Block:
     return block("By role, at the peak", columns, rows, traffic)
 
 
-def step_blocks(report: Report, comparison_state: ComparisonState | None, whole: Report | None = None) -> list[Block]:
-    """The step as a bar of its parts, the figures of each tier, the roofline, and the kernels that take longest. `whole` is the report that
-    the bars are of: for a pipeline a bar for each of its stages."""
-    current = _current_comparison(comparison_state)
+def step_blocks(report: Report, comparison_state: ComparisonState | None, whole: Report) -> list[Block]:
+    """The step as a bar of its parts, and the figures of each tier. `whole` is the report that the bars are of: of a pipeline one for each
+    stage."""
     comparison = _current_comparison(comparison_of(comparison_state, report))
-    if report.step_time is None and comparison is None:
-        return [note_block(NO_HARDWARE, CHOOSE_HARDWARE)]
-    blocks = [picture_block(step_time(whole or report, current), name="step time"), *_figure_blocks(comparison, ("seconds", "FLOP"))]
+    missing = [] if report.step_time else NO_HARDWARE
+    if missing and comparison is None:
+        return missing
+    bars = picture_block(step_time(whole, _current_comparison(comparison_state)), name="step time")
+    return [bars, *_figure_blocks(comparison, ("seconds", "FLOP")), *missing]
+
+
+def roofline_blocks(report: Report) -> list[Block]:
     if report.step_time is None:
-        return [*blocks, note_block(NO_HARDWARE, CHOOSE_HARDWARE)]
+        return NO_HARDWARE
     chart = roofline_chart(report)
-    return [*blocks, picture_block(roofline(report), name="roofline", charts=[chart] if chart else []), _kernels(report, comparison)]
+    return [picture_block(roofline(report), name="roofline", charts=[chart] if chart else [])]
+
+
+def kernel_blocks(report: Report, comparison_state: ComparisonState | None) -> list[Block]:
+    """The kernels that take longest."""
+    comparison = _current_comparison(comparison_of(comparison_state, report))
+    return [_kernels(report, comparison)] if report.step_time else NO_HARDWARE
 
 
 def _kernels(report: Report, comparison: Comparison | None) -> Block:
@@ -289,3 +238,77 @@ def compared_blocks(comparison_state: ComparisonState | None, paint: Paint) -> l
     comparison = comparison_state.comparison
     stale = [note_block(f"Of the plan before the last edits: {comparison.report.plan}")] if comparison_state.stale else []
     return [*stale, *page_blocks(comparison.page(), paint, MOST_DIFFERENCES)]
+
+
+# The Overview: memory, time and communication of one device side by side, the largest contributors, and the way to each view.
+
+FEW = 6
+WIDTH, HEIGHT = 348, 222  # pixels of the treemap, in the narrowest column
+
+
+def overview_blocks(report: Report, paint: Paint) -> list[Block]:
+    """Two blocks for each of memory, time and communication of one device: its parts, and the largest contributors."""
+    tiles = picture_block(memory_map(report, size=(WIDTH, HEIGHT)), name="memory overview")
+    time = _times(report) if report.step_time else note_block("Choose hardware to see what a step takes.", CHOOSE_HARDWARE)
+    sent = _sent(report, paint) if report.collectives else note_block("No collective: every operation is local.")
+    parts = (
+        ("memory", "Memory", "figure memory", tiles if report.alive else note_block("No tensor is live.")),
+        ("time", "Time", "figure predicted", time),
+        ("communication", "Communication", "figure sent", sent),
+    )
+    blocks = []
+    for view, label, question, summary in parts:
+        largest = why(question, report, paint)
+        blocks += [{**summary, "title": label}, _largest(largest["blocks"] if largest else (), Control(f"Open {label}", f"view-{view}"))]
+    return blocks
+
+
+def _largest(answer: Iterable[Block], opens: Control) -> Block:
+    """The first rows of an answer to `Why?`: path, share and amount; and a button that opens the view."""
+    found = next((table for table in answer if table["rows"]), block("", (), []))
+    rows = [{**each, "cells": _in_order(each["cells"])} for each in found["rows"][:FEW]]
+    note = f"The {FEW} largest." if len(found["rows"]) > FEW else " "
+    return {**found, "columns": _in_order(found["columns"]), "rows": rows, "note": note, "controls": note_block("", opens)["controls"]}
+
+
+def _in_order(entries: list[Any]) -> list[Any]:
+    """Path, share and amount of a table of contributions, which has the share first."""
+    return [*entries[2:3], *entries[:2]]
+
+
+def _times(report: Report) -> Block:
+    """What a step spends its time on, then the communication that takes none of it."""
+    figure = next(each for each in figures(report) if each.key == "predicted")
+    rows = [
+        row(
+            part["role"],
+            part["role"],
+            {"share": part["share"], "shade": part["shade"], "text": f"{part['share']:.1%}"},
+            {"text": part["text"], "title": part["title"]},
+        )
+        for part in (*figure.parts, *filter(None, [figure.apart]))
+    ]
+    return block("", (Column("of a step"), Column("share"), Column("time", number=True)), rows)
+
+
+def _sent(report: Report, paint: Paint) -> Block:
+    """The bytes sent and the time over each set of mesh axes."""
+    sent: Counter[tuple[str, ...]] = Counter()
+    seconds: dict[tuple[str, ...], float] = defaultdict(float)
+    for each in report.collectives:
+        sent[each.axes] += each.total_sent
+        seconds[each.axes] += each.seconds * each.count
+    timed = report.step_time is not None
+    total = report.sent or 1
+    rows = [
+        row(
+            "+".join(axes),
+            paint.axes(axes),
+            {"share": round(count / total, 6), "shade": 1, "text": f"{count / total:.1%}"},
+            byte_cell(count),
+            *([seconds_cell(seconds[axes])] * timed),
+        )
+        for axes, count in sent.most_common()
+    ]
+    columns = (Column("mesh axes"), Column("share"), Column("sent a step", number=True), *([Column("time a step", number=True)] * timed))
+    return block("", columns, rows, f"{format_bytes(report.sent)} sent per device and step.")

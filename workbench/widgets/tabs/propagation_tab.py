@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -71,18 +71,6 @@ class Replay:
     step: int | None = 0
     weighed: frozenset[str] = frozenset()
     fewest: Plan | None = None
-
-    def at(self, step: int | None) -> "Replay":
-        """Move the slider to a step."""
-        return replace(self, step=step)
-
-    def weighing(self, conflict: str) -> "Replay":
-        """Request the edits of one more conflict."""
-        return replace(self, weighed=self.weighed | {conflict})
-
-    def seeking(self, plan: Plan) -> "Replay":
-        """Request the fewest statements of a plan."""
-        return replace(self, fewest=plan)
 
 
 def replay_blocks(

@@ -83,18 +83,23 @@ def _stage_of_figure(name: str, report: Report) -> Report:
 
 def _explain_memory(report: Report, _paint: Paint, _measurement: Measurement | None) -> Answer:
     lines = _scope_lines(report)
-    places = {role: shade for shade, role in enumerate(ROLES)}
-    parts = [
-        Contribution(each.path, each.bytes, lines.get(each.path, ""), places[each.role], (each.role.value,), each.count)
-        for each in report.alive
-    ]
     lead = ["Peak memory of one device during the step, and the tensors live at the peak."]
     if (curve := report.memory_curve).paths:
         totals = [sum(counts) for counts in zip(*curve.by_role.values(), strict=True)]
         peak = curve.paths[totals.index(max(totals))] if totals else ""
         lead += [f"That is at `{peak}`" + (f", {lines[peak]}." if lines.get(peak) else ".")] if peak else []
-    columns = (Column("role"),)
-    return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [parts_table("live at the peak", columns, parts, format_bytes)]
+    return f"Why {format_bytes(report.memory.peak)} on each device?", lead, [live_table(report, None)]
+
+
+def live_table(report: Report, place: int | None) -> Block:
+    """The tensors that are live at a moment of the step, by default its peak."""
+    lines, shades = _scope_lines(report), {role: shade for shade, role in enumerate(ROLES)}
+    parts = [
+        Contribution(each.path, each.bytes, lines.get(each.path, ""), shades[each.role], (each.role.value,), each.count)
+        for each in (report.alive if place is None else report.alive_at(place))
+    ]
+    where = "live at the peak" if place is None else "live at this moment"
+    return parts_table(where, (Column("role"),), parts, format_bytes)
 
 
 def _explain_payload(name: str, report: Report) -> Answer | None:

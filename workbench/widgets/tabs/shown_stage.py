@@ -1,5 +1,6 @@
 """Which stage of a pipelined plan the tabs are about: all of them, or one that was picked; and what all of them have beside each other."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.analysis.tier_comparison import Comparison
@@ -7,18 +8,18 @@ from workbench.errors import WorkbenchError, ways_out_text
 from workbench.reports.report import Report
 from workbench.units import format_bytes
 from workbench.visualize import stage_memory, stage_traffic
+from workbench.visualize.draw.collapse_scopes import choose_open_scopes, scopes_of
+from workbench.visualize.graph import shown_graph
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.tabs.table_blocks import Block, note_block, picture_block
 
-STAGED = ("tensors", "devices", "communication", "resharding", "memory", "step", "timeline", "graph", "compared")
-"""Tabs about what devices hold and do, which a stage is picked for."""
 MOST_STAGES = 64
 """Stages with a button of their own; of more only the first are offered."""
 
 
-def stages_state(report: Report, tab: str, stage: int | None) -> dict[str, Any] | None:
+def stages_state(report: Report, stage: int | None) -> dict[str, Any] | None:
     """The picker: `options` with a title each, and which is `chosen`; `None` where there is nothing to pick."""
-    if tab not in STAGED or report.is_of_devices:
+    if report.is_of_devices:
         return None
     try:
         stages = report.stages
@@ -50,6 +51,51 @@ def shown_stage(report: Report, stage: int | None) -> Report:
 def picture_of_stages(report: Report, stage: int | None) -> Report:
     """The report for a picture that can show all stages at once: the picked stage's, else that of the plan."""
     return report if report.is_of_devices or _is_gone(stage, report) else shown_stage(report, stage)
+
+
+# What the user has opened in the pictures.
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """What was opened in the pictures: scopes of the graph (`None`: those open at first), a moment of the step (`None`: its peak), and the
+    stage of a pipeline (`None`: all)."""
+
+    opened: frozenset[str] | None = None
+    place: int | None = None
+    stage: int | None = None
+
+    def at(self, place_text: str, report: Report) -> "Views":
+        """Show a moment of the step, or its peak again. Raises `WorkbenchError` for one that does not exist."""
+        place = _place(place_text, shown_stage(report, self.stage))
+        return replace(self, place=None if place == self.place else place)
+
+    def toggle_scope(self, scope: str, report: Report) -> "Views":
+        """Open or close a scope. Raises `WorkbenchError` for one that does not exist."""
+        graph = shown_graph(picture_of_stages(report, self.stage))
+        if scope not in scopes_of(graph):
+            raise WorkbenchError(f"The graph has no scope `{scope[:80]}`.", ["open a scope of the graph"])
+        return replace(self, opened=(choose_open_scopes(graph) if self.opened is None else self.opened) ^ {scope})
+
+    def of_stage(self, stage_text: str, report: Report) -> "Views":
+        """Show one stage, or all with an empty text. Raises `WorkbenchError` for one that does not exist."""
+        if not stage_text:
+            return replace(self, stage=None, place=None, opened=None)
+        count = 0 if report.is_of_devices else len(report.stages)
+        if not stage_text[:6].isdecimal() or len(stage_text) > 6 or int(stage_text) >= count:
+            raise WorkbenchError(f"The plan has no stage `{stage_text[:40]}`; it has {count}.", ["pick one of the stages shown"])
+        return replace(self, stage=int(stage_text), place=None, opened=None)
+
+    def place_in(self, report: Report) -> int | None:
+        """The moment, if the step of this report has it."""
+        return self.place if self.place is not None and self.place < len(report.memory_curve.paths) else None
+
+
+def _place(text: str, report: Report) -> int:
+    count = len(report.memory_curve.paths)
+    if not text[:12].isdecimal() or len(text) > 12 or int(text) >= count:
+        raise WorkbenchError(f"The step has no place `{text[:40]}`; it has {count}.", ["click on the chart"])
+    return int(text)
 
 
 def comparison_of(comparison_state: ComparisonState | None, shown: Report) -> ComparisonState | None:

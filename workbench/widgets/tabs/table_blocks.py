@@ -10,7 +10,7 @@ said before one, and `beside` after it).
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.analysis.conflict_remedies import resolving_edits
 from workbench.core import fact_page
@@ -18,10 +18,9 @@ from workbench.core.mesh import Mesh
 from workbench.core.sharding import Sharding, base_axis
 from workbench.plan.edits import Edit, EditGroup
 from workbench.plan.mesh_edits import RenameAxis
-from workbench.plan.plan import Plan
 from workbench.reports.propagation_records import Conflict
 from workbench.reports.report import Report
-from workbench.session.plan_history import HistoryNode
+from workbench.session.plan_history import Session
 from workbench.units import format_bytes, format_figure, format_seconds
 from workbench.visualize.charts.chart import Chart
 from workbench.visualize.draw.palette import number_axes
@@ -105,16 +104,7 @@ def row(key: str, *cells: Cell, subject: str = "", tone: str = "") -> Row:
     return {"key": key, "cells": list(cells), "subject": subject, "tone": tone}
 
 
-class HasHistory(Protocol):
-    """A session, as far as the colours of its mesh axes go."""
-
-    @property
-    def nodes(self) -> tuple[HistoryNode, ...]: ...
-    @property
-    def plan(self) -> Plan: ...
-
-
-def axis_colours(session: HasHistory, mesh: Mesh | None = None) -> dict[str, int]:
+def axis_colours(session: Session, mesh: Mesh | None = None) -> dict[str, int]:
     """The colour of each axis of the present mesh, or of another of the history: an axis keeps it for as long as it has its name, and
     takes it along when it is renamed."""
     return number_axes(((node.plan.mesh, _renamed_axes(node.edit)) for node in session.nodes), mesh or session.plan.mesh)

@@ -14,6 +14,7 @@ from tests.app.browser.test_accessibility import findings_in_both
 from tests.app.browser.test_page import drag, grip, lift, settled, zone
 from tests.support.room_sessions import first_plan
 from tests.support.servers import free_port, wait_for
+from tests.support.tabs import open_tab, view_tab
 from tests.support.team_rooms import RoomTeam
 from tests.support.team_server import sign_in
 from workbench.documents import dump_plan
@@ -88,6 +89,7 @@ class ServedTeam:
             each.locator(".wb .chip").first.wait_for(timeout=120_000)
         for each in pages:
             expect(people(each)).to_have_count(len(pages))
+            open_tab(each, "tensors")
         return pages
 
 
@@ -164,14 +166,14 @@ def test_following_somebody_opens_what_they_open(served):
     ada.get_by_role("tab", name="Memory").click()
     for page in (ada, bob):
         expect(page.get_by_role("tab", name="Memory")).to_have_attribute("aria-selected", "true")
-    ada.get_by_role("tab", name="Tensors").click()
+    view_tab(ada, "tensors").click()
     row(ada, "v").locator("td").first.click()
     expect(row(bob, "v")).to_have_class(re.compile("chosen"))
     person(bob, "Ada").click()
     expect(person(bob, "Ada")).to_have_attribute("aria-pressed", "false")
     ada.get_by_role("tab", name="Memory").click()
     expect(person(bob, "Ada")).to_contain_text("memory")
-    expect(bob.get_by_role("tab", name="Tensors")).to_have_attribute("aria-selected", "true")
+    expect(view_tab(bob, "tensors")).to_have_attribute("aria-selected", "true")
 
 
 def test_each_undoes_what_is_their_own_and_the_keys_are_heard_in_the_bar_too(served):

@@ -189,7 +189,7 @@ function makeWb(root, card, live, box, library, drawers = null) {
     linked: /* @__PURE__ */ new Set(),
     sorts: /* @__PURE__ */ new Map(),
     wholeLayout: false,
-    focusTab: false
+    focusTab: ""
   };
 }
 function onShortcut(wb, event) {
@@ -5980,9 +5980,10 @@ var BLOCK_DRAWERS = {
 };
 function patchBadges(parent, tabs) {
   const shown = all(parent, ".tab");
-  const same = shown.length === tabs.length && tabs.every((tab, i) => shown[i].dataset.tab === tab.key && shown[i].ariaSelected === String(tab.open) && shown[i].dataset.label === tab.label);
+  const same = shown.length === tabs.length && tabs.every((tab, i) => shown[i].dataset.is === tab.key + tab.label && shown[i].ariaSelected === String(tab.open));
   if (!same) return false;
   tabs.forEach((tab, i) => {
+    shown[i].dataset.opens = tab.opens;
     const badge = one(shown[i], ".badge");
     if ((badge?.textContent ?? "") === tab.badge) return;
     badge?.remove();
@@ -5992,43 +5993,61 @@ function patchBadges(parent, tabs) {
   });
   return true;
 }
-function drawTabs(wb, parent, tabs) {
-  if (!wb.focusTab && patchBadges(parent, tabs)) return;
-  const open = (tab) => wb.send({
-    verb: "open",
-    tab
-  });
-  const step = (event, by) => {
+function drawTabs(wb, parent, tabs, row) {
+  parent.hidden = tabs.length < 2;
+  const focused = wb.focusTab === row;
+  if (!focused && patchBadges(parent, tabs)) return;
+  const at = Math.max(tabs.findIndex(({ open }) => open), 0);
+  const step = (event, tab) => {
+    const places = {
+      ArrowRight: at + 1,
+      ArrowLeft: at - 1,
+      Home: 0,
+      End: -1
+    }, place = places[
+      /** @type {"Home"} */
+      event.key
+    ];
+    if (place === void 0) return;
     event.preventDefault();
-    const i = tabs.findIndex((tab) => tab.open);
-    wb.focusTab = true;
-    open(tabs[(i + by + tabs.length) % tabs.length].key);
+    wb.focusTab = row;
+    const next = all(parent, ".tab").at(place % tabs.length);
+    wb.send({
+      verb: "open",
+      tab: next?.dataset.opens ?? tab.dataset.opens
+    });
   };
   const scrolled = parent.scrollLeft;
-  parent.replaceChildren(...tabs.map((tab) => h("button", {
-    class: "tab",
-    type: "button",
-    role: "tab",
-    ariaSelected: String(tab.open),
-    tabIndex: tab.open ? 0 : -1,
-    data: {
-      tab: tab.key,
-      label: tab.label,
-      focus: `tab-${tab.key}`
-    },
-    onclick: () => open(tab.key),
-    onkeydown: (e) => {
-      if (e.key === "ArrowRight") step(e, 1);
-      else if (e.key === "ArrowLeft") step(e, -1);
-    }
-  }, tab.label, tab.badge && h("span", {
-    class: "badge"
-  }, tab.badge))));
+  parent.replaceChildren(...tabs.map((tab, i) => {
+    const button = h("button", {
+      class: "tab",
+      type: "button",
+      role: "tab",
+      ariaSelected: String(tab.open),
+      tabIndex: i === at ? 0 : -1,
+      data: {
+        [row]: tab.key,
+        is: tab.key + tab.label,
+        opens: tab.opens,
+        focus: `${row}-${tab.key}`
+      },
+      onclick: () => wb.send({
+        verb: "open",
+        tab: button.dataset.opens
+      }),
+      onkeydown: (event) => step(event, button)
+    }, tab.label, tab.badge && h("span", {
+      class: "badge"
+    }, tab.badge));
+    return button;
+  }));
   const chosen = one(parent, "[aria-selected=true]");
-  if (wb.focusTab) chosen?.focus({
-    preventScroll: true
-  });
-  wb.focusTab = false;
+  if (focused) {
+    chosen?.focus({
+      preventScroll: true
+    });
+    wb.focusTab = "";
+  }
   parent.scrollLeft = scrolled;
   if (chosen) showTab(parent, chosen);
 }
@@ -6058,10 +6077,15 @@ function drawStages(wb, parent, state) {
   }, ...buttons));
 }
 function tablesSection(wb) {
-  const tabs = h("div", {
+  const views = h("div", {
     class: "tabs",
     role: "tablist",
-    ariaLabel: "Tables"
+    ariaLabel: "Views"
+  });
+  const sections = h("div", {
+    class: "tabs sections",
+    role: "tablist",
+    ariaLabel: "Sections"
   });
   const blocks = h("div");
   let timer = 0;
@@ -6093,10 +6117,11 @@ function tablesSection(wb) {
   });
   const section = h("section", {
     class: "tables"
-  }, tabs, h("div", {
+  }, views, sections, h("div", {
     class: "finding"
   }, stages, search), targets.bar, scroll);
-  const paintTabs = painter((state) => keepingFocus(wb.root, tabs, () => drawTabs(wb, tabs, state)));
+  const paintViews = painter((state) => keepingFocus(wb.root, views, () => drawTabs(wb, views, state, "view")));
+  const paintSections = painter((state) => keepingFocus(wb.root, sections, () => drawTabs(wb, sections, state, "tab")));
   const paintStages = painter((state) => keepingFocus(wb.root, stages, () => drawStages(wb, stages, state)));
   const paintTable = painter((state) => {
     const [label, placeholder] = SEARCHES[state.tab] ?? [
@@ -6119,7 +6144,8 @@ function tablesSection(wb) {
   });
   return {
     section,
-    paintTabs,
+    paintViews,
+    paintSections,
     paintTable,
     paintStages,
     paintTargets: targets.paint
@@ -6264,7 +6290,7 @@ function boardSection(wb) {
       verb: "open-find"
     },
     onclick: () => openTab(wb, "find")
-  }, "Find");
+  });
   const section = h("section", {
     class: "board",
     ariaLabel: "Dimensions on mesh axes"
@@ -6290,13 +6316,22 @@ function boardSection(wb) {
     keepInside(wb, zones.querySelector(".refusal"));
     wb.wanted = null;
   }, wb.wanted));
+  const paintFind2 = painter((tab) => {
+    find.hidden = !tab;
+    find.ariaPressed = String(Boolean(tab?.open));
+    find.replaceChildren("Find", ...tab?.badge ? [
+      h("span", {
+        class: "badge"
+      }, tab.badge)
+    ] : []);
+  });
   wb.board = section;
   wb.subscribe("dropped", (drop2) => showDropped(wb, drop2));
   return {
     section,
     paint,
     paintRecipes: recipes.paint,
-    find
+    paintFind: paintFind2
   };
 }
 
@@ -8362,16 +8397,6 @@ function whySection(wb) {
     role: "group",
     ariaLabel: "The answer"
   }, lead, blocks, words));
-  const place = () => {
-    const card = wb.card.getBoundingClientRect();
-    const at = wb.asker?.focus?.isConnected ? wb.asker.focus.getBoundingClientRect() : null;
-    const height = section.offsetHeight, seen = window.innerHeight;
-    const wanted = at ? at.bottom + 6 : Math.max(card.top, 0) + 60;
-    const top = Math.max(8, Math.min(wanted, seen - height - 8)) - card.top;
-    section.style.top = `${Math.max(8, top)}px`;
-    const left = at ? Math.min(Math.max(8, at.left - card.left - 12), card.width - section.offsetWidth - 8) : card.width - section.offsetWidth - 8;
-    section.style.left = `${Math.max(8, left)}px`;
-  };
   const paint = painter((why) => {
     const isNew = why && section.dataset.of !== why.of;
     section.hidden = !why;
@@ -8381,16 +8406,11 @@ function whySection(wb) {
     lead.replaceChildren(...why.lead.map((line) => h("p", {}, ...withCode(line))));
     patchBlocks(wb, blocks, why.blocks);
     words.hidden = !why.words.length;
-    words.replaceChildren("Terms: ", ...why.words.flatMap((word, place2) => [
-      place2 ? ", " : "",
+    words.replaceChildren("Terms: ", ...why.words.flatMap((word, place) => [
+      place ? ", " : "",
       termLabel(wb, word)
     ]));
-    if (isNew) {
-      place();
-      if (wb.asker) title.focus({
-        preventScroll: true
-      });
-    }
+    if (isNew && wb.asker) title.focus();
   });
   return {
     section,
@@ -8438,8 +8458,10 @@ function mount(model, el) {
   card.append(start.section, head, strip.section, figures, files.notice, standing, silent, exercise.section, board.section, files.section, history.section, alarms, h("div", {
     class: "lower"
   }, tables.section, h("div", {
+    class: "inspector"
+  }, why.section, lines.section)), h("div", {
     class: "jobs"
-  }, lines.section, compile.section, run.section)), run.results, why.section, helpSection(wb));
+  }, compile.section, run.section), run.results, helpSection(wb));
   const paintHead = painter((state) => keepingFocus(root, head, () => drawHead(wb, head, state)));
   const paintFigures = painter((state) => keepingFocus(root, figures, () => patch(figures, state, (figure) => drawFigure(wb, figure))));
   const paintStanding = painter((state) => keepingFocus(root, standing, () => standing.replaceChildren(...drawStanding(wb, state))));
@@ -8515,11 +8537,13 @@ function mount(model, el) {
       refusal: refusal?.zone === "tables" ? refusal : null,
       seq: refusal?.zone === "tables" ? seq : 0
     });
-    tables.paintTabs(state.tabs);
-    const opening = state.tabs.find(({ open }) => open)?.key !== model.get("table").tab;
+    const opened = state.tabs.find(({ open }) => open);
+    tables.paintViews(state.views);
+    tables.paintSections(state.tabs.filter(({ view }) => view && view === opened?.view));
+    const opening = opened?.key !== model.get("table").tab;
     tables.section.classList.toggle("opening", opening);
     tables.section.ariaBusy = String(opening);
-    board.find.hidden = !state.tabs.some(({ key }) => key === "find");
+    board.paintFind(state.tabs.find(({ key }) => key === "find") ?? null);
     const { seq: charted, why: because, recipes, source, stages, told: _told, ...table } = model.get("table");
     if (root.dataset.busy !== "true" && (!state.follows || charted === state.answer.seq)) wb.placed = false;
     tables.paintStages(stages ?? null);

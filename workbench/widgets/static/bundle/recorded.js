@@ -1,6 +1,11 @@
 // workbench/widgets/static/recorded.js
 var OUTSIDE = "This recording does not include that action.";
 var moveKey = (fields, gesture) => [gesture.verb, ...fields.map((name) => String(gesture[name] ?? "")), ...gesture.add ? ["add"] : []].join("|");
+function openedIn(shown, open) {
+  const tabs = shown.tabs.map((tab) => ({ ...tab, open: tab.key === open }));
+  const view = tabs.find((tab) => tab.open)?.view;
+  return { tabs, views: shown.views.map((each) => ({ ...each, open: each.key === view, opens: each.key === view ? open : each.opens })) };
+}
 function reader({ pool }) {
   const known = /* @__PURE__ */ new Map();
   const whole = (value) => value && typeof value === "object" && "$" in value ? read(value.$) : value;
@@ -105,7 +110,11 @@ function recordedModel(recording, { ways = [], theme = () => "auto" } = {}) {
         said: now.refusal ? OUTSIDE : shown.said,
         selected: now.selected,
         taken: null,
-        tabs: shown.tabs.map((tab) => ({ ...tab, open: tab.key === now.tab })),
+        ...openedIn(
+          /** @type {any} */
+          shown,
+          now.tab
+        ),
         exercise: shown.exercise && { ...shown.exercise, verdict: now.checked ? read(verdict) : null },
         answer,
         told: 0,

@@ -183,7 +183,7 @@ export interface Wb {
   linked: Set<string>;
   sorts: Map<string, Sorting>;
   wholeLayout: boolean;
-  focusTab: boolean;
+  focusTab: "" | "view" | "tab";
 }
 
 /** The queue of gestures. */

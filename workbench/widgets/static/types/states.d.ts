@@ -126,11 +126,17 @@ export interface Hardware {
   wiring: { axis: string; colour: number; text: string; title: string }[];
   wirings: MenuItem[];
 }
+/** A tab of a row; `opens` is the section that it shows. */
 export interface Tab {
   key: string;
   label: string;
   badge: string;
   open: boolean;
+  opens: string;
+}
+/** A section of a view; Find is in none. */
+export interface Section extends Tab {
+  view: string;
 }
 export interface Taken {
   key: string;
@@ -243,7 +249,8 @@ export interface BoardState {
   spare: { name: string; size: string };
   refusal: Refusal | null;
   said: string;
-  tabs: Tab[];
+  views: Tab[];
+  tabs: Section[];
   selected: string | null;
   taken: Taken | null;
   previews?: Previews | null;
