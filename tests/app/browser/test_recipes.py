@@ -115,9 +115,11 @@ def test_a_value_that_is_gathered_whole_stands_out_and_a_tried_edit_mends_it(two
 
 def test_the_chosen_tab_is_in_sight_in_a_narrow_cell(board):
     board.set_viewport_size({"width": 560, "height": 900})
+    open_tab(board, "tensors")
     view_tab(board, "tensors").focus()
     board.keyboard.press("ArrowRight")
     expect(view_tab(board, "notes")).to_have_attribute("aria-selected", "true")
+    expect(view_tab(board, "notes")).to_be_focused()
     board.keyboard.press("End")
     last = view_tab(board, "tensors")
     expect(last).to_be_focused()

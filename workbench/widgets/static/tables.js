@@ -69,20 +69,19 @@ function patchBadges(parent, tabs) {
  */
 function drawTabs(wb, parent, tabs, row) {
   parent.hidden = tabs.length < 2;
-  const focused = wb.focusTab === row;
-  if (!focused && patchBadges(parent, tabs)) return;
+  if (patchBadges(parent, tabs)) return;
   const at = Math.max(tabs.findIndex(({ open }) => open), 0);
   /**
    * @param {KeyboardEvent} event
-   * @param {HTMLElement} tab
+   * @param {number} i
    */
-  const step = (event, tab) => {
-    const places = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1 }, place = places[/** @type {"Home"} */ (event.key)];
+  const step = (event, i) => {
+    const places = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: -1 }, place = places[/** @type {"Home"} */ (event.key)];
     if (place === undefined) return;
     event.preventDefault();
-    wb.focusTab = row;
-    const next = all(parent, ".tab").at(place % tabs.length);
-    wb.send({ verb: "open", tab: next?.dataset.opens ?? tab.dataset.opens });
+    const tab = all(parent, ".tab").at(place % tabs.length)?.dataset.opens;
+    wb.focusTab = `${row}-${tab}`;
+    wb.send({ verb: "open", tab });
   };
   const scrolled = parent.scrollLeft;
   parent.replaceChildren(...tabs.map((tab, i) => {
@@ -96,7 +95,7 @@ function drawTabs(wb, parent, tabs, row) {
         tabIndex: i === at ? 0 : -1,
         data: { [row]: tab.key, is: tab.key + tab.label, opens: tab.opens, focus: `${row}-${tab.key}` },
         onclick: () => wb.send({ verb: "open", tab: button.dataset.opens }),
-        onkeydown: (event) => step(event, button),
+        onkeydown: (event) => step(event, i),
       },
       tab.label,
       tab.badge && h("span", { class: "badge" }, tab.badge),
@@ -104,10 +103,6 @@ function drawTabs(wb, parent, tabs, row) {
     return button;
   }));
   const chosen = one(parent, "[aria-selected=true]");
-  if (focused) {
-    chosen?.focus({ preventScroll: true });
-    wb.focusTab = "";
-  }
   parent.scrollLeft = scrolled;
   if (chosen) showTab(parent, chosen);
 }
@@ -162,10 +157,18 @@ export function tablesSection(wb) {
   const scroll = h("div", { class: "scroll", role: "tabpanel", tabIndex: 0, ariaLabel: "Table" }, blocks);
   const stages = h("div", { class: "stage-picker", role: "group", ariaLabel: "Stage", hidden: true });
   const section = h("section", { class: "tables" }, views, sections, h("div", { class: "finding" }, stages, search), targets.bar, scroll);
-  /** @type {Paint<Tab[]>} */
-  const paintViews = painter((state) => keepingFocus(wb.root, views, () => drawTabs(wb, views, state, "view")));
-  /** @type {Paint<Tab[]>} */
-  const paintSections = painter((state) => keepingFocus(wb.root, sections, () => drawTabs(wb, sections, state, "tab")));
+  /**
+   * @param {HTMLElement} parent
+   * @param {Row} row
+   * @returns {Paint<Tab[]>}
+   */
+  const rowPainter = (parent, row) =>
+    painter((state) => {
+      const open = state.find((tab) => tab.open);
+      const walked = open && wb.focusTab === `${row}-${open.opens}`;
+      if (walked) wb.focusTab = "";
+      keepingFocus(wb.root, parent, () => drawTabs(wb, parent, state, row), walked ? `${row}-${open.key}` : null);
+    });
   /** @type {Paint<StagesState | null>} */
   const paintStages = painter((state) => keepingFocus(wb.root, stages, () => drawStages(wb, stages, state)));
   /** @type {Paint<Pick<TableState, "tab" | "search" | "blocks">>} */
@@ -182,7 +185,14 @@ export function tablesSection(wb) {
     keepingFocus(wb.root, blocks, () => patchBlocks(wb, blocks, state.blocks));
     if (turned) scroll.scrollTop = 0; // another table begins at its top
   });
-  return { section, paintViews, paintSections, paintTable, paintStages, paintTargets: targets.paint };
+  return {
+    section,
+    paintViews: rowPainter(views, "view"),
+    paintSections: rowPainter(sections, "tab"),
+    paintTable,
+    paintStages,
+    paintTargets: targets.paint,
+  };
 }
 
 /**

@@ -5995,13 +5995,12 @@ function patchBadges(parent, tabs) {
 }
 function drawTabs(wb, parent, tabs, row) {
   parent.hidden = tabs.length < 2;
-  const focused = wb.focusTab === row;
-  if (!focused && patchBadges(parent, tabs)) return;
+  if (patchBadges(parent, tabs)) return;
   const at = Math.max(tabs.findIndex(({ open }) => open), 0);
-  const step = (event, tab) => {
+  const step = (event, i) => {
     const places = {
-      ArrowRight: at + 1,
-      ArrowLeft: at - 1,
+      ArrowRight: i + 1,
+      ArrowLeft: i - 1,
       Home: 0,
       End: -1
     }, place = places[
@@ -6010,11 +6009,11 @@ function drawTabs(wb, parent, tabs, row) {
     ];
     if (place === void 0) return;
     event.preventDefault();
-    wb.focusTab = row;
-    const next = all(parent, ".tab").at(place % tabs.length);
+    const tab = all(parent, ".tab").at(place % tabs.length)?.dataset.opens;
+    wb.focusTab = `${row}-${tab}`;
     wb.send({
       verb: "open",
-      tab: next?.dataset.opens ?? tab.dataset.opens
+      tab
     });
   };
   const scrolled = parent.scrollLeft;
@@ -6035,19 +6034,13 @@ function drawTabs(wb, parent, tabs, row) {
         verb: "open",
         tab: button.dataset.opens
       }),
-      onkeydown: (event) => step(event, button)
+      onkeydown: (event) => step(event, i)
     }, tab.label, tab.badge && h("span", {
       class: "badge"
     }, tab.badge));
     return button;
   }));
   const chosen = one(parent, "[aria-selected=true]");
-  if (focused) {
-    chosen?.focus({
-      preventScroll: true
-    });
-    wb.focusTab = "";
-  }
   parent.scrollLeft = scrolled;
   if (chosen) showTab(parent, chosen);
 }
@@ -6120,8 +6113,12 @@ function tablesSection(wb) {
   }, views, sections, h("div", {
     class: "finding"
   }, stages, search), targets.bar, scroll);
-  const paintViews = painter((state) => keepingFocus(wb.root, views, () => drawTabs(wb, views, state, "view")));
-  const paintSections = painter((state) => keepingFocus(wb.root, sections, () => drawTabs(wb, sections, state, "tab")));
+  const rowPainter = (parent, row) => painter((state) => {
+    const open = state.find((tab) => tab.open);
+    const walked = open && wb.focusTab === `${row}-${open.opens}`;
+    if (walked) wb.focusTab = "";
+    keepingFocus(wb.root, parent, () => drawTabs(wb, parent, state, row), walked ? `${row}-${open.key}` : null);
+  });
   const paintStages = painter((state) => keepingFocus(wb.root, stages, () => drawStages(wb, stages, state)));
   const paintTable = painter((state) => {
     const [label, placeholder] = SEARCHES[state.tab] ?? [
@@ -6144,8 +6141,8 @@ function tablesSection(wb) {
   });
   return {
     section,
-    paintViews,
-    paintSections,
+    paintViews: rowPainter(views, "view"),
+    paintSections: rowPainter(sections, "tab"),
     paintTable,
     paintStages,
     paintTargets: targets.paint

@@ -183,7 +183,8 @@ export interface Wb {
   linked: Set<string>;
   sorts: Map<string, Sorting>;
   wholeLayout: boolean;
-  focusTab: "" | "view" | "tab";
+  /** The tab that the focus goes to once it is open: its row, and what it opens. */
+  focusTab: string;
 }
 
 /** The queue of gestures. */
