@@ -53,7 +53,7 @@ def test_the_menu_of_a_value_annotates_it_and_its_tags_take_that_back(spreading)
 
 
 def test_a_tensor_is_opened_and_made_late_by_keyboard(spreading):
-    spreading.locator('tr[data-subject="w"]').focus()
+    open_tab(spreading, "tensors").locator('tr[data-subject="w"]').focus()
     for key in ("ArrowRight", "ArrowRight", "m"):
         spreading.keyboard.press(key)
     spreading.get_by_role("menu").wait_for()
@@ -172,7 +172,7 @@ def test_a_sum_that_is_none_is_refused_in_words_beside_the_graph(spreading):
 
 
 def test_a_result_is_annotated_as_a_row_of_the_tensors(spreading):
-    row = spreading.locator('tr[data-subject="result/y"]')
+    row = open_tab(spreading, "tensors").locator('tr[data-subject="result/y"]')
     chip(spreading, "result/y", 1).locator("b").click()
     expect(spreading.get_by_role("menu")).to_contain_text("Annotate this result")
     spreading.get_by_role("menuitem", name="Put io on model").last.click()

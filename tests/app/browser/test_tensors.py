@@ -158,6 +158,7 @@ def test_a_finger_drags_the_chip_of_a_tensor(browser, server, stage):
     context = browser.new_context(has_touch=True, viewport={"width": 900, "height": 1000})
     page = context.new_page()
     page.goto(server[0])
+    open_tab(page, "tensors")
     chip(page, "w", 1).wait_for()
     chip(page, "w", 1).scroll_into_view_if_needed()
     session = context.new_cdp_session(page)

@@ -242,7 +242,8 @@ def _settled_notes(report: Report, tab: str) -> list[Block]:
     if tab in ("overview", "step", "timeline", "kernels", "roofline", "graph") and report.step_time and predicted.step_time:
         pairs.append(("step", format_seconds(report.step_time.total), format_seconds(predicted.step_time.total)))
     text = "This view shows the prediction, a {} of {}. The {} at the top of the board come from the compiler."
-    return [note_block(text.format(what, here, top)) for what, top, here in pairs if top != here]
+    said = [text.format(what, here, top) for what, top, here in pairs if top != here]
+    return [note_block(" ".join(said))] if said else []
 
 
 def failed_state(tab: str, error: Exception) -> dict[str, Any]:
