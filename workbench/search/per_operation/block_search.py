@@ -13,7 +13,6 @@ import numpy as np
 
 from workbench.search.per_operation.choice_graph import ChoiceGraph
 from workbench.search.per_operation.choice_problem import Floats, Ints, Mask
-from workbench.search.per_operation.exact_choice import ExactChoice, solve_exactly
 from workbench.search.per_operation.memory_over_time import MemoryOverTime, intervals_of
 from workbench.search.per_operation.reduce_problem import ReducedProblem, reduce, shorten_memory
 
@@ -41,6 +40,8 @@ def improve_block(
     The solver works for `effort` (deterministic seconds) at most, and ends after `seconds` of all together. `usage` is the memory of
     `chosen` at each time. Where it is over the limit, the block may take what it has at that time, not more.
     """
+    from workbench.search.per_operation.exact_choice import ExactChoice, solve_exactly  # OR-tools: 30 MiB that a served page does without
+
     began, nodes = time.monotonic(), list(block.allowed)
     within = MemoryOverTime(tuple(problem.memory.nodes[node] for node in nodes), problem.memory.left)
     taken = within.profile(chosen[nodes])

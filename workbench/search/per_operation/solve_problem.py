@@ -15,7 +15,6 @@ from workbench.errors import SearchError
 from workbench.search.per_operation.block_search import ChoiceBlock, improve_block
 from workbench.search.per_operation.choice_problem import ChoiceProblem, Floats, Ints, assess
 from workbench.search.per_operation.dual_ascent import DualAscent, DualStep
-from workbench.search.per_operation.exact_choice import solve_exactly
 from workbench.search.per_operation.reduce_problem import ReducedProblem, reduced_problem
 
 _SMALL = 3_000  # pairs of strategies up to which the whole problem goes to the exact solver first
@@ -189,6 +188,8 @@ class _ChoiceSearch:
 
     def _solve_whole(self) -> None:
         """Solves the whole problem at once, exactly if the time suffices."""
+        from workbench.search.per_operation.exact_choice import solve_exactly  # OR-tools: 30 MiB that a served page does without
+
         found = solve_exactly(self.reduced.graph, self.reduced.memory.left, effort=_MOST_EFFORT, seconds=self._seconds_left())
         chosen = np.array([found.chosen[node] for node in self.reduced.nodes], np.int64) if found.chosen is not None else None
         self.report(chosen, found.bound)

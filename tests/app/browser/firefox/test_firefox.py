@@ -1,7 +1,7 @@
 """What a person does most with the page, in Firefox.
 
 Left out are tests that its driver cannot make yet: what is filled into a field without being typed, downloads, the clipboard, touch, and a
-colour scheme that changes. Every run has a third of them.
+colour scheme that changes. Every run has a sixth of them.
 """
 
 # ruff: noqa: F401  pytest finds tests and fixtures here by their names
@@ -38,4 +38,4 @@ from tests.app.browser.test_tensors import (
     test_a_row_is_selected_by_click_and_by_key_and_marked_in_every_tab,
 )
 
-pytestmark = pytest.mark.share(3, of="file")
+pytestmark = pytest.mark.share(6, of="file")
