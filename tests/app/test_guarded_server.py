@@ -3,6 +3,8 @@
 import asyncio
 import http.client
 import re
+import subprocess
+import sys
 from contextlib import contextmanager, suppress
 
 import panel as pn
@@ -95,3 +97,9 @@ def test_a_stopped_server_closes_the_connections_that_it_kept():
     assert visitor.sock.recv(1) == b""
     running.join(30)
     assert not running.is_alive()
+
+
+def test_a_served_page_that_waits_for_visitors_has_loaded_no_solver():
+    """OR-tools brings pandas: 30 MiB in each process of a server."""
+    code = "import sys, workbench.app.page.serve; print([name for name in ('ortools', 'pandas') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
