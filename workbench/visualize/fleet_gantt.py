@@ -1,6 +1,6 @@
 """A fleet's schedule over time: predicted above measured, one row per device, one colour per model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from workbench.multimodel import FleetSchedule, Job, lower_bound
@@ -26,14 +26,18 @@ def fleet(run: FleetMeasurement | FleetSchedule, jobs: Sequence[Job] = (), measu
     """
     if isinstance(run, FleetMeasurement):
         jobs, schedules, bound = run.jobs, {"predicted": run.predicted, "measured": run.schedule}, run.bound
-        title = f"{_on_devices(len(jobs), run.schedule.devices)}, {run.policy}: "
-        title += f"{format_seconds(run.schedule.makespan)} measured, {format_seconds(run.predicted.makespan)} predicted"
+        times = f", {run.policy}: {format_seconds(run.schedule.makespan)} measured, {format_seconds(run.predicted.makespan)} predicted"
     else:
         schedules, bound = {"predicted": run, "measured": measured} if measured else {"schedule": run}, lower_bound(jobs, run.devices)
-        title = f"{_on_devices(len(jobs), run.devices)}: {format_seconds(run.makespan)}"
+        times = f": {format_seconds(run.makespan)}"
+    title = f"{_on_devices(len(jobs), next(iter(schedules.values())).devices)}{times}"
     about = f"{title}; lower bound {format_seconds(bound)}"
-    text = f"{about}\n\n{schedules_text(schedules, [each.name for each in jobs])}"
-    return Picture(about, lambda: _drawing(title, tuple(schedules.values()), jobs, bound), lambda: text)
+    return Picture(about, lambda: _drawing(title, tuple(schedules.values()), jobs, bound), lambda: _text(about, schedules, jobs))
+
+
+def _text(about: str, schedules: Mapping[str, FleetSchedule], jobs: Sequence[Job]) -> str:
+    """The same rows in characters, a letter per model."""
+    return f"{about}\n\n{schedules_text(schedules, [each.name for each in jobs])}"
 
 
 def _drawing(title: str, schedules: Sequence[FleetSchedule], jobs: Sequence[Job], bound: float) -> Drawing:

@@ -1,6 +1,7 @@
 """The history of a served board on disk: begun with the board, and resumed after a lost connection, a crash or a restart."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,3 +55,12 @@ def _program(make: Callable[[], Plan]) -> Program | None:
         return make().program
     except WorkbenchError:
         return None
+
+
+def served_program(make: Callable[[], Plan]) -> tuple[str, ...]:
+    """The served program was built by the person who serves it: its history may name it too."""
+    with suppress(Exception):
+        reference = make().program.reference
+        if reference is not None and ":" in reference.target:
+            return (reference.target,)
+    return ()

@@ -20,7 +20,7 @@ from typing import Any
 from workbench.analysis.analyze import analyze
 from workbench.app.page.part_changes import VisitorWindow
 from workbench.app.page.requested_visit import ServeOptions, open_visit
-from workbench.app.page.served_board_history import BoardHistory
+from workbench.app.page.served_board_history import BoardHistory, served_program
 from workbench.app.page.visit import WATCHED, Settling, Visit, VisitContext
 from workbench.app.processes.job_queue_proxy import RemoteSlots
 from workbench.app.processes.message_loop import MessageLoop
@@ -111,22 +111,13 @@ class BoardProcess(MessageLoop):
         window = VisitorWindow(lambda target, parameters: self.send({"show": target, "parameters": parameters}))
         served, name, query = self._served, opening["name"], opening["asked"]
         source = name if opening.get("died") else query.get("board", "")
-        keeping = BoardHistory(journal_folder(), name, source, (*served.allow, *_served_program(served)))
+        keeping = BoardHistory(journal_folder(), name, source, (*served.allow, *served_program(served.make)))
         limit = served.time_limit
         runner = QueuedRunner(WorkerRunner(limit, limit), self._slots)
         settling = Settling(EnginePartitioner(self._worker), self._inbox.put, self._inbox.empty)
         self._visit = open_visit(served, query, VisitContext(window, runner, self._inbox.put, keeping, settling))
         if reason := opening.get("died"):
             window.tell(notice=died_notice(reason))
-
-
-def _served_program(served: ServeOptions) -> tuple[str, ...]:
-    """The served program was built by the person who serves it: its history may name it too."""
-    with suppress(Exception):
-        reference = served.make().program.reference
-        if reference is not None and ":" in reference.target:
-            return (reference.target,)
-    return ()
 
 
 def died_notice(reason: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """A chart as a drawing, for those who do not explore it: the sources that Bokeh draws, on the same axes and in the same order."""
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise, starmap
 from typing import Any, NamedTuple
 
 from workbench.units import format_seconds
@@ -23,7 +23,7 @@ from workbench.visualize.draw.drawing_marks import (
     text_width,
 )
 from workbench.visualize.draw.palette import NEUTRAL, TASKS, TEXT, WARNING, ink_on
-from workbench.visualize.draw.stacked_area import drop_collinear
+from workbench.visualize.draw.stacked_area import drop_collinear, steps
 from workbench.visualize.draw.timeline_spans import DrawnSpan, MergedSpan, merge_spans
 
 WIDE, LINE = 760, 16  # pixels between the ends of the x axis, and of a line of text
@@ -46,7 +46,7 @@ def chart_marks(chart: Chart) -> tuple[Mark, ...]:
     """The marks of a chart whose y axis ends at the top, at 0."""
     frame = _frame_of(chart)
     drawn = (draw(chart, frame) for draw in (_axes, _under, _areas, _spans, _lines, _reacting, _words))
-    return (*itertools.chain(*drawn), *key_marks(chart.key, frame.across.start, frame.ground + AXIS))
+    return (*chain(*drawn), *key_marks(chart.key, frame.across.start, frame.ground + AXIS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +116,9 @@ def _areas(chart: Chart, frame: _Frame) -> Iterator[Mark]:
     """An area for each colour of the figure, in steps, each upon the one before it."""
     if "areas" in chart.sources:
         edges, *heights = chart.sources["areas"].values()
-        levels = [drop_collinear(_steps(frame, edges, each)) for each in heights]
-        for colour, (lower, upper) in zip(chart.settings, itertools.pairwise(levels), strict=True):
+        levels = [drop_collinear(list(starmap(frame.point, steps(edges, each)))) for each in heights]
+        for colour, (lower, upper) in zip(chart.settings, pairwise(levels), strict=True):
             yield Area((*upper, *lower[::-1]), colour)
-
-
-def _steps(frame: _Frame, edges: Sequence[float], heights: Sequence[float]) -> list[Point]:
-    """Each height from its edge to the next one; the last only ends the one before."""
-    spans = zip(itertools.pairwise(edges), heights, strict=False)
-    return [frame.point(edge, height) for ends, height in spans for edge in ends]
 
 
 class _Block(NamedTuple):

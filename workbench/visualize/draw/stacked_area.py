@@ -1,7 +1,8 @@
-"""Outlines, in numbers: series over the same positions reduced to as few columns as can be seen, level lines, and the staircase around what
+"""Outlines, in numbers: series over the same positions reduced to as few columns as can be seen, their steps, and the staircase around what
 some points dominate."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from workbench.visualize.draw.drawing_marks import Area, Mark, Point, Polyline
 
@@ -19,6 +20,16 @@ def reduce_columns(values: Sequence[Column], most: int) -> tuple[tuple[int, Colu
     starts = range(0, len(values), width)
     places = (max(range(start, min(start + width, len(values))), key=lambda place: sum(values[place])) for start in starts)
     return tuple((place, values[place]) for place in places)
+
+
+def steps(edges: Sequence[float], heights: Sequence[float]) -> Iterator[Point]:
+    """Each height from its edge to the next one; the last only ends the one before.
+
+    >>> list(steps((0, 1, 3), (5, 2, 2)))
+    [(0, 5), (1, 5), (1, 2), (3, 2)]
+    """
+    for ends, height in zip(pairwise(edges), heights, strict=False):
+        yield from ((edge, height) for edge in ends)
 
 
 def drop_collinear(points: Sequence[Point]) -> tuple[Point, ...]:
