@@ -24,6 +24,7 @@ from workbench.team.accounts.revocations import issue_token
 from workbench.team.accounts.user_accounts import add_user, make_personal_project
 from workbench.team.store.migrate import upgrade
 from workbench.team.store.store import Store
+from workbench.team.store.tables import Setting
 
 Tried = tuple[str, str]
 """What was tried, and what refused it: empty where it succeeded."""
@@ -64,13 +65,13 @@ class AttackedServer:
 
 
 @contextmanager
-def attacked_server() -> Iterator[AttackedServer]:
-    """A server whose data folder was there before, open to everybody, as a person makes it."""
+def attacked_server(programs: int) -> Iterator[AttackedServer]:
+    """A server whose data folder was there before, open to everybody, as a person makes it; one person may have so many programs."""
     with tempfile.TemporaryDirectory() as folder:
         data, port = Path(folder) / "data", free_port()
         data.mkdir(mode=0o755)
         (data / "team.toml").write_text(f'address = "http://localhost:{port}"\n', encoding="utf-8")
-        project, student, admin = _fill(data)
+        project, student, admin = _fill(data, programs)
         log = Path(folder) / "log.txt"
         empty = Path(folder) / "nothing"
         empty.mkdir()
@@ -85,10 +86,11 @@ def attacked_server() -> Iterator[AttackedServer]:
             server.wait(60)
 
 
-def _fill(data: Path) -> tuple[str, str, str]:
+def _fill(data: Path, programs: int) -> tuple[str, str, str]:
     store = Store.open(f"sqlite:///{data / 'team.db'}")
     upgrade(store)
     with store.write() as session:
+        session.add(Setting(key="accounts", value={"programs": programs}))
         student, admin = add_user(session, "sam", "Sam"), add_user(session, "root", "Root", admin=True)
         session.flush()
         project = make_personal_project(session, student).slug

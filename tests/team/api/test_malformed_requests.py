@@ -111,6 +111,7 @@ def send(client, action, world, body=None, query=None, path=None, raw=None):
 
 
 @pytest.mark.compile
+@pytest.mark.share(3)
 @pytest.mark.parametrize("action", [each for each in ALL_ACTIONS if each.body is not None], ids=lambda each: each.name)
 def test_bodies_that_are_none_are_refused(action, client, world):
     before = world.dump()
@@ -123,6 +124,7 @@ def test_bodies_that_are_none_are_refused(action, client, world):
 
 
 @pytest.mark.compile
+@pytest.mark.share(3)
 @pytest.mark.parametrize("action", [each for each in ALL_ACTIONS if each.parameters], ids=lambda each: each.name)
 def test_paths_that_lead_nowhere(action, client, world):
     before = world.dump()

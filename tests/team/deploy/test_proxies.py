@@ -173,11 +173,3 @@ async def first_message(port: int, room: str, headers: dict[str, str], token: st
     found = await asyncio.wait_for(connection.read_message(), PATIENCE)
     connection.close()
     return json.loads(found)["msgtype"]
-
-
-@pytest.mark.cold
-@pytest.mark.worker
-def test_under_another_name_nothing_is_answered_but_where_to_set_it(served):
-    answer = httpx.get(f"http://127.0.0.1:{served.port}{PREFIX}/", headers={"Host": "other.example"}, timeout=PATIENCE)
-    assert answer.status_code == 403
-    assert answer.text == ("This server does not accept this host name. Its operator can set `address` or `origins` in team.toml.\n")

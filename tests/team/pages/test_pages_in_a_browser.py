@@ -67,7 +67,7 @@ def everything(world) -> list[tuple[str, str]]:
 
 def test_every_page_can_be_used_by_everyone_light_and_dark(visit, world, pytestconfig):
     found = {}
-    for who, path in share_of(pytestconfig, everything(world), 3):
+    for who, path in share_of(pytestconfig, everything(world), 5):
         page = visit(who, path)
         page.emulate_media(color_scheme="light")
         found[path] = findings(page)
@@ -81,7 +81,7 @@ def test_a_phone_shows_every_page_in_its_width_with_targets_for_a_finger(visit, 
     visit("ada", "/").set_viewport_size(PHONE)
     small = """least => [...document.querySelectorAll('.btn, .quiet, .field, .tabs a, summary, .tick')]
       .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height < least).map((each) => each.outerHTML.slice(0, 99))"""
-    for who, path in share_of(pytestconfig, everything(world), 3):
+    for who, path in share_of(pytestconfig, everything(world), 5):
         page = visit(who, path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
         assert page.evaluate(small, TARGET) == [], path

@@ -5,6 +5,9 @@ import json
 import stat
 import tarfile
 import threading
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from sqlalchemy import func, insert, select, update
@@ -23,8 +26,21 @@ def digests_of(store):
         return digests(connection)
 
 
+@cache
+def empty_tables():
+    """The file of a database with this version's tables."""
+    with TemporaryDirectory() as folder:
+        store = Store.open(f"sqlite:///{folder}/team.db")
+        migrate.upgrade(store)
+        store.close()
+        return Path(folder, "team.db").read_bytes()
+
+
 def filled(store, rows=5):
-    migrate.upgrade(store)
+    if store.is_sqlite:
+        Path(store.engine.url.database).write_bytes(empty_tables())
+    else:
+        migrate.upgrade(store)
     fill(store, rows)
     return digests_of(store)
 

@@ -122,6 +122,12 @@ def row(page, path):
     return page.locator(f'.wb tr[data-subject="{path}"]').first
 
 
+def test_under_another_name_nothing_is_answered_but_where_to_set_it(served):
+    answer = httpx.get(f"http://127.0.0.1:{served.port}/", headers={"Host": "other.example"}, timeout=60)
+    assert answer.status_code == 403
+    assert answer.text == ("This server does not accept this host name. Its operator can set `address` or `origins` in team.toml.\n")
+
+
 def test_a_drag_by_one_is_seen_by_the_other(served):
     ada, bob = served.room("ada", "bob")
     drag(ada, "hidden", "model")
