@@ -128,7 +128,7 @@ def principal_of_user(store: Store, user_id: str) -> Principal:
     return Principal(user.id, user.name, user.display, user.admin)
 
 
-def standing_of(store: Store, principal: Principal, source: RoomSource) -> tuple[bool, ProjectRole | None]:
+def participation_of(store: Store, principal: Principal, source: RoomSource) -> tuple[bool, ProjectRole | None]:
     """Whether somebody works on an assignment in a room, and their role in its project: `None` for whoever came by a link."""
     with store.read() as session:
         user = verify_active(session, principal)

@@ -28,9 +28,9 @@ from workbench.team.rooms.room_records import (
     RoomSource,
     append_entry,
     last_push,
+    participation_of,
     read_comments,
     read_room,
-    standing_of,
     verify_entry,
 )
 from workbench.team.rooms.room_runs import RoomRuns
@@ -84,7 +84,7 @@ class OpenRoom:
             if self.is_closed and not self._last_word:
                 return None
             self._number += 1
-            guest = RoomGuest(self._number, principal, role, screen, *standing_of(self._store, principal, self.source))
+            guest = RoomGuest(self._number, principal, role, screen, *participation_of(self._store, principal, self.source))
             self._guests[guest.number], self.left_at = guest, None
             if self.is_closed:
                 show_failure(screen, self._last_word)
