@@ -24,14 +24,6 @@ class ExternalHandler(AccountHandler):
     def flow_cookie(self) -> str:
         return f"{self.server.cookie_name}-flow"
 
-    def begin(self, provider: str) -> SignInFlow:
-        """Begin a flow, which the browser keeps in a cookie."""
-        invitation = self.get_query_argument("invitation", "")[:LONGEST_SECRET]
-        flow = new_flow(provider, self.next_path, invitation)
-        written = self.ways.flows.write(self.flow_cookie, flow)
-        self.set_cookie(self.flow_cookie, written, max_age=int(LASTS), **self.server.cookie_options)
-        return flow
-
     def end(self, provider: str) -> tuple[SignInFlow, str]:
         """The flow that this browser began, and the code that came back. Raises `SignInError`."""
         cookie = self.get_cookie(self.flow_cookie, "") or ""
@@ -59,7 +51,9 @@ class BeginHandler(ExternalHandler):
 
     async def get(self, name: str = "") -> None:
         provider = self.ways.provider(name)
-        flow = self.begin(name or HUB)
+        flow = new_flow(name or HUB, self.next_path, self.get_query_argument("invitation", "")[:LONGEST_SECRET])
+        written = self.ways.flows.write(self.flow_cookie, flow)
+        self.set_cookie(self.flow_cookie, written, max_age=int(LASTS), **self.server.cookie_options)
         self.redirect(await provider.authorization_url(flow, self.server.url(self.way_back(name))))
 
 
