@@ -260,7 +260,8 @@ class PlannedDetails(Details[Report]):
         return tuple(replace(each, find_remedies=partial(find_remedies, self.analyze, report)) for each in list_reshards(self.estimate))
 
     def notes(self, report: Report) -> tuple[Diagnostic, ...]:
-        return report.diagnostics if self._plan.pipeline is None else with_pipeline(report)
+        pipeline = self._plan.pipeline
+        return report.diagnostics if pipeline is None else with_pipeline(report, self.estimate.flops.duplication / pipeline.stages)
 
     def ranges(self, report: Report) -> Mapping[str, Range]:
         return ranges_of(report)

@@ -22,8 +22,11 @@ MIN_BALANCE = 0.9  # balance below which stages count as uneven
 MAX_BUBBLE, TARGET_BUBBLE = 0.2, 0.1  # a bubble to report, and one to reduce it to
 
 
-def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
-    """The diagnostics of the report and of its pipeline, whose stages must fit the memory each; or why it cannot be partitioned."""
+def with_pipeline(report: Report, whole: float = 1.0) -> tuple[Diagnostic, ...]:
+    """The diagnostics of the report and of its pipeline, whose stages must fit the memory each; or why it cannot be partitioned.
+
+    `whole` says how often the program as one would compute the same on the devices of a stage.
+    """
     try:
         planned = report.pipeline
     except WorkbenchError as error:
@@ -38,7 +41,7 @@ def with_pipeline(report: Report) -> tuple[Diagnostic, ...]:
         *_diagnose_one_chunk(plan, planned.spec),
         *_diagnose_uneven_stages(plan, planned),
         *_diagnose_bubble(plan, planned),
-        *(() if report.is_of_devices else _diagnose_small_micro_batches(report)),
+        *(() if report.is_of_devices else _diagnose_small_micro_batches(report, whole)),
     )
     return (*found, *_diagnose_recomputation(planned.spec), *others)
 
@@ -201,11 +204,11 @@ def _diagnose_bubble(plan: Plan, planned: PipelineReport) -> Iterator[Diagnostic
     yield Diagnostic("bubble", "pipeline", message, () if more is None else (SetPipeline(more, f"{more.micro_batches} micro-batches"),))
 
 
-def _diagnose_small_micro_batches(report: Report) -> Iterator[Diagnostic]:
+def _diagnose_small_micro_batches(report: Report, whole: float) -> Iterator[Diagnostic]:
     """Micro-batches with fewer examples than the devices they are split over: all of these compute all of it, though of the whole batch
     they would not."""
     spec, worst = spec_of(report.plan), report.most(lambda each: each.flops.duplication)
-    factor, whole = worst.flops.duplication, report.flops.duplication / spec.stages
+    factor = worst.flops.duplication
     if factor < 1.01 or factor < 1.5 * whole:
         return
     sizes = report.plan.program.dims.get(BATCH, ())
