@@ -44,8 +44,8 @@ class Runtime:
     - `state_copies`: bytes held for each byte of an optimiser's state in float32 whose weight has two bytes: 1.5 with a float32 copy of the
       weight, 2 where the gradient is cast to float32, too, for the update;
     - `memory_margin`: the share of the predicted peak that nine of ten measured ones are within;
-    - `attention`: how fast its attention kernels are, forward and backward, beside FlashAttention-2, which a chip's own shares are of; where
-      it is said, `shares` of attention do not count;
+    - `attention`: how fast its attention kernels are, forward and backward, beside FlashAttention-2, which a chip's own shares are of;
+      where it is said, `shares` of attention do not count;
     - `exchanges_beside`: all-to-alls of one micro-batch run beside the kernels of another (DualPipe);
     - `reserved`: bytes that its allocator holds of the device for each byte that a step has allocated at its peak;
     - `shares`: the share of its peak that a chip reaches under this runtime, by the chip's target and class of work, in place of
@@ -122,8 +122,8 @@ SWITCHES: dict[str, dict[str, Any]] = {
 
 `flash 1`: FlashAttention of 2022, and its kernel in Triton, reach 30 to 50 % of an A100's peak forward and 25 to 35 % backward, where the
 second reaches 73 and 63 % (Dao 2023, arXiv:2307.08691, section 1). `flash 3`: 1.5 to 2 times as fast as the second forward and 1.5 to 1.75
-backward on Hopper (Shah et al. 2024, arXiv:2407.08608, section 4). `cuDNN`: measured there (benchmarks/results/h100.json). `batch overlap`: DualPipe, and
-`overlap_moe_expert_parallel_comm` of Megatron Core."""
+backward on Hopper (Shah et al. 2024, arXiv:2407.08608, section 4). `cuDNN`: measured there (benchmarks/results/h100.json).
+`batch overlap`: DualPipe, and `overlap_moe_expert_parallel_comm` of Megatron Core."""
 
 
 @cache
