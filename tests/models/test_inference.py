@@ -98,6 +98,8 @@ MIXTURES = [
     ("tiny", {"token_groups": 2, "dense": 0}, False, EXACT),
     ("tiny-top2", {"token_groups": 1}, True, EXACT),
     ("tiny-top2", {"cache": "int8"}, False, ROUNDED),
+    ("tiny-top2", {"heads": 2, "q_per_kv": 2, "weights": "int8"}, False, EIGHT_BITS),
+    ("tiny-top2", {"heads": 2, "q_per_kv": 2}, True, EXACT),
     ("tiny", {"weights": "int8", "cache": "int8"}, True, EIGHT_BITS),
     ("tiny", {"weights": "float8_e4m3fn", "cache": "float8_e4m3fn"}, True, FLOAT8),
 ]

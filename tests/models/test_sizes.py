@@ -135,9 +135,13 @@ def test_the_formula_counts_the_mixtures_parameters_too(preset, scan):
     assert count(made) == config.parameters
 
 
-@pytest.mark.parametrize(("preset", "billions", "active"), [("deepseek-v2", 236, 21), ("deepseek-v3", 671, 37), ("glam-64b-64e", 1162, 96)])
+PAPERS = [("deepseek-v2", 236, 21), ("deepseek-v3", 671, 37), ("glam-64b-64e", 1162, 96), ("mixtral-8x7b", 47, 12)]
+
+
+@pytest.mark.parametrize(("preset", "billions", "active"), PAPERS)
 def test_the_mixtures_have_the_parameters_of_their_papers(preset, billions, active):
-    """DeepSeek-AI 2024 (abstracts): 236B of which a token passes 21B, 671B and 37B; Du et al. 2021, table 4: 1.2T and 96.6B."""
+    """DeepSeek-AI 2024 (abstracts): 236B of which a token passes 21B, 671B and 37B; Du et al. 2021, table 4: 1.2T and 96.6B;
+    Jiang et al. 2024: 47B and 13B."""
     config = mixture_config.PRESETS[preset]
     assert round(config.parameters / 1e9) == billions
     assert int(config.active / 1e9) == active

@@ -26,15 +26,23 @@ def attention(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum = j
     else:
         with jax.named_scope("core"):
             mixed = mix(query, key, value, softmax)
+    return project_output(weights, mixed, einsum), seen
+
+
+def project_output(weights: Params, mixed: Any, einsum: Einsum) -> Any:
+    """[batch, seq, d_model] of the mix of each head's values [batch, seq, heads, queries, d_value], without `queries` if that is one."""
     with jax.named_scope("output"):
-        return einsum("bshk,hkd->bsd", mark(mixed, "mixed").squeeze(3), weights["wo"].astype(x.dtype)), seen
+        mixed = mark(mixed, "mixed")
+        mixed = mixed.squeeze(3) if mixed.ndim == 5 and mixed.shape[3] == 1 else mixed
+        return einsum("bshk,hkd->bsd" if mixed.ndim == 4 else "bshqk,hqkd->bsd", mixed, weights["wo"].astype(mixed.dtype))
 
 
 def project_heads(weights: Params, x: Any, config: MixtureConfig, einsum: Einsum, positions: Any = None) -> tuple[Any, Any, Any]:
-    """Queries, keys and values [batch, seq, heads, 1, d_head]; `positions` int[seq] where tokens do not stand in order from 0."""
+    """Queries [batch, seq, heads, q_per_kv, d_head], keys and values with one instead of `q_per_kv`; `positions` int[seq] where tokens do
+    not stand in order from 0."""
     with jax.named_scope("query_key_value"):
         product = einsum("bsd,dhck->bshck", x, weights["wqkv"].astype(x.dtype))
-        query, key, value = jax.lax.split(product, (1, 1, 1), axis=3)
+        query, key, value = jax.lax.split(product, (config.q_per_kv, 1, 1), axis=3)
         query, key = kernel("rotary", config, lambda *both: tuple(rotate(each, positions) for each in both), query, key)
         return mark(query, "query"), mark(key, "key"), mark(value, "value")
 

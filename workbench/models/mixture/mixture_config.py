@@ -14,7 +14,8 @@ class MixtureArchitecture:
 
     - `attention`: `latent` (DeepSeek-AI 2024, arXiv:2405.04434, section 2.1), where queries are made of `q_rank` values, keys and values of
       `kv_rank` that all heads share, a query and a key of a head have `d_head` values and `d_rotary` for its position, which the keys of
-      all heads share, and a value has `d_value`; or `heads`, each with queries, keys and values of `d_head`;
+      all heads share, and a value has `d_value`; or `heads` of keys and values of `d_head`, each with
+      `q_per_kv` heads of queries (Ainslie et al. 2023, grouped-query attention);
     - `d_ff` is the width of a dense layer, `d_expert` of an expert, `d_shared` of the expert that every token passes (0 for none);
     - `alternate`: every other layer is dense (GShard, Lepikhin et al. 2020), the first of each two;
     - a sequence gives each expert at most `capacity` tokens, its share of all choices times `capacity_factor`; the others are dropped, and
@@ -46,6 +47,7 @@ class MixtureArchitecture:
     seq: int
     batch: int
     attention: str = one_of("latent", "heads")
+    q_per_kv: int = 1
     dispatch: str = one_of("gather", "product")
     alternate: bool = False
     capacity_factor: float = 1.0
@@ -70,8 +72,8 @@ class MixtureArchitecture:
 
     @property
     def qkv(self) -> int:
-        """A head's query, key and value, where they are one projection."""
-        return 3
+        """A head's queries, key and value, where they are one projection."""
+        return self.q_per_kv + 2
 
     @property
     def d_query(self) -> int:
@@ -120,8 +122,8 @@ class MixtureArchitecture:
     def active(self) -> int:
         """The parameters that one token passes.
 
-        >>> [round(PRESETS[name].active / 1e9, 1) for name in ("deepseek-v2", "deepseek-v3", "glam-64b-64e")]
-        [21.4, 37.6, 96.6]
+        >>> [round(PRESETS[name].active / 1e9, 1) for name in ("deepseek-v2", "deepseek-v3", "glam-64b-64e", "mixtral-8x7b")]
+        [21.4, 37.6, 96.6, 12.9]
         """
         experts = self.top_k * (self.expert_gates + 1) * self.d_expert + self.experts + (self.gate_up + 1) * self.d_shared
         return self._outside + self.sparse * self.d_model * experts
@@ -133,7 +135,7 @@ class MixtureArchitecture:
             attention = self.d_model * (self.q_rank + self.d_latent + self.heads * self.d_value)
             attention += self.heads * (self.q_rank * self.d_query + self.kv_rank * self.d_pair) + self.q_rank + self.kv_rank
         else:
-            attention = self.d_model * self.heads * (self.qkv + 1) * self.d_head
+            attention = self.d_model * self.heads * (self.qkv + self.q_per_kv) * self.d_head
         dense = (self.layers - self.sparse) * self.d_model * (self.gate_up + 1) * self.d_ff
         tables = (1 if self.tied else 2) * self.vocab * self.d_model
         return tables + self.layers * (attention + 2 * self.d_model) + dense + self.d_model
@@ -188,6 +190,12 @@ def _verify_attention(config: MixtureArchitecture) -> None:
             'take `attention` "latent"',
         )
         return
+    verify_relation(
+        config.q_per_kv == 1,
+        f"`q_per_kv` is {config.q_per_kv}; all heads of a latent attention share its latent.",
+        "take `q_per_kv` 1",
+        'take `attention` "heads"',
+    )
     verify_halves("d_rotary", config.d_rotary, True, "rotary positions turn one half of it with the other")
     empty = [name for name in ("q_rank", "kv_rank", "d_rotary") if not getattr(config, name)]
     verify_relation(
@@ -326,6 +334,31 @@ PRESETS: dict[str, MixtureConfig] = {
         tied=True,
         lookup="product",
         recompute="full",
+    ),
+    # Jiang et al. 2024 (arXiv:2401.04088), table 1: 46.7B parameters, of which a token passes 12.9B.
+    "mixtral-8x7b": MixtureConfig(
+        vocab=32000,
+        layers=32,
+        dense=0,
+        d_model=4096,
+        heads=8,
+        q_per_kv=4,
+        q_rank=0,
+        kv_rank=0,
+        d_head=128,
+        d_rotary=0,
+        d_value=128,
+        d_ff=14336,
+        experts=8,
+        top_k=2,
+        d_expert=14336,
+        d_shared=0,
+        seq=4096,
+        batch=16,
+        attention="heads",
+        fused="attention norm activation rotary loss permute sort",
+        recompute="kernels",
+        params="bfloat16",
     ),
     # arXiv:2405.04434, section 3.1.2: 236B parameters, two shared experts of 1,536.
     "deepseek-v2": _deepseek(

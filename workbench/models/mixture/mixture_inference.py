@@ -34,11 +34,11 @@ from workbench.models.layers.kv_cache import (
 )
 from workbench.models.layers.quantized_weights import PLAIN, WEIGHTS, QuantizedWeight, multiply, quantize_weights, quantized_dims
 from workbench.models.mixture.experts import experts
-from workbench.models.mixture.latent_attention import attention, project_down, project_heads
+from workbench.models.mixture.latent_attention import attention, project_down, project_heads, project_output
 from workbench.models.mixture.mixture import dense_layer_with, sparse_layer_with
 from workbench.models.mixture.mixture_config import PRESETS as TRAINED
 from workbench.models.mixture.mixture_config import MixtureArchitecture, MixtureConfig
-from workbench.models.mixture.mixture_weights import SHARED_SCALES, dims, init
+from workbench.models.mixture.mixture_weights import dims, init, shared_scales
 from workbench.models.size_limits import verify_divides
 
 # How a mixture of experts is kept and asked in inference, and the presets for it.
@@ -153,7 +153,7 @@ def _run_layers(
 
 def make_params(key: Any, config: MixtureInferenceConfig, *, scan: bool) -> Params:
     """The parameters that training begins with, as inference keeps them."""
-    return quantize_weights(init(key, config.architecture, scan=scan), SHARED_SCALES, config.weights)
+    return quantize_weights(init(key, config.architecture, scan=scan), shared_scales(config.architecture), config.weights)
 
 
 def make_cache(config: MixtureInferenceConfig, *, scan: bool, key: Any = None) -> Cache:
@@ -201,7 +201,7 @@ def build_decode(*, preset: str = "tiny", scan: bool = True, **changes: Any) -> 
 def _dims(config: MixtureInferenceConfig, *, scan: bool) -> dict[str, str]:
     """Path patterns to names, for parameters and cache."""
     built = config.architecture
-    params = quantized_dims(dims(built, scan=scan), SHARED_SCALES, config.weights)
+    params = quantized_dims(dims(built, scan=scan), shared_scales(built), config.weights)
     stack, layers = ("sparse ", "layers") if scan else ("", "layers/*")
     found = {f"params/{path}": each for path, each in params.items()}
     rooms = {f"{layers}/before": stack, layers: stack} if config.alternate else {layers: stack}
@@ -240,8 +240,7 @@ def attend_token(weights: Params, x: Any, cache: Cache, position: Any, config: M
     """[batch, 1, d_model] from the same, one token at `position` attending to the cache, and the cache with it."""
     attend = _attend_latents if config.attention == "latent" else _attend_heads
     mixed, cache = attend(weights, x, cache, position, config, layer)
-    with jax.named_scope("output"):
-        return multiply("bshk,hkd->bsd", mark(mixed, "mixed"), weights["wo"].astype(x.dtype)), cache
+    return project_output(weights, mixed, multiply), cache
 
 
 def _write(cache: Cache, left: Any, right: Any, start: Any, positions: Any, config: MixtureConfig, layer: Any) -> Cache:
@@ -257,7 +256,8 @@ def _attend_heads(weights: Params, x: Any, cache: Cache, position: Any, config: 
     cache = _write(cache, key, value, position, position[None], config, layer)
     keys, values = read_rows(cache, "key", layer), read_rows(cache, "value", layer)
     fused = "attention" in config.fused.split()
-    return attend_cached(query * config.d_head**-0.5, keys, values, position + 1, fused=fused).squeeze(3), cache
+    mixed = attend_cached(query * config.d_head**-0.5, keys, values, position + 1, fused=fused)
+    return mixed.squeeze(3) if config.q_per_kv == 1 else mixed, cache
 
 
 def _attend_latents(weights: Params, x: Any, cache: Cache, position: Any, config: MixtureConfig, layer: Any) -> tuple[Any, Cache]:

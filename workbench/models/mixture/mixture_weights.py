@@ -7,7 +7,7 @@ import jax
 
 from workbench.models.decoder.decoder_weights import draw_weights
 from workbench.models.layers.decoder_blocks import Params
-from workbench.models.mixture.mixture_config import MixtureConfig
+from workbench.models.mixture.mixture_config import MixtureArchitecture, MixtureConfig
 
 LATENT = {
     "norm1/scale": "d_model",
@@ -51,8 +51,14 @@ SHARED_SCALES = {
 of a table those of a row. Routers stay as they are."""
 
 
+def shared_scales(config: MixtureArchitecture) -> dict[str, tuple[int, ...]]:
+    """`SHARED_SCALES` with the heads that the product of grouped queries sums."""
+    return SHARED_SCALES | ({"wo": (-4, -3, -2)} if config.q_per_kv > 1 else {})
+
+
 def _attention(config: MixtureConfig) -> dict[str, str]:
-    return LATENT if config.attention == "latent" else HEADS
+    grouped = {"attention/wo": "heads q_per_kv d_value d_model"} if config.q_per_kv > 1 else {}
+    return LATENT if config.attention == "latent" else HEADS | grouped
 
 
 def dense_layer(config: MixtureConfig) -> dict[str, str]:

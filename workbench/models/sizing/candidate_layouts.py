@@ -116,7 +116,7 @@ class Outliner:
 
     def _model_sizes(self) -> Iterator[int]:
         one = self.architecture
-        widths = [one.kv_heads if not one.experts and not one.encoder_layers else one.heads]
+        widths = [one.heads if one.kv_rank or one.encoder_layers else one.kv_heads]
         widths += [width for width in (one.d_ff if one.dense_layers or not one.experts else 0, one.d_expert, one.d_shared) if width]
         inner = self.hardware.axes[-1].size if len(self.hardware.axes) == 1 or self._has_nodes else MOST_TENSOR
         if self.workload.is_inference:  # nothing but tensor parallelism shards a batch of one: nodes are joined for it
@@ -212,7 +212,7 @@ class Outliner:
         """Values of a token that a layer keeps for its backward pass where kernels are recomputed."""
         one = self.architecture
         wide = max(one.d_ff if one.dense_layers or not one.experts else 0, one.top_k * (one.d_expert + one.d_model) + one.d_shared)
-        heads = one.heads * (one.d_head + one.d_rotary) + 2 * (one.heads if one.experts else one.kv_heads) * one.d_head
+        heads = one.heads * (one.d_head + one.d_rotary) + 2 * (one.heads if one.kv_rank else one.kv_heads) * one.d_head
         return 5 * one.d_model + heads + (one.gates + 1) * wide
 
     def _step_seconds(self, choice: ParallelLayout) -> float:
@@ -265,7 +265,7 @@ class Outliner:
         one, chip = self.architecture, self.hardware.chip
         dense = (self._parameters - self._expert_weights) / choice.model
         weights = HALF * (dense + self._expert_weights / choice.model / choice.expert)
-        values = 2 * one.heads * one.d_head if one.experts and not one.kv_rank else one.cached_values
+        values = one.cached_values
         shared = 1 if one.kv_rank else choice.model
         cache = HALF * values * one.layers * self.workload.seq * choice.micro_batch / shared
         sums = 2 * one.layers * REDUCE_LATENCY * ((choice.model > 1) + (choice.expert > 1))

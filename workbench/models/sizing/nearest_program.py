@@ -79,7 +79,9 @@ def _mixture_sizes(architecture: Architecture, _: Workload) -> Mapping[str, Any]
     is_latent = architecture.kv_rank > 0
     return {
         "preset": "deepseek-v2",
-        **{name: getattr(architecture, name) for name in ("heads", "kv_rank", "d_rotary", "experts", "top_k", "d_expert", "d_shared")},
+        **{name: getattr(architecture, name) for name in ("kv_rank", "d_rotary", "experts", "top_k", "d_expert", "d_shared")},
+        "heads": architecture.heads if is_latent else architecture.kv_heads,
+        "q_per_kv": 1 if is_latent else architecture.heads // architecture.kv_heads,
         "dense": architecture.dense_layers,
         "attention": "latent" if is_latent else "heads",
         "q_rank": _query_rank(architecture) if is_latent else 0,
@@ -138,9 +140,6 @@ def _differences(architecture: Architecture, workload: Workload) -> Iterator[str
     padded = pad_vocab(architecture.vocab)
     if padded != architecture.vocab:
         yield f"the vocabulary is padded from {architecture.vocab:,} to {padded:,} rows, so that devices can share it"
-    if architecture.experts and not architecture.kv_rank and architecture.kv_heads != architecture.heads:
-        more = architecture.heads / architecture.kv_heads
-        yield f"the zoo's mixture has a key and a value for each of the {architecture.heads} heads: its cache is {more:g} times as large"
     if architecture.kv_rank and not architecture.q_rank:
         yield f"queries are projected through a latent of {_query_rank(architecture):,} in place of one product"
     if architecture.local_layers and workload.seq > architecture.window:
