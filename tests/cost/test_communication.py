@@ -5,11 +5,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.support.example_hardware import list_example_hardware
 from workbench.core.mesh import Mesh
 from workbench.cost.collective_times import collective_seconds, group_of
 from workbench.hardware.axis_assignment_text import parse_axis_assignment
 from workbench.hardware.axis_placement import axis_assignment_error
-from workbench.hardware.catalogue import list_example_hardware, load_catalogue, parse_hardware
+from workbench.hardware.catalogue import load_catalogue, parse_hardware
 from workbench.hardware.hardware import AxisTopology, Hardware
 from workbench.reports.collective import KINDS
 

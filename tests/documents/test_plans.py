@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.example_hardware import list_example_hardware
 from tests.support.importable import regression
 from tests.support.programs import mlp
 from tests.support.strategies import layouts
@@ -15,7 +16,7 @@ from workbench.core.remat import Remat
 from workbench.documents import dump_plan, load_plan, parse_plan, program_from_reference, save_plan
 from workbench.documents.plan_documents import layout_record, parse_layout
 from workbench.errors import DocumentError
-from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE, list_example_hardware
+from workbench.hardware.catalogue import HARDWARE_FILE_VARIABLE
 from workbench.hardware.catalogue_entry import SHIPPED_FILE
 from workbench.models import build
 from workbench.plan.edits import RenameDim, SetPrecision, SetRemat

@@ -18,7 +18,7 @@ from workbench.analysis.tier_comparison import compare_collectives
 from workbench.engine.hlo.compiled_collectives import collectives_of
 from workbench.engine.spmd.compiled_step import compile_step
 from workbench.engine.spmd.device_mesh import host_value, put_sharded, real_shard_shape
-from workbench.models.mixture.mixture import TOP2_LAYOUTS
+from workbench.models.mixture.mixture import expert_parallel
 from workbench.models.registry import ALL_MODELS
 from workbench.public_plan import Plan
 from workbench.reports.compiled import payload_by_axis_and_kind
@@ -26,6 +26,12 @@ from workbench.spmd.ask_partitioner import ask_partitioner
 from workbench.spmd.compile_to_schedule import module_of
 
 pytestmark = pytest.mark.compile
+
+TOP2_LAYOUTS = (
+    ("data:2 expert:4", expert_parallel(batch="data+expert", shares=False)),
+    ("expert:4 model:2", expert_parallel(batch="expert", shares=False) + "; heads:model; d_ff:model; d_expert:model"),
+)
+"""For `tiny-top2`, GShard's mixture, on eight devices: tokens split over the axis of the experts and another, and each expert too."""
 
 WIDE = {"einsum": (("dtype", "float32"),)}  # what it makes of bfloat16 by itself, XLA:CPU sums in float32
 CASES = [

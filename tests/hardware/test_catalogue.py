@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.example_hardware import list_example_hardware
 from workbench.errors import HardwareError
 from workbench.hardware.catalogue import (
     HARDWARE_FILE_VARIABLE,
     Catalogue,
     default_catalogue,
-    list_example_hardware,
     load_catalogue,
     machines,
     parse_hardware,

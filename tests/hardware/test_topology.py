@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.example_hardware import list_example_hardware
 from workbench.core.mesh import Mesh
 from workbench.errors import HardwareError
 from workbench.hardware.axis_assignment_text import AxisAssignment, Route, parse_axis_assignment
 from workbench.hardware.axis_placement import axis_assignment_error, default_axis_assignment, device_order, physical_spans
-from workbench.hardware.catalogue import list_example_hardware, load_catalogue, parse_hardware
+from workbench.hardware.catalogue import load_catalogue, parse_hardware
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_text import axis_assignment_text
 

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from tests.core.test_pipeline_spec import specs
 from tests.core.test_remat import POLICIES, PRECISIONS
 from tests.hardware.test_topology import ROUTES
+from tests.support.example_hardware import list_example_hardware
 from tests.support.programs import mlp
 from tests.support.strategies import AXES, DIMS, layouts, meshes, patterns, places, shardings
 from workbench.core.layout_text import DIRECTIONS
 from workbench.core.offload import Offload
 from workbench.documents.edit_records import MOST_GROUPS
 from workbench.hardware.axis_assignment_text import AxisAssignment
-from workbench.hardware.catalogue import list_example_hardware, parse_hardware
+from workbench.hardware.catalogue import parse_hardware
 from workbench.plan.edits import (
     Constrain,
     Edit,

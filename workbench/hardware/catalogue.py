@@ -23,7 +23,6 @@ from workbench.errors import HardwareError, unknown_name, wrong_type
 from workbench.hardware.catalogue_entry import SHIPPED_FILE, CatalogueEntry, load_entries
 from workbench.hardware.hardware import Hardware
 from workbench.hardware.hardware_options import apply_option
-from workbench.hardware.interconnect import Node
 from workbench.hardware.link_and_price import split_options
 
 HARDWARE_FILE_VARIABLE = "WORKBENCH_HARDWARE"
@@ -148,15 +147,6 @@ def load_catalogue(path: str | Path | None = None) -> Catalogue:
     """The shipped entries, and those of the file at `path` beside or in place of them; `HardwareError` if the file cannot be used."""
     entries = load_entries(SHIPPED_FILE)
     return Catalogue({**entries, **load_entries(Path(path))} if path else entries)
-
-
-def list_example_hardware(catalogue: Catalogue | None = None) -> tuple[Hardware, ...]:
-    """One small and one larger example of each entry, for tables over all of them."""
-    found = []
-    for entry in (catalogue or default_catalogue()).entries.values():
-        found.append(parse_hardware(entry.example, catalogue))
-        found.append(entry.nodes(4, 3) if isinstance(entry.network, Node) else entry.slices((2,) * entry.network.rank, 2))
-    return tuple(found)
 
 
 def _parse_count(text: str | None, kind: str) -> int:

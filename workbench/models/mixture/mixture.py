@@ -162,12 +162,6 @@ LAYOUTS = (
 )
 """For `tiny` on eight devices: expert parallel, data parallel, both, experts and their attention split further."""
 
-TOP2_LAYOUTS = (
-    ("data:2 expert:4", expert_parallel(batch="data+expert", shares=False)),
-    ("expert:4 model:2", expert_parallel(batch="expert", shares=False) + "; heads:model; d_ff:model; d_expert:model"),
-)
-"""For `tiny-top2`, GShard's mixture, on eight devices: tokens split over the axis of the experts and another, and each expert too."""
-
 DECODE_LAYOUTS = (
     ("data:8", "batch:data"),
     ("expert:8", expert_parallel(batch="expert")),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from workbench.models.config_fields import FLOATS, NumberFrom0, WholeFrom0, one_of, several_of, verify_halves, verify_relation, verify_words
 from workbench.models.size_limits import verify_divides
@@ -252,6 +253,11 @@ def _deepseek(
     )
 
 
+def _plain_heads(**sizes: Any) -> MixtureConfig:
+    """A mixture with plain heads, and none of a latent attention nor an expert that every token passes."""
+    return MixtureConfig(attention="heads", q_rank=0, kv_rank=0, d_rotary=0, d_shared=0, **sizes)
+
+
 PRESETS: dict[str, MixtureConfig] = {
     # For eight virtual devices: a dense layer and two with experts, small enough to run.
     "tiny": MixtureConfig(
@@ -278,25 +284,20 @@ PRESETS: dict[str, MixtureConfig] = {
         learning_rate=3e-3,
     ),
     # The same with GShard's mixture: two experts a token in every other layer, plain heads.
-    "tiny-top2": MixtureConfig(
+    "tiny-top2": _plain_heads(
         vocab=256,
         layers=2,
         dense=0,
         d_model=64,
         heads=4,
-        q_rank=0,
-        kv_rank=0,
         d_head=16,
-        d_rotary=0,
         d_value=16,
         d_ff=128,
         experts=8,
         top_k=2,
         d_expert=64,
-        d_shared=0,
         seq=64,
         batch=16,
-        attention="heads",
         dispatch="product",
         alternate=True,
         capacity_factor=1.25,
@@ -308,25 +309,20 @@ PRESETS: dict[str, MixtureConfig] = {
     ),
     # Du et al. 2021 (GLaM, arXiv:2112.06905), table 4: 1.2T parameters, of which a token passes 96.6B. GSPMD's successor measured it
     # (Wang et al. 2023, table 1). Its positions are relative, here rotary.
-    "glam-64b-64e": MixtureConfig(
+    "glam-64b-64e": _plain_heads(
         vocab=256000,
         layers=64,
         dense=0,
         d_model=8192,
         heads=128,
-        q_rank=0,
-        kv_rank=0,
         d_head=128,
-        d_rotary=0,
         d_value=128,
         d_ff=32768,
         experts=64,
         top_k=2,
         d_expert=32768,
-        d_shared=0,
         seq=1024,
         batch=1024,
-        attention="heads",
         dispatch="product",
         alternate=True,
         capacity_factor=1.25,
@@ -336,26 +332,21 @@ PRESETS: dict[str, MixtureConfig] = {
         recompute="full",
     ),
     # Jiang et al. 2024 (arXiv:2401.04088), table 1: 46.7B parameters, of which a token passes 12.9B.
-    "mixtral-8x7b": MixtureConfig(
+    "mixtral-8x7b": _plain_heads(
         vocab=32000,
         layers=32,
         dense=0,
         d_model=4096,
         heads=8,
         q_per_kv=4,
-        q_rank=0,
-        kv_rank=0,
         d_head=128,
-        d_rotary=0,
         d_value=128,
         d_ff=14336,
         experts=8,
         top_k=2,
         d_expert=14336,
-        d_shared=0,
         seq=4096,
         batch=16,
-        attention="heads",
         fused="attention norm activation rotary loss permute sort",
         recompute="kernels",
         params="bfloat16",
