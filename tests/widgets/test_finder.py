@@ -19,7 +19,7 @@ from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures, ParetoFront, evaluate_plan
 from workbench.search.search_messages import PlanExplained, PlanExplanation, SearchClosed, SearchRefused, SearchUpdate, SearchUpdated
 from workbench.search.search_state import SearchState
-from workbench.widgets.find.find_controls import controls_state
+from workbench.widgets.find.find_tab import controls_state
 from workbench.widgets.find.finder import Finder
 from workbench.widgets.gestures.panel_gestures import FindGesture
 
@@ -52,7 +52,7 @@ class Stage:
         self.changes += 1
 
     def find(self, plan, **typed):
-        self.finder.find(FindGesture("8", **typed), plan)
+        self.finder.find(FindGesture(**{"on": "8", **typed}), plan)
         self.prepare()
         return self.runner.searches[-1] if hasattr(self.runner, "searches") else None
 
@@ -73,7 +73,7 @@ def stage():
 
 
 def test_a_search_asks_the_process_of_its_space_and_follows_it_to_its_end(stage, session):
-    process = stage.find(session.plan, memory="1 KiB")
+    process = stage.find(session.plan, limit="1 KiB")
     request = process.sent[0].request
     assert (request.number, request.within, request.objective) == (1, 30.0, "seconds")
     assert list(map(str, request.requirements)) == ["at most 1.00 KiB a device"]
@@ -96,27 +96,48 @@ def test_stop_ends_the_process_at_once_keeps_what_was_found_and_hears_no_more_of
 
 
 def test_before_a_plan_is_found_the_line_says_so_and_a_search_that_is_stopped_then(stage, session):
-    process = stage.find(session.plan, hardware="TPU v5e", objective="devices")
+    process = stage.find(session.plan, on="8 TPU v5e", objective="devices")
     stage.update(process)
-    shown = controls_state(stage.finder, session.plan, None)
+    shown = controls_state(stage.finder, session.plan, ())
     assert (shown["line"].split(" · ")[-1], shown["message"]) == ("no plan yet", "")
     stage.finder.stop()
-    assert controls_state(stage.finder, session.plan, None)["message"] == "The search stopped before it found a plan."
-    stage.update(stage.find(session.plan, hardware="TPU v5e", objective="devices"), FAST)
-    shown = controls_state(stage.finder, session.plan, None)
+    assert controls_state(stage.finder, session.plan, ())["message"].endswith(" The search was cancelled."), "as the command line says it"
+    stage.update(stage.find(session.plan, on="8 TPU v5e", objective="devices"), FAST)
+    shown = controls_state(stage.finder, session.plan, ())
     assert "no plan yet" not in shown["line"]
     assert shown["message"] == ""
 
 
 def test_without_hardware_it_is_said_what_a_second_stands_for(stage, session):
     stage.update(stage.find(session.plan), FAST)
-    assert controls_state(stage.finder, session.plan, None)["message"] == NOMINAL_SECONDS
+    assert controls_state(stage.finder, session.plan, ())["message"] == NOMINAL_SECONDS
 
 
 def test_a_search_for_the_fewest_devices_shows_them(stage, session):
     process = stage.find(session.plan, objective="devices")
     process.hear(SearchUpdated(SearchUpdate(1, replace(state_of(FAST), objective="devices"), (FAST,))))
-    assert controls_state(stage.finder, session.plan, None)["gap"]["best"] == "best 8 devices, 1.00 s, 900 B"
+    assert controls_state(stage.finder, session.plan, ())["gap"]["best"] == "best 8 devices, 1.00 s, 900 B"
+
+
+def test_a_search_whose_process_does_not_answer_ends_with_its_time(stage, session):
+    process = stage.find(session.plan, within="1")
+    while stage.finder.progress.running:
+        stage.deferred.get(timeout=60)()
+    progress = stage.finder.progress
+    assert (progress.phase, progress.state.ending, process.cancels) == ("done", "out of time", 1)
+    assert controls_state(stage.finder, session.plan, ())["message"].startswith("No plan was found in 1.0 s")
+    stage.finder.close()
+
+
+def test_a_choice_of_the_present_plan_is_pinned_by_a_search_of_its_own(stage, session):
+    plan = session.plan.updated(mesh="data:8", layout="batch:data")
+    process = stage.find(plan)
+    stage.update(process, FAST, is_over=True)
+    stage.finder.pin("mesh", plan)
+    stage.prepare()
+    assert (stage.finder.form.axes, stage.finder.form.stages) == ("data:8 model:1", "1")
+    assert {"data 8", "model 1", "stage 1"} == {str(each) for each in stage.finder.progress.requirements}
+    assert stage.finder.progress.start is not None, "the present plan has its own choice"
 
 
 def test_a_search_that_is_stopped_while_its_space_is_made_is_never_begun(session, monkeypatch):
@@ -139,7 +160,7 @@ def test_a_search_that_is_stopped_while_its_space_is_made_is_never_begun(session
 
 def test_the_same_space_is_searched_by_the_same_process_and_another_one_by_another(stage, session):
     first = stage.find(session.plan)
-    assert stage.find(session.plan, memory="1 KiB") is first
+    assert stage.find(session.plan, limit="1 KiB") is first
     assert [each.request.number for each in first.sent] == [1, 2]
     stage.update(first, FAST, number=1)
     assert stage.finder.progress.found == (), "an update of the search before"
@@ -168,7 +189,7 @@ def test_a_question_goes_to_the_best_s_rival_and_starts_a_process_where_the_sear
 
 
 def test_what_an_explanation_planned_joins_the_front_where_it_belongs_and_stays_there(stage, session):
-    process = stage.find(session.plan, memory="1 KiB")
+    process = stage.find(session.plan, limit="1 KiB")
     stage.update(process, FAST)
     stage.finder.explain("0", "")
     question = stage.finder.progress.asked
@@ -232,7 +253,7 @@ def test_a_refused_search_and_a_refused_question_are_told_apart(stage, session):
 def test_what_was_mistyped_and_what_the_space_refuses_are_part_of_the_progress(stage, session):
     stage.finder.find(FindGesture("none"), session.plan)
     assert stage.finder.progress.message.startswith("`none` is not a number of devices")
-    assert stage.finder.form.devices == "none", "it stays in its field"
+    assert stage.finder.form.on == "none", "it stays in its field"
     stage.find(session.plan, layout="upside down")
     assert stage.finder.progress.phase == "failed"
     assert stage.finder.progress.message.startswith("There is no layout `upside down`")
@@ -284,7 +305,7 @@ def test_the_plan_found_has_the_candidate_s_decisions_and_no_axis_of_one_device(
     assert str(stage.finder.plan_of(FAST[0]).layout) == "batch:data; hidden:model"
     assert str(stage.finder.plan_of(WORSE[0]).mesh) == "data:8"
     edit = stage.finder.edit_of(FAST[0])
-    assert str(edit) == "open the plan found: data:4 model:2, megatron, remat as traced"
+    assert str(edit) == "open the plan found: data:4 model:2, megatron, no ZeRO, remat as traced"
     assert stage.finder.changes_of(FAST[0], edit.plan) == "the present plan"
-    assert stage.finder.changes_of(FAST[0], session.plan) == "changes:\nrule hidden: whole → model"
+    assert stage.finder.changes_of(FAST[0], session.plan) == "changes: rule hidden: whole → model"
     assert stage.finder.changes_of(replace(FAST[0], layout="io", mesh=(("model", 128),)), session.plan) == ""

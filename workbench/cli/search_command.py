@@ -25,8 +25,8 @@ from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verifie
 from workbench.search.decode_front import latency_front
 from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.find_plans import find_plans
+from workbench.search.ranked_plans import PRESENT, row_record
 from workbench.search.requirement_conflicts import clash_text
-from workbench.search.search_figures import Figures
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import CANCELLED, SearchState, progress_text
 
@@ -108,9 +108,10 @@ def _print_verified(each: VerifiedPlan) -> None:
 def search_record(result: SearchResult) -> dict[str, Any]:
     """The result as plain values."""
     state = result.proof
-    front = [{"plan": str(each), **_figures_record(figures), "tier": result.tier(each)} for each, figures in result.front]
+    rows = result.rows
+    front = [row_record(each) for each in rows if each.key != PRESENT]
     verified = [verified_record(each) for _, each in result.verified.values()]
-    present = result.present
+    present = next((each for each in rows if each.is_present), None)
     return {
         "space": result.space.describe(),
         "combinations": result.space.size,
@@ -125,14 +126,10 @@ def search_record(result: SearchResult) -> dict[str, Any]:
         "proved": state.is_proved,
         "front_proved": state.is_complete,
         "front": front,
-        "present": present and {"plan": present.candidate and str(present.candidate), **_figures_record(present.figures)},
+        "present": present and {**row_record(present), "plan": present.candidate and str(present.candidate)},
         "verified": verified or None,
         "clash": None if front else clash_text(result.clash),
     }
-
-
-def _figures_record(figures: Figures) -> dict[str, float | None]:
-    return {"seconds": figures.seconds, "memory": figures.memory, "devices": figures.devices, "dollars": figures.dollars}
 
 
 def _explain(result: SearchResult, is_over: Callable[[], bool]) -> tuple[SearchResult, str]:

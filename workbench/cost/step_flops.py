@@ -92,17 +92,21 @@ def _padding_of(shape: tuple[int, ...], dims: Dims, mesh: Mesh) -> float:
     return prod(local_shape(shape, dims, mesh)) * parts / max(prod(shape), 1)
 
 
+def count_tokens(program: Program) -> int:
+    """Tokens of a step: the elements of the largest integer input of two dimensions or more; 0 where there is none."""
+    ids = (each for each in program.arguments if each.role is Role.INPUT and "int" in each.dtype and len(each.shape) >= _TOKENS)
+    return max((each.elements for each in ids), default=0)
+
+
 def six_nd(program: Program, structure: Structure) -> int:
     """6 x active parameters x tokens for a training step, 2 x for a forward pass (Kaplan et al. 2020, section 2.1): attention's own dots
     left out, embeddings counted. 0 for a program that reads no batch of token ids.
 
-    Tokens are the elements of the largest integer input of two dimensions or more. A parameter of which each row of a dot reads a part, as
-    a token reads its experts, counts by that part (`active_shares`).
+    A parameter of which each row of a dot reads a part, as a token reads its experts, counts by that part (`active_shares`).
     """
-    ids = [each for each in program.arguments if each.role is Role.INPUT and "int" in each.dtype and len(each.shape) >= _TOKENS]
-    if not ids or not program.parameters:
+    tokens = count_tokens(program)
+    if not tokens or not program.parameters:
         return 0
-    tokens = max(each.elements for each in ids)
     is_training = any(program.arguments[argument].role is Role.PARAMETER for _, argument in program.carried)
     idle = sum(program.arguments[number].elements * (1 - share) for number, share in active_shares(program, structure, tokens).items())
     return (6 if is_training else 2) * round(program.parameters - idle) * tokens

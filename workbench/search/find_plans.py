@@ -13,7 +13,7 @@ from workbench.errors import SearchError, unknown_name, wrong_type
 from workbench.hardware.catalogue import read_hardware
 from workbench.plan.plan import Plan
 from workbench.reports.verified_plan import VerifiedPlan
-from workbench.search.background_verifier import BackgroundVerifier
+from workbench.search.background_verifier import NOT_COMPILED, BackgroundVerifier
 from workbench.search.evaluator import Evaluator
 from workbench.search.layout_choices import why_no_layout
 from workbench.search.make_space import WIDE_AXES, make_space
@@ -83,7 +83,12 @@ def find_plans(
     candidate = find_candidate(space, plan)
     present = evaluate_present(evaluator, plan, candidate)
     answerer = open_answerer(evaluator) if open_answerer else None
-    verifier = BackgroundVerifier(space, compilers, on_verified) if compilers is not None and verify != 0 else None
+
+    def tell_verified(each: VerifiedPlan | None) -> None:
+        if each is not None and each.compiled is not NOT_COMPILED:
+            on_verified(each)
+
+    verifier = BackgroundVerifier(space, compilers, tell_verified) if compilers is not None and verify != 0 else None
     heard: deque[SearchState] = deque(maxlen=1)
     shown = 0.0
     found: dict[PlanCandidate, Figures] = {}

@@ -13,6 +13,7 @@ from workbench.pipeline.pipeline_report import pipeline_report
 from workbench.plan.plan import Plan
 from workbench.reports.pipeline import PipelineReport
 from workbench.reports.step_time import StepTime
+from workbench.reports.verified_plan import TierFigures
 from workbench.units import format_bytes, format_dollars, format_seconds
 
 NOMINAL = 1e12
@@ -28,7 +29,7 @@ StepParts = tuple[tuple[str, float], ...]
 class Figures:
     """Seconds of a step, peak bytes of the fullest device, devices, and dollars of 1,000 steps (`None`: no price is known).
 
-    `parts` of the step are known of a plan on hardware, not of bounds.
+    `parts` of the step are known of a plan on hardware, not of bounds; `mfu`, its model FLOPs utilisation, of one program on hardware.
     """
 
     seconds: float
@@ -36,11 +37,13 @@ class Figures:
     devices: int = 0
     dollars: float | None = None
     parts: StepParts = field(default=(), compare=False, repr=False)
+    mfu: float | None = field(default=None, compare=False, repr=False)
 
     def with_seconds(self, seconds: float) -> "Figures":
         """The same with another step time, of unknown parts."""
         dollars = None if self.dollars is None else (self.dollars * seconds / self.seconds if self.seconds else 0.0)
-        return replace(self, seconds=seconds, dollars=dollars, parts=())
+        mfu = self.mfu * self.seconds / seconds if self.mfu and seconds else None
+        return replace(self, seconds=seconds, dollars=dollars, parts=(), mfu=mfu)
 
     def dominates(self, other: "Figures", slack: float = 0.0) -> bool:
         """Whether it is no worse in any figure, or worse by a share `slack` at most. Dollars follow from the others.
@@ -52,10 +55,12 @@ class Figures:
         return self.seconds <= other.seconds * limit and self.memory <= other.memory * limit and self.devices <= other.devices
 
 
-def figures_on(hardware: Hardware | None, seconds: float, memory: float, devices: int, parts: StepParts = ()) -> Figures:
+def figures_on(
+    hardware: Hardware | None, seconds: float, memory: float, devices: int, parts: StepParts = (), mfu: float | None = None
+) -> Figures:
     """Figures with what 1,000 steps cost on this hardware."""
     price = hardware.hourly_price if hardware else None
-    return Figures(seconds, memory, devices, None if price is None else price * seconds * 1000 / HOUR, parts)
+    return Figures(seconds, memory, devices, None if price is None else price * seconds * 1000 / HOUR, parts, mfu)
 
 
 def evaluate_plan(plan: Plan) -> Figures:
@@ -73,9 +78,15 @@ def evaluate_plan(plan: Plan) -> Figures:
     return _figures_of_step(plan, found.step_time, found.flops.per_device, found.memory.peak)
 
 
+def planned_figures(plan: Plan, figures: Figures) -> TierFigures:
+    """The figures of a plan as a tier; without hardware no seconds, which are nominal then."""
+    return TierFigures(figures.seconds if plan.hardware else None, figures.memory)
+
+
 def _figures_of_step(plan: Plan, step: StepTime | None, flops: float, memory: float) -> Figures:
     seconds = step.total if step else flops / NOMINAL
-    return figures_on(plan.hardware, seconds, memory, plan.mesh.size, _parts_of_step(step) if step else ())
+    parts, mfu = (_parts_of_step(step), step.mfu) if step else ((), None)
+    return figures_on(plan.hardware, seconds, memory, plan.mesh.size, parts, mfu)
 
 
 def _figures_of_pipeline(plan: Plan, staged: PipelineReport) -> Figures:

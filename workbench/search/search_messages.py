@@ -4,6 +4,7 @@ A process has one space for its whole life, and remembers all that it planned. Q
 search; another search ends the one under way.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ FoundEntries = tuple[tuple[PlanCandidate, Figures], ...]
 @dataclass(frozen=True)
 class SearchRequest:
     """Search the space for plans that keep the requirements, for `within` seconds at most, the `present` plan first; `until` as of
-    `run_search`."""
+    `run_search`. `begin`: when the seconds began by `time.time`, which count the start of the process; with the search if left out."""
 
     number: int
     requirements: tuple[Requirement, ...]
@@ -29,6 +30,11 @@ class SearchRequest:
     within: float = 30.0
     present: PlanCandidate | None = None
     until: str = "complete"
+    begin: float | None = None
+
+    def seconds_left(self) -> float:
+        """Of the seconds of the search."""
+        return self.within if self.begin is None else max(0.0, self.begin + self.within - time.time())
 
 
 @dataclass(frozen=True)

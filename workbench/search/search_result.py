@@ -5,21 +5,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from workbench.analysis.verify_plan import Compilers, verify_plan
-from workbench.core.text_tables import Printed, pairs_text, table_text, wrap_text
+from workbench.core.fact_page import Page, page_text
+from workbench.core.text_tables import Printed, pairs_text, wrap_text
 from workbench.errors import SearchError
 from workbench.plan.plan import Plan
-from workbench.reports.verified_plan import TierFigures, TierName, VerifiedPlan, VerifiedPlans
+from workbench.reports.verified_plan import TierName, VerifiedPlan, VerifiedPlans
 from workbench.search.evaluator import Evaluator, never
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import PresentPlan
+from workbench.search.ranked_plans import PRESENT, RankedPlan, plans_table, rank_plan, tokens_of, with_utilisation
 from workbench.search.requirement_conflicts import UNKNOWN, Clash, clash_sentence, find_clash, relaxation_text
 from workbench.search.requirements import AtMost, Requirement, against_best_text, allows_figures
-from workbench.search.search_figures import NOMINAL_SECONDS, Figures
+from workbench.search.search_figures import NOMINAL_SECONDS, Figures, planned_figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, ending_text, nothing_found_text
-from workbench.search.tier_ranks import best_known, rank_front
-from workbench.units import format_bytes, format_dollars, format_seconds, read_whole_number
+from workbench.search.tier_ranks import KnownFigures, best_known, rank_front
+from workbench.units import format_bytes, format_seconds, read_whole_number
 
 MOST_ROWS = 12  # plans of the front
 _MARGIN = 1.006
@@ -57,6 +59,26 @@ class SearchResult(Printed):
             return self
         front = rank_front(self.proof, self.requirements, verified)
         return replace(self, state=replace(self.proof, front=front), verified=verified, planned=self.proof)
+
+    @property
+    def rows(self) -> tuple[RankedPlan, ...]:
+        """The front by its numbers, with the present plan where it stands among its step times."""
+        present = self.present and self.present.candidate
+        best = self.state.best and self.state.best[0]
+        tokens = tokens_of(self.space.start.program, has_times=all(hardware for hardware, _ in self.space.hardware))
+        front = [(str(number), each, KnownFigures(figures, self.tier(each))) for number, (each, figures) in enumerate(self.front)]
+        rows = [rank_plan(*each, present, tokens).numbered(each[0], is_best=each[1] == best) for each in front]
+        if self.present is not None and not any(row.is_present for row in rows):
+            rows.append(rank_plan(PRESENT, present, self.known(present, self.present.figures), present, tokens))
+        return with_utilisation(sorted(rows, key=lambda row: row.known.figures.seconds))
+
+    def page(self) -> Page:
+        """Its plans as every view shows them."""
+        return Page("", [plans_table(self.rows)])
+
+    def known(self, candidate: PlanCandidate | None, planned: Figures) -> KnownFigures:
+        """The figures of a plan by the best tier that has them."""
+        return best_known(*self.verified.get(candidate, (planned, None))) if candidate else KnownFigures(planned)
 
     def tier(self, candidate: PlanCandidate) -> TierName:
         """How well the step time of a plan is known."""
@@ -139,7 +161,8 @@ class SearchResult(Printed):
             raise SearchError("This search has no compilers to verify plans.", ["search with `plan.search(...)`"])
         found = []
         for candidate, figures in self.front[:count]:
-            found.append(verify_candidate(self.evaluator.plan(candidate), candidate, figures, self.compilers))
+            plan = self.evaluator.plan(candidate)
+            found.append(verify_plan(plan, str(candidate), planned_figures(plan, figures), self.compilers))
             if on_verified is not None:
                 on_verified(found[-1])
         return VerifiedPlans(tuple(found))
@@ -191,16 +214,6 @@ class SearchResult(Printed):
         return search_text(self)
 
 
-def verify_candidate(plan: Plan, candidate: PlanCandidate, figures: Figures, compilers: Compilers) -> VerifiedPlan:
-    """The plan of a candidate in three tiers; what was planned are the search's own figures, without the nominal seconds."""
-    return verify_plan(plan, str(candidate), planned_figures(plan, figures), compilers)
-
-
-def planned_figures(plan: Plan, figures: Figures) -> TierFigures:
-    """The search's figures of a plan; without hardware no seconds, which are nominal then."""
-    return TierFigures(figures.seconds if plan.hardware else None, figures.memory)
-
-
 def _round_up(requirement: Requirement) -> Requirement:
     """The requirement with a limit that is kept as it is printed, with three digits, too."""
     return AtMost(requirement.figure, requirement.limit * _MARGIN) if isinstance(requirement, AtMost) else requirement
@@ -246,8 +259,7 @@ def _present_facts(result: SearchResult) -> list[tuple[str, str, str]]:
     if result.present is None:
         return []
     best = result.state.best and result.state.best[1]
-    candidate = result.present.candidate
-    figures = best_known(*result.verified[candidate]).figures if candidate and candidate in result.verified else result.present.figures
+    figures = result.known(result.present.candidate, result.present.figures).figures
     against_best = against_best_text(figures, best, result.state.objective, result.requirements)
     return [
         ("the present plan", format_seconds(figures.seconds), ", ".join(filter(None, (format_bytes(int(figures.memory)), against_best))))
@@ -264,25 +276,5 @@ def _unanswered(state: SearchState) -> list[str]:
 
 
 def front_text(result: SearchResult) -> str:
-    """The plans that none beats, the fastest first; with their devices where there are several numbers to choose from."""
-    shown = result.front[:MOST_ROWS]
-    has_price, has_devices = any(figures.dollars is not None for _, figures in shown), len(result.space.hardware) > 1
-    columns = ["step>", "memory>", *(["devices>"] if has_devices else []), *(["1,000 steps>"] if has_price else [])]
-    columns += ["tier~"] if result.verified else []
-    rows = [
-        (
-            str(number),
-            *_figure_cells(figures, has_devices=has_devices, has_price=has_price),
-            *([result.tier(candidate)] if result.verified else []),
-            str(candidate),
-        )
-        for number, (candidate, figures) in enumerate(shown)
-    ]
-    more = f"\n … and {len(result.front) - len(shown)} more" if len(result.front) > len(shown) else ""
-    return table_text(["", *columns, "plan~"], rows) + more
-
-
-def _figure_cells(figures: Figures, *, has_devices: bool, has_price: bool) -> list[str]:
-    dollars = "-" if figures.dollars is None else format_dollars(figures.dollars)
-    more = [*([f"{figures.devices:,}"] if has_devices else []), *([dollars] if has_price else [])]
-    return [format_seconds(figures.seconds), format_bytes(int(figures.memory)), *more]
+    """The rows of the front, the fastest first, and of the present plan."""
+    return page_text(result.page(), MOST_ROWS + 1)

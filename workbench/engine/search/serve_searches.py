@@ -154,18 +154,20 @@ class SearchServer:
         """One search to its end, or to the next request for one, which is returned."""
         answerer = RecordingAnswerer(InProcess(self._evaluator))
         state: SearchState | None = None
+        late = request.within - (within := request.seconds_left())
         try:
             with UpdateSender(request.number, self._tell, answerer.take_found) as updates:
-                for state in run_search(
+                for searched in run_search(
                     self._space,
                     request.requirements,
                     objective=request.objective,
-                    within=request.within,
+                    within=within,
                     answerer=answerer,
                     evaluator=self._evaluator,
                     present=request.present,
                     until=request.until,
                 ):
+                    state = replace(searched, elapsed=late + searched.elapsed)
                     updates.show(state)
                     if (following := self._answer_waiting()) is not None:
                         return following
@@ -189,7 +191,7 @@ class SearchServer:
             clash = find_clash(
                 self._space,
                 request.requirements,
-                within=CLASH_SECONDS,
+                within=min(CLASH_SECONDS, request.seconds_left()),
                 evaluator=self._evaluator,
                 on_clash=lambda found: self._tell(SearchUpdated(SearchUpdate(number, state, clash=found))),
                 is_cancelled=has_following,

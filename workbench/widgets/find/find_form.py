@@ -1,41 +1,41 @@
-"""What a search is to look for: as the user typed it, and as `make_space` and `read_requirements` take it."""
+"""What a search is to look for: a sentence of goal, hardware and limit, and options; as they are typed, and as the search takes them."""
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from workbench.errors import SearchError
+from workbench.core.offload import OPTIMIZER_STATE
+from workbench.cost.step_flops import count_tokens
+from workbench.errors import HardwareError, SearchError
+from workbench.hardware.catalogue import default_catalogue, parse_hardware
+from workbench.models.sizing.cluster_question import parse_amount
 from workbench.plan.plan import Plan
 from workbench.search.layout_choices import PER_OPERATION, PER_STAGE
+from workbench.search.make_space import SCHEDULES
+from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.requirements import AtMost, Requirement
-from workbench.search.traced_programs import AS_TRACED, OFFLOADS, USUAL_REMATS
+from workbench.search.search_space import ZEROS, SearchSpace
+from workbench.search.traced_programs import AS_TRACED, OFFLOADS, ON_DEVICE, REMATS, USUAL_REMATS
 from workbench.search.uneven_boundaries import BOUNDARIES
-from workbench.units import parse_bytes, parse_price, parse_time, price_text
+from workbench.units import format_bytes, parse_bytes, parse_time
 from workbench.widgets.gestures.gesture import whole_number
 from workbench.widgets.gestures.panel_gestures import FindGesture
 
 MOST_SECONDS = 3600
+MOST_TOKENS = 10**18
+DAY = 86400.0
 ALL_LAYOUTS = "all"
 """The choice of all layouts that apply, not of the known recipes alone."""
 ANY = "any"
 """The choice of all that there is, where a search has a usual one by itself."""
-BETWEEN = (AS_TRACED, "bfloat16")
-"""The precisions that are chosen from where they are to be chosen."""
 _AXIS = re.compile(r"([A-Za-z_]\w*)(?::(\d{1,7}))?")
+_COUNTS = re.compile(r"\d+(?:\s*(?:,|\bor\b)\s*\d+)*(?=[\s,]|$)")
+_DOLLARS = re.compile(r"\$\s*(\d[\d,]*(?:\.\d+)?)|(\d[\d,]*(?:\.\d+)?)\s*\$")
+_TRAINING = re.compile(r"(\S+)\s+tokens\s+in\s+(\d+(?:\.\d+)?)\s+days?")
 _UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-
-_OPEN: Mapping[str, Callable[[FindGesture], FindGesture]] = {
-    "stage": lambda form: replace(form, stages=""),
-    "schedule": lambda form: replace(form, schedule=""),
-    "micro_batches": lambda form: replace(form, micro_batches=""),
-    "layout": lambda form: replace(form, layout=""),
-    "zero": lambda form: replace(form, zero=""),
-    "remat": lambda form: replace(form, remat=""),
-    "offload": lambda form: replace(form, offload=ANY),
-}
-"""How a form leaves a decision open."""
+_LIMITS = ["write `40 GiB` a device", "`250 ms` a step", "`$900` for 1,000 steps", "`1T tokens in 30 days`"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +54,63 @@ class SearchTask:
 def first_form(plan: Plan) -> FindGesture:
     """The form for a plan before anything was typed: as many devices of its kind as it has, everything else to be chosen."""
     hardware = plan.hardware
-    return FindGesture(devices=str(hardware.size if hardware else plan.mesh.size), hardware=hardware.chip.name if hardware else "")
+    return FindGesture(on=f"{hardware.size} {hardware.chip.name}" if hardware else f"{plan.mesh.size}")
 
 
 def read_task(form: FindGesture, plan: Plan) -> SearchTask:
     """The task that a form describes. Raises `WorkbenchError` for what was mistyped."""
     names, sizes = _read_axes(form.axes)
-    start, choices = _read_hardware(form, plan)
-    at_most: dict[str, float | str] = {"memory": _read_memory(form.memory)} if form.memory.strip() else {}
-    if form.seconds.strip():
-        at_most["seconds"] = _read_seconds(form.seconds)
-    if form.dollars.strip():
-        at_most["dollars"] = _read_dollars(form.dollars)
-    choices |= {"keep": form.keep, **_read_layouts(form), **({"wide": True} if form.wide else {})}
+    choices = _read_devices(form.on, plan) | {"keep": form.keep, **_read_layouts(form), **({"wide": True} if form.wide else {})}
     choices |= _read_rare_choices(form)
     choices |= {} if form.wide and not form.axes.strip() else {"axes": ("stage", *names)}
     within = whole_number(form.within, "number of seconds", most=MOST_SECONDS)
-    return SearchTask(start, choices, at_most, {**_read_pins(form), **sizes}, form.objective, float(within), form.until)
+    limits = {name: value for name, (value, _) in _read_limits(form.limit, plan).items()}
+    return SearchTask(plan, choices, limits, {**_read_pins(form), **sizes}, form.objective, float(within), form.until)
+
+
+def _read_devices(text: str, plan: Plan) -> dict[str, Any]:
+    """The choice of devices, `64 TPU v5p`, `64, 128 or 256` of the plan's kind, `TPU v5p 4x4x4`; the plan's own hardware stays where its
+    kind and number are typed. Raises `WorkbenchError` for what is neither."""
+    shown = text.strip()
+    try:
+        whole = parse_hardware(shown)
+    except HardwareError:
+        whole = None
+    found = _COUNTS.match(shown)
+    kind = shown[found.end() :].partition(",")[0].strip() if found else ""
+    if whole is not None and (found is None or kind not in default_catalogue()):  # `2 nodes of 8 H100`
+        return {} if whole == plan.hardware else {"hardware": whole}
+    if found is None:
+        ways = [f"write {plan.mesh.size:,}", "write `64 TPU v5p`", "write several: `64, 128 or 256`"]
+        raise SearchError(f"`{shown[:40]}` is not a number of devices." if shown else "The number of devices is missing.", ways)
+    counts = tuple(whole_number(each, "number of devices") for each in re.split(r"[\s,]+|or", found[0]) if each)
+    own, (_, comma, options) = plan.hardware, shown[found.end() :].partition(",")
+    if own is None or kind not in ("", own.chip.name):
+        return {"devices": counts, **({"hardware": kind + comma + options} if kind else {})}
+    hardware = parse_hardware(f"{own}, {options}") if options else own
+    size = {} if counts == (own.size,) else {"devices": counts}
+    return {**size, "hardware": hardware} if size or options else {}
+
+
+def _read_limits(text: str, plan: Plan) -> dict[str, tuple[float | str, str]]:
+    """The limits by their figures, each with its text: `40 GiB, 250 ms, $900`. Raises `SearchError` for what is none."""
+    parts = [each.strip() for each in re.split(r",\s+|;|\band\b", text) if each.strip()]
+    return dict(_read_limit(each, plan) for each in parts)
+
+
+def _read_limit(text: str, plan: Plan) -> tuple[str, tuple[float | str, str]]:
+    if training := _TRAINING.fullmatch(text):
+        tokens = count_tokens(plan.program)
+        if not tokens:
+            raise SearchError(f"`{text[:40]}`: the program reads no tokens.", ["limit the time of a step, `250 ms`"])
+        return "seconds", (float(training[2]) * DAY * tokens / parse_amount("tokens", training[1], MOST_TOKENS), text)
+    if seconds := parse_time(text):
+        return "seconds", (seconds, text)
+    if (dollars := _DOLLARS.fullmatch(text)) and (amount := float((dollars[1] or dollars[2]).replace(",", ""))):
+        return "dollars", (amount, text)
+    if parse_bytes(text) and not text.isdecimal():
+        return "memory", (text, text)
+    raise SearchError(f"`{text[:40]}` is not a limit.", _LIMITS)
 
 
 def _read_rare_choices(form: FindGesture) -> dict[str, Any]:
@@ -103,32 +143,9 @@ def _read_pins(form: FindGesture) -> dict[str, Any]:
     return {name: value for name, value in pins.items() if value}
 
 
-def relax_form(form: FindGesture, requirement: Requirement, weakened: Requirement) -> FindGesture:
-    """The form with one requirement given up as far as is needed: a higher limit, or a choice left open."""
-    if isinstance(weakened, AtMost):
-        match weakened.figure:
-            case "memory":
-                return replace(form, memory=round_up_bytes(weakened.limit))
-            case "seconds":
-                return replace(form, seconds=f"{math.ceil(weakened.limit * 1e7) / 1e4:g} ms")
-            case "dollars":
-                return replace(form, dollars=f"{math.ceil(weakened.limit * 1e6) / 1e6:.10g}")
-        return form
-    decision = getattr(requirement, "decision", "")
-    if decision in _OPEN:
-        return _OPEN[decision](form)
-    names, sizes = _read_axes(form.axes)
-    return replace(form, axes=" ".join(name if name == decision or name not in sizes else f"{name}:{sizes[name]}" for name in names))
-
-
-def round_up_bytes(count: float) -> str:
-    """Bytes as a person types them, never less.
-
-    >>> round_up_bytes(1_234_567), round_up_bytes(16 << 30)
-    ('1.18 MiB', '16 GiB')
-    """
-    unit, size = next((each for each in _UNITS if count >= each[1]), _UNITS[-1])
-    return f"{math.ceil(count / size * 100) / 100:g} {unit}"
+def _read_counts(text: str, what: str) -> tuple[int, ...]:
+    """Numbers to choose from, `64, 128 or 256`; none where nothing is typed."""
+    return tuple(whole_number(each, what) for each in re.split(r"[\s,]+|or", text) if each)
 
 
 def _read_axes(text: str) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -145,55 +162,179 @@ def _read_axes(text: str) -> tuple[tuple[str, ...], dict[str, int]]:
     return tuple(dict.fromkeys(name for name in names if name != "stage")), sizes
 
 
-def _read_hardware(form: FindGesture, plan: Plan) -> tuple[Plan, dict[str, Any]]:
-    """The plan and the choice of devices; the plan's own hardware stays where its kind and number are asked for."""
-    counts = _read_counts(form.devices, "number of devices")
-    if not counts:
-        raise SearchError("The number of devices is missing.", [f"write {plan.mesh.size:,}", "write several: 64, 128, 256"])
-    own, price = plan.hardware, _read_price(form.price)
-    if not form.hardware:
-        if price is not None:
-            ways = ["choose the hardware", "omit the price"]
-            raise SearchError(f"`{price_text(price)}` is a price per chip, but no hardware is chosen.", ways)
-        return plan.updated(hardware=None, axis_assignment=None), {"devices": counts}
-    if own is not None and own.chip.name == form.hardware:
-        if price is not None:
-            own = own.with_price(price)
-        size = {} if counts == (own.size,) else {"devices": counts}
-        return plan, {**size, "hardware": own} if size or price is not None else {}
-    return plan, {"devices": counts, "hardware": form.hardware if price is None else f"{form.hardware}, {price_text(price)}"}
+# A form with one decision fixed as a plan has it, or with a requirement given up as far as is needed.
+
+PINS: Mapping[str, Callable[[PlanCandidate], dict[str, str]]] = {
+    "mesh": lambda plan: {
+        "axes": " ".join(f"{axis}:{size}" for axis, size in plan.mesh if axis != "stage"),
+        "stages": str(plan.size("stage")),
+    },
+    "layout": lambda plan: {"layout": plan.layout},
+    "zero": lambda plan: {"zero": plan.zero},
+    "remat": lambda plan: {"remat": plan.remat if plan.remat != AS_TRACED else ""},
+    "pipeline": lambda plan: {"schedule": plan.schedule, "micro_batches": str(plan.micro_batches)},
+    "offload": lambda plan: {"offload": plan.offload},
+}
+"""The fields that fix a decision as a candidate has it."""
+_OPEN = {"stage": "stages", "micro_batches": "micro_batches", **{name: name for name in ("schedule", "layout", "zero", "remat", "offload")}}
+"""The field of a pinned decision, which leaves it open where it is empty."""
 
 
-def _read_price(text: str) -> float | None:
-    """US dollars an hour of a chip, `2.5` or `2.5 $/h`; `None` where nothing is typed."""
-    if not text.strip():
-        return None
-    price = parse_price(text) or parse_price(f"{text.strip().removeprefix('$')} $/h")
-    if not price:
-        raise SearchError(f"`{text[:40]}` is not the price of a chip.", ["write `2.5`, US dollars an hour"])
-    return price
+def pin_form(form: FindGesture, decision: str, candidate: PlanCandidate) -> FindGesture:
+    """The form with a decision of a candidate fixed. Raises `SearchError` for one that no field fixes."""
+    if decision not in PINS:
+        raise SearchError(f"There is no decision `{decision[:20]}` to pin.", ["search again"])
+    return replace(form, **PINS[decision](candidate))  # type: ignore[arg-type]
 
 
-def _read_counts(text: str, what: str) -> tuple[int, ...]:
-    """Numbers to choose from, `64, 128 or 256`; none where nothing is typed."""
-    return tuple(whole_number(each, what) for each in re.split(r"[\s,]+|or", text) if each)
+def relax_form(form: FindGesture, plan: Plan, requirement: Requirement, weakened: Requirement) -> FindGesture:
+    """The form with one requirement given up as far as is needed: a higher limit, or a choice left open."""
+    if isinstance(weakened, AtMost):
+        limits = {name: text for name, (_, text) in _read_limits(form.limit, plan).items()}
+        return replace(form, limit=", ".join((limits | {weakened.figure: _limit_text(weakened)}).values()))
+    decision = getattr(requirement, "decision", "")
+    if decision in _OPEN:
+        return replace(form, **{_OPEN[decision]: ANY if decision == "offload" else ""})  # type: ignore[arg-type]
+    names, sizes = _read_axes(form.axes)
+    return replace(form, axes=" ".join(name if name == decision or name not in sizes else f"{name}:{sizes[name]}" for name in names))
 
 
-def _read_memory(text: str) -> str:
-    if parse_bytes(text) is None:
-        raise SearchError(f"`{text[:40]}` is not an amount of memory.", ["write `40 GiB`"])
-    return text
+def _limit_text(limit: AtMost) -> str:
+    """A limit as a person types it, never less."""
+    match limit.figure:
+        case "seconds":
+            return f"{math.ceil(limit.limit * 1e7) / 1e4:g} ms"
+        case "dollars":
+            return f"${math.ceil(limit.limit * 1e6) / 1e6:.10g}"
+    return round_up_bytes(limit.limit)
 
 
-def _read_dollars(text: str) -> float:
-    price = re.fullmatch(r"\s*\$?\s*(\d[\d,]*(?:\.\d+)?)\s*\$?\s*", text)
-    if price is None or not float(price[1].replace(",", "")):
-        raise SearchError(f"`{text[:40]}` is not a number of dollars.", ["write `900`, for 1,000 steps"])
-    return float(price[1].replace(",", ""))
+def round_up_bytes(count: float) -> str:
+    """Bytes as a person types them, never less.
+
+    >>> round_up_bytes(1_234_567), round_up_bytes(16 << 30)
+    ('1.18 MiB', '16 GiB')
+    """
+    unit, size = next((each for each in _UNITS if count >= each[1]), _UNITS[-1])
+    return f"{math.ceil(count / size * 100) / 100:g} {unit}"
 
 
-def _read_seconds(text: str) -> float:
-    seconds = parse_time(text.strip()) or parse_time(f"{text.strip()} s")
-    if not seconds:
-        raise SearchError(f"`{text[:40]}` is not a time.", ["write `250 ms` or `4 s`"])
-    return seconds
+# The fields as JSON: those of the sentence in the empty group, then the options, group by group.
+
+Field = dict[str, Any]
+
+_AXES = "Besides the stage axis. Fix a size as in `data model:8`; add `context` or `expert`."
+_KEEP = "Keep the sharding of every dimension and tensor in the current layout."
+_WIDE = (
+    "Larger space: context and expert axes, other links per axis, remat on the first stages or on some layers only, more "
+    "schedules, uneven stages, activations or the optimiser's state on the host."
+)
+_STAGES = "Pipeline stages: `4` or `2, 4, 8`; `1` means no pipeline."
+_MICRO_BATCHES = "Micro-batches per step: `16` or `8, 16, 32`; `1` means the step is not divided."
+_LAYOUT = (
+    "Any: also the program's other dimensions. Per operation: best sharding of each operation, without a pipeline. "
+    "Per stage: best layout of each "
+    "pipeline stage, if the layers are unrolled."
+)
+_BOUNDARIES = "Stage boundaries: balanced by time, balanced by memory, or the fastest that fits into memory."
+_PRECISION = "Data types of the arithmetic, or also of the parameters. They change results, so a wide search keeps them."
+_REMAT = (
+    "Activations kept for the backward pass: all, weight products (selective), weight products in host memory, or none. Host memory for "
+    "steps without a pipeline; included under `any` only in a wide search."
+)
+_OFFLOAD = "Location of the optimiser's state between steps; host memory only without a pipeline."
+_ON = "Number and kind of devices: `64 TPU v5p`, `64, 128 or 256`, `2 nodes of 8 H100`. With another price: `64 H100, 2.5 $/h`."
+_LIMIT = "Memory of a device, time of a step, cost of 1,000 steps or training time: `40 GiB, 250 ms`, `$900`, `1T tokens in 30 days`."
+_USUAL_OFFLOAD = "Default: as in the program; both in a wide search."
+_USUAL_BOUNDARIES = "Default: by time; any in a wide search."
+UNTILS = (("complete", "front complete"), ("proved", "optimum proved"))
+OBJECTIVES = (("seconds", "fastest"), ("dollars", "cheapest"), ("devices", "fewest devices"), ("memory", "least memory"))
+PRECISIONS = ((AS_TRACED, AS_TRACED), ("bfloat16", "bfloat16"), ("params=bfloat16,moments=float32", "bfloat16 parameters"))
+BETWEEN = (AS_TRACED, "bfloat16")
+"""The precisions that are chosen from where they are to be chosen."""
+OFFLOAD_CHOICES = ((ANY, "any"), (ON_DEVICE, "on the devices"), (OPTIMIZER_STATE, "on the host"))
+_LAYOUTS = (("", "any recipe"), (ALL_LAYOUTS, "any"))
+BOUNDARY_TEXTS = {"time": "even by time", "memory": "even by memory", "fit": "fitted to memory"}
+_SENTENCE = ("on", "objective", "limit")
+
+
+def form_fields(form: FindGesture, plan: Plan, space: SearchSpace | None) -> list[Field]:
+    """All fields, each with its group; those of the empty group are the sentence."""
+    end = [_text("within", "Time limit (s)", form.within, "30", 6), _select("until", "until", form.until, UNTILS)]
+    groups = (
+        ("", _sentence_fields(form, plan)),
+        ("Constraints", _fixed_fields(form, space)),
+        ("Advanced", _more_fields(form, plan)),
+        ("Search", end),
+    )
+    return [{**each, "group": group} for group, shown in groups for each in shown]
+
+
+def count_options(form: FindGesture) -> int:
+    """How many options are not as they are by default."""
+    default = FindGesture()
+    return sum(getattr(form, each.name) != getattr(default, each.name) for each in fields(form) if each.name not in (*_SENTENCE, "zone"))
+
+
+def _sentence_fields(form: FindGesture, plan: Plan) -> list[Field]:
+    memory = f"fits in {format_bytes(plan.hardware.chip.memory)}" if plan.hardware else "fits in memory"
+    count = plan.hardware.size if plan.hardware else plan.mesh.size
+    kinds = [(f"{count} {each}", "") for each in default_catalogue().entries]
+    return [
+        _select("objective", "Find the", form.objective, OBJECTIVES),
+        {**_text("on", "on", form.on, "64 TPU v5p", 22, _ON), "options": _options(kinds)},
+        _text("limit", "limit", form.limit, memory, 24, _LIMIT),
+    ]
+
+
+def _fixed_fields(form: FindGesture, space: SearchSpace | None) -> list[Field]:
+    known = [PER_OPERATION, PER_STAGE, *(each.name for each in space.layouts)] if space else [PER_OPERATION, PER_STAGE]
+    layouts = list(dict.fromkeys([*known, *([form.layout] if form.layout not in ("", ALL_LAYOUTS) else [])]))
+    zeros = [("", "any"), *((each, each.replace("zero_", "ZeRO ")) for each in ZEROS)]
+    texts = {each: PlanCandidate("", (), "", remat=each).describe("remat").removeprefix("remat ").removeprefix("with ") for each in REMATS}
+    remats = [("", "any"), *((each, text) for each, text in texts.items() if each != AS_TRACED)]
+    schedules = [("", "any"), *((each, each) for each in SCHEDULES)]
+    return [
+        _text("axes", "Mesh axes", form.axes, "data model", 9, _AXES),
+        _text("stages", "Stages", form.stages, "any", 6, _STAGES),
+        _select("schedule", "Schedule", form.schedule, schedules),
+        _text("micro_batches", "Micro-batches", form.micro_batches, "any", 8, _MICRO_BATCHES),
+        _select("layout", "Layout", form.layout, [*_LAYOUTS, *((each, each) for each in layouts)], _LAYOUT),
+        _select("zero", "ZeRO", form.zero, zeros),
+        _select("remat", "Remat", form.remat, remats, _REMAT),
+    ]
+
+
+def _more_fields(form: FindGesture, plan: Plan) -> list[Field]:
+    """What is rarely chosen: the first option of each is what a search does by itself."""
+    own = str(plan.program.precision)
+    between = [("|".join(BETWEEN), " or ".join(BETWEEN))]
+    precisions = [("", own), *between, *((each, text) for each, text in PRECISIONS if each != own)]
+    boundaries = [("", "default"), (ANY, "any"), *((each, BOUNDARY_TEXTS[each]) for each in BOUNDARIES)]
+    return [
+        _select("precision", "Precision", form.precision, precisions, _PRECISION),
+        _select("offload", "Optimiser's state", form.offload, [("", "default"), *OFFLOAD_CHOICES], f"{_OFFLOAD} {_USUAL_OFFLOAD}"),
+        _select("boundaries", "Boundaries", form.boundaries, boundaries, f"{_BOUNDARIES} {_USUAL_BOUNDARIES}"),
+        _check("keep", "Keep layout", form.keep, _KEEP),
+        _check("wide", "Wide search", form.wide, _WIDE),
+    ]
+
+
+def _field(kind: str, name: str, label: str, value: str | bool, title: str) -> Field:
+    return {"kind": kind, "name": name, "label": label, "value": value, "hint": "", "width": 0, "title": title, "options": []}
+
+
+def _text(name: str, label: str, value: str, hint: str, width: int, title: str = "") -> Field:
+    return {**_field("text", name, label, value, title), "hint": hint, "width": width}
+
+
+def _select(name: str, label: str, value: str, options: Sequence[tuple[str, str]], title: str = "") -> Field:
+    return {**_field("select", name, label, value, title), "options": _options(options)}
+
+
+def _check(name: str, label: str, value: bool, title: str) -> Field:
+    return _field("check", name, label, value, title)
+
+
+def _options(options: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"name": key, "label": text} for key, text in options]

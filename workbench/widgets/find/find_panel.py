@@ -15,6 +15,7 @@ from workbench.widgets.gestures.panel_gestures import (
     ChooseFoundGesture,
     ExplainFoundGesture,
     FindGesture,
+    PinChoiceGesture,
     RelaxGesture,
     StopFindingGesture,
     StopVerifyingGesture,
@@ -52,7 +53,8 @@ class FindPanel:
                 on(TakeFoundGesture, self._take),
                 on(ExplainFoundGesture, lambda gesture: finder.explain(gesture.plan, gesture.than)),
                 on(VerifyFoundGesture, lambda gesture: finder.verify(gesture.plan)),
-                on(StopVerifyingGesture, lambda _: finder.verifier.stop()),
+                on(StopVerifyingGesture, lambda _: finder.stop_verifying()),
+                on(PinChoiceGesture, lambda gesture: finder.pin(gesture.decision, session.plan)),
                 on(RelaxGesture, lambda gesture: finder.relax(gesture.place, session.plan)),
             ]
         )
@@ -67,7 +69,7 @@ class FindPanel:
 
     def use_partitioner(self, partitioner: Partitioner) -> None:
         """XLA's partitioner can be asked from now on."""
-        self.finder.verifier.partitioner = partitioner
+        self.finder.compilers.partitioner = partitioner
 
     def close(self) -> None:
         """Nobody watches any more."""

@@ -119,6 +119,7 @@ BOARD_GESTURES: tuple[type[Gesture], ...] = (
         panel_gestures.VerifyFoundGesture,
         panel_gestures.StopVerifyingGesture,
         panel_gestures.RelaxGesture,
+        panel_gestures.PinChoiceGesture,
     ),
     *(panel_gestures.QuestionGesture, panel_gestures.StartQuestionGesture, panel_gestures.AnswerGesture),
     *(

@@ -43,12 +43,9 @@ class FindGesture(Gesture):
     """Search for plans; empty texts leave a choice open."""
 
     refused_at: ClassVar[str] = TABLES
-    devices: Text80 = ""
-    hardware: Text80 = ""
+    on: Text80 = ""
     objective: Text20 = "seconds"
-    memory: Text40 = ""
-    seconds: Text40 = ""
-    dollars: Text40 = ""
+    limit: Text80 = ""
     within: Text20 = "30"
     until: Text20 = "complete"
     axes: Text200 = ""
@@ -63,7 +60,6 @@ class FindGesture(Gesture):
     precision: Text80 = ""
     offload: Text40 = ""
     boundaries: Text20 = ""
-    price: Text40 = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +115,15 @@ class RelaxGesture(Gesture):
 
     refused_at: ClassVar[str] = TABLES
     place: Text20 = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PinChoiceGesture(Gesture):
+    """Search again with one decision fixed as the plan on the board has it."""
+
+    verb: ClassVar[str] = "pin_choice"
+    refused_at: ClassVar[str] = TABLES
+    decision: Text20 = ""
 
 
 # Gestures on the board of a fleet.

@@ -1,11 +1,11 @@
 // @ts-check
-// The tab Find: its form, how far the search is, what clashes; and the card of the plan that was chosen.
+// The tab Find: its sentence and options, how far the search is, what clashes; the rows that preview a plan and take it; the card of one.
 
-import { h, keepingFocus, painter, withCode } from "./dom.js";
+import { h, keepingFocus, one, painter, targetOf, withCode } from "./dom.js";
 import { termLabel } from "./terms.js";
 import { speaker } from "./work.js";
 /** @import { Act } from "./types/table_cells.d.ts" */
-/** @import { FindField, FindState, FoundCard } from "./types/find.d.ts" */
+/** @import { FindField, FindState, FoundCard, FoundRows, FoundState } from "./types/find.d.ts" */
 /** @import { Gesture, Paint, Wb } from "./types/board_context.d.ts" */
 
 /** The form of a board: it stays, with what was typed, while what stands under it is drawn anew. @type {WeakMap<HTMLElement, ReturnType<typeof findOf>>} */
@@ -35,7 +35,8 @@ function controlOf(field) {
   const about = { name: field.name, ariaLabel: field.label, title: field.title, data: { focus: `find ${field.name}` } };
   if (field.kind === "check") return h("input", { ...about, type: "checkbox" });
   if (field.kind === "select") return h("select", { ...about, class: "field" });
-  const input = h("input", { ...about, class: "field", placeholder: field.hint, autocomplete: "off", spellcheck: false });
+  const list = field.options.length ? `find-${field.name}` : null;
+  const input = h("input", { ...about, class: "field", placeholder: field.hint, autocomplete: "off", spellcheck: false, list });
   input.style.width = `calc(${field.width}ch + 18px)`;
   return input;
 }
@@ -54,7 +55,15 @@ function fieldOf(field) {
   const control = controlOf(field);
   const label = field.kind === "check"
     ? h("label", { class: "find-field check", title: field.title }, control, h("span", {}, field.label))
-    : h("label", { class: "find-field", title: field.title }, h("span", { class: "caption" }, field.label), control);
+    : h(
+      "label",
+      { class: "find-field", title: field.title },
+      h("span", { class: "caption" }, field.label),
+      control,
+      field.kind === "text" && field.options.length
+        ? h("datalist", { id: `find-${field.name}` }, ...field.options.map((each) => h("option", { value: each.name })))
+        : null,
+    );
   let options = "", value = "";
   /** @param {FindField} now */
   const paint = (now) => {
@@ -116,7 +125,8 @@ function findOf(wb) {
     data: { focus: "stop-finding" },
     onclick: () => wb.send({ verb: "stop_finding" }),
   }, "Stop");
-  const inputs = h("div", { class: "groups" }), ending = h("div", { class: "inputs" }), level = h("i");
+  const sentence = h("div", { class: "sentence" }), groups = h("div", { class: "groups" }), level = h("i");
+  const options = h("summary", {}), details = h("details", { class: "options" }, options, groups);
   const bar = h("div", { class: "progress", role: "progressbar", ariaLabel: "search", ariaValueMin: "0", ariaValueMax: "100" }, level);
   const line = h("div", { class: "line muted" }), gap = h("div"), message = h("div", { class: "says" });
   const present = h("div", { class: "present-plan" });
@@ -131,15 +141,15 @@ function findOf(wb) {
         );
       },
     },
-    inputs,
-    h("div", { class: "buttons" }, start, stop, ending, line),
+    sentence,
+    details,
+    line,
   );
   const element = h("section", { class: "search-form", ariaLabel: "Find a plan" }, form, bar, gap, present, message), speak = speaker(wb);
   /** @type {Paint<FindState>} */
   const paint = painter((state) => {
     if (!fields.length) {
       fields = state.fields.map(fieldOf);
-      const groups = [...new Set(state.fields.map((each) => each.group))].filter(Boolean);
       /** @param {string} group  what is to be ticked stays on one line */
       const labels = (group) => {
         const [checks, others] = [true, false].map((isCheck) =>
@@ -149,23 +159,31 @@ function findOf(wb) {
         );
         return checks.length ? [...others, h("div", { class: "checks" }, ...checks)] : others;
       };
-      inputs.replaceChildren(
-        ...groups.map((group) => h("fieldset", {}, h("legend", {}, group), h("div", { class: "inputs" }, ...labels(group)))),
+      sentence.replaceChildren(...labels(""), start, stop);
+      groups.replaceChildren(
+        ...[...new Set(state.fields.map((each) => each.group))].filter(Boolean).map((group) =>
+          h("fieldset", {}, h("legend", {}, group), h("div", { class: "inputs" }, ...labels(group)))
+        ),
       );
-      ending.replaceChildren(...labels(""));
     } else fields.forEach((each, i) => each.paint(state.fields[i]));
+    options.textContent = state.options;
     element.dataset.phase = state.phase;
     start.textContent = state.label;
-    start.disabled = state.running;
     stop.hidden = !state.running;
     line.textContent = state.line;
+    line.hidden = !state.line;
     bar.hidden = !state.running;
     bar.classList.toggle("unknown", state.phase === "preparing");
     level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
     bar.ariaValueNow = String(Math.round(state.fraction * 100));
     gap.replaceChildren(...(state.gap ? [drawGap(wb, state.gap)] : []));
     present.hidden = !state.present;
-    present.replaceChildren(...(state.present ? [h("i", { ariaHidden: "true" }), h("span", {}, ...withCode(state.present))] : []));
+    keepingFocus(wb.root, present, () =>
+      present.replaceChildren(
+        h("i", { ariaHidden: "true" }),
+        h("span", {}, ...withCode(state.present)),
+        ...state.pins.map((each) => actOf(wb, each)),
+      ));
     keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
     speak(state.said);
   });
@@ -188,12 +206,78 @@ function paintMessage(wb, message, state) {
 }
 
 /**
+ * The card of the chosen plan, or what a row of plans shows and does.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {FoundState} state
+ */
+export function paintFound(wb, place, state) {
+  place.classList.toggle("card", Boolean(state.card));
+  if (state.card) paintCard(wb, place, state.card);
+  else if (state.rows) paintRows(wb, place, state.rows);
+}
+
+/** What the rows beside a preview show now. @type {WeakMap<HTMLElement, { rows: FoundRows; key: string }>} */
+const shownIn = new WeakMap();
+
+/**
+ * The number of the plan of a row, by its button.
+ * @param {Event} event
+ */
+const keyAt = (event) => one(targetOf(event).closest("tr") ?? document.createElement("tr"), "button")?.dataset.focus?.split(" ")[1] ?? "";
+
+/**
+ * A strip over the rows: the plan under the pointer, or with the focus, and what it changes. A click on a row takes its plan.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {FoundRows} rows
+ */
+function paintRows(wb, place, rows) {
+  const shown = shownIn.get(place);
+  shownIn.set(place, { rows, key: shown?.key ?? "" });
+  if (!shown) listenToRows(wb, place);
+  drawPreview(place);
+}
+
+/** @param {HTMLElement} place */
+function drawPreview(place) {
+  const { rows, key } = shownIn.get(place) ?? {};
+  const preview = rows?.previews[key ?? ""];
+  place.replaceChildren(
+    ...(preview
+      ? [h("b", {}, preview.title), h("div", { class: "muted" }, preview.text), h("div", { class: "changes" }, preview.changes)]
+      : [h("div", { class: "muted" }, rows?.hint)]),
+  );
+}
+
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ */
+function listenToRows(wb, place) {
+  const body = one(/** @type {HTMLElement} */ (place.parentElement), "tbody");
+  /** @param {string} key */
+  const show = (key) => {
+    const shown = shownIn.get(place);
+    if (!shown || shown.key === key) return;
+    shownIn.set(place, { ...shown, key });
+    drawPreview(place);
+  };
+  for (const name of ["pointerover", "focusin"]) body?.addEventListener(name, (event) => show(keyAt(event)));
+  for (const name of ["pointerleave", "focusout"]) body?.addEventListener(name, () => show(""));
+  body?.addEventListener("click", (event) => {
+    const gesture = shownIn.get(place)?.rows.gestures[keyAt(event)];
+    if (gesture && !targetOf(event).closest("button")) wb.send(gesture);
+  });
+}
+
+/**
  * The chosen plan, what can be done with it, and which other it is held against.
  * @param {Wb} wb
  * @param {HTMLElement} place
  * @param {FoundCard} card
  */
-export function paintFound(wb, place, card) {
+function paintCard(wb, place, card) {
   const [take, ...others] = card.acts, than = card.than;
   keepingFocus(wb.root, place, () =>
     place.replaceChildren(

@@ -4646,12 +4646,14 @@ function controlOf(field) {
     ...about,
     class: "field"
   });
+  const list = field.options.length ? `find-${field.name}` : null;
   const input = h("input", {
     ...about,
     class: "field",
     placeholder: field.hint,
     autocomplete: "off",
-    spellcheck: false
+    spellcheck: false,
+    list
   });
   input.style.width = `calc(${field.width}ch + 18px)`;
   return input;
@@ -4670,7 +4672,11 @@ function fieldOf(field) {
     title: field.title
   }, h("span", {
     class: "caption"
-  }, field.label), control);
+  }, field.label), control, field.kind === "text" && field.options.length ? h("datalist", {
+    id: `find-${field.name}`
+  }, ...field.options.map((each) => h("option", {
+    value: each.name
+  }))) : null);
   let options = "", value = "";
   const paint = (now) => {
     const offered = JSON.stringify(now.options), given = JSON.stringify(now.value);
@@ -4740,11 +4746,14 @@ function findOf(wb) {
       verb: "stop_finding"
     })
   }, "Stop");
-  const inputs = h("div", {
+  const sentence = h("div", {
+    class: "sentence"
+  }), groups = h("div", {
     class: "groups"
-  }), ending = h("div", {
-    class: "inputs"
   }), level = h("i");
+  const options = h("summary", {}), details = h("details", {
+    class: "options"
+  }, options, groups);
   const bar = h("div", {
     class: "progress",
     role: "progressbar",
@@ -4775,9 +4784,7 @@ function findOf(wb) {
         ]))
       ));
     }
-  }, inputs, h("div", {
-    class: "buttons"
-  }, start, stop, ending, line));
+  }, sentence, details, line);
   const element = h("section", {
     class: "search-form",
     ariaLabel: "Find a plan"
@@ -4785,9 +4792,6 @@ function findOf(wb) {
   const paint = painter((state) => {
     if (!fields.length) {
       fields = state.fields.map(fieldOf);
-      const groups = [
-        ...new Set(state.fields.map((each) => each.group))
-      ].filter(Boolean);
       const labels = (group) => {
         const [checks, others] = [
           true,
@@ -4800,16 +4804,19 @@ function findOf(wb) {
           }, ...checks)
         ] : others;
       };
-      inputs.replaceChildren(...groups.map((group) => h("fieldset", {}, h("legend", {}, group), h("div", {
+      sentence.replaceChildren(...labels(""), start, stop);
+      groups.replaceChildren(...[
+        ...new Set(state.fields.map((each) => each.group))
+      ].filter(Boolean).map((group) => h("fieldset", {}, h("legend", {}, group), h("div", {
         class: "inputs"
       }, ...labels(group)))));
-      ending.replaceChildren(...labels(""));
     } else fields.forEach((each, i) => each.paint(state.fields[i]));
+    options.textContent = state.options;
     element.dataset.phase = state.phase;
     start.textContent = state.label;
-    start.disabled = state.running;
     stop.hidden = !state.running;
     line.textContent = state.line;
+    line.hidden = !state.line;
     bar.hidden = !state.running;
     bar.classList.toggle("unknown", state.phase === "preparing");
     level.style.width = state.phase === "preparing" ? "" : `${state.fraction * 100}%`;
@@ -4818,12 +4825,9 @@ function findOf(wb) {
       drawGap(wb, state.gap)
     ] : []);
     present.hidden = !state.present;
-    present.replaceChildren(...state.present ? [
-      h("i", {
-        ariaHidden: "true"
-      }),
-      h("span", {}, ...withCode(state.present))
-    ] : []);
+    keepingFocus(wb.root, present, () => present.replaceChildren(h("i", {
+      ariaHidden: "true"
+    }), h("span", {}, ...withCode(state.present)), ...state.pins.map((each) => actOf(wb, each))));
     keepingFocus(wb.root, message, () => paintMessage(wb, message, state));
     speak(state.said);
   });
@@ -4843,7 +4847,68 @@ function paintMessage(wb, message, state) {
     }, ...state.acts.map((each) => actOf(wb, each)))
   ] : []);
 }
-function paintFound(wb, place, card) {
+function paintFound(wb, place, state) {
+  place.classList.toggle("card", Boolean(state.card));
+  if (state.card) paintCard(wb, place, state.card);
+  else if (state.rows) paintRows(wb, place, state.rows);
+}
+var shownIn = /* @__PURE__ */ new WeakMap();
+var keyAt = (event) => one(targetOf(event).closest("tr") ?? document.createElement("tr"), "button")?.dataset.focus?.split(" ")[1] ?? "";
+function paintRows(wb, place, rows) {
+  const shown = shownIn.get(place);
+  shownIn.set(place, {
+    rows,
+    key: shown?.key ?? ""
+  });
+  if (!shown) listenToRows(wb, place);
+  drawPreview(place);
+}
+function drawPreview(place) {
+  const { rows, key } = shownIn.get(place) ?? {};
+  const preview = rows?.previews[key ?? ""];
+  place.replaceChildren(...preview ? [
+    h("b", {}, preview.title),
+    h("div", {
+      class: "muted"
+    }, preview.text),
+    h("div", {
+      class: "changes"
+    }, preview.changes)
+  ] : [
+    h("div", {
+      class: "muted"
+    }, rows?.hint)
+  ]);
+}
+function listenToRows(wb, place) {
+  const body = one(
+    /** @type {HTMLElement} */
+    place.parentElement,
+    "tbody"
+  );
+  const show = (key) => {
+    const shown = shownIn.get(place);
+    if (!shown || shown.key === key) return;
+    shownIn.set(place, {
+      ...shown,
+      key
+    });
+    drawPreview(place);
+  };
+  for (const name of [
+    "pointerover",
+    "focusin"
+  ]) body?.addEventListener(name, (event) => show(keyAt(event)));
+  for (const name of [
+    "pointerleave",
+    "focusout"
+  ]) body?.addEventListener(name, () => show(""));
+  body?.addEventListener("click", (event) => {
+    const gesture = shownIn.get(place)?.rows.gestures[keyAt(event)];
+    if (gesture && !targetOf(event).closest("button")) wb.send(gesture);
+  });
+}
+function paintCard(wb, place, card) {
   const [take, ...others] = card.acts, than = card.than;
   keepingFocus(wb.root, place, () => place.replaceChildren(h("div", {
     class: "name"

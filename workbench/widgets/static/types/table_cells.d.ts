@@ -2,7 +2,7 @@
 
 import type { ChartState } from "./chart.d.ts";
 import type { Gesture, Wb } from "./board_context.d.ts";
-import type { FindState, FoundCard } from "./find.d.ts";
+import type { FindState, FoundState } from "./find.d.ts";
 import type { PipelineTab } from "./pipeline.d.ts";
 
 export interface AxisTag {
@@ -185,7 +185,7 @@ export interface Block {
   replay?: Replay;
   stages?: PipelineTab;
   find?: FindState;
-  found?: FoundCard;
+  found?: FoundState;
 }
 
 /** What stands beside the table of a block: the field that has its state, the class of its place, and what paints it there. */
