@@ -135,6 +135,14 @@ def format_dollars(amount: float) -> str:
     return f"${Decimal(f'{amount:.2g}'):f}"
 
 
+def format_share(share: float) -> str:
+    """
+    >>> format_share(0.416), format_share(0.0015)
+    ('41.6%', '0.15%')
+    """
+    return f"{share:.1%}" if share >= 0.01 else f"{share:.2%}"
+
+
 def format_figure(value: float, unit: str) -> str:
     """A figure in its unit: `bytes`, `seconds`, or one that is counted, such as `FLOP`.
 

@@ -114,7 +114,7 @@ def test_the_fewest_devices_for_a_step_time(plan):
     fewest = result.state.best[1].devices
     assert fewest == min(size for size, seconds in fastest.items() if seconds <= limit)
     text = search_text(result)
-    assert re.match(r" +step +memory +devices +(1,000 steps +)?plan\n", text)
+    assert re.match(r" +step +tokens/s +MFU +memory +devices +(1,000 steps +)?tier +plan +changes\n", text)
     assert text.count(f"   {fewest}   ") >= 1
     assert "all meshes of 1, 2, 4 or 8 devices" in text
     assert f" · {fewest} devices, " in progress_text(result.state)

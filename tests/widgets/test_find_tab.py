@@ -16,10 +16,9 @@ from workbench.public_plan import Plan, as_public
 from workbench.search.evaluator import Evaluator
 from workbench.search.explain import make_ledger
 from workbench.session.plan_history import Session
-from workbench.units import format_bytes, format_seconds
+from workbench.units import format_bytes, format_seconds, format_share
 from workbench.widgets.find.board_compilers import NO_PARTITIONER
 from workbench.widgets.find.found_explained import ledger_block, signed_cell
-
 
 PATIENCE = "300"
 """Seconds in which a search ends on a busy machine."""
@@ -99,7 +98,7 @@ def test_before_a_search_a_sentence_invites_and_the_present_plan_is_a_row_with_t
     _, [row] = table(board)
     report = board.board.session.report
     assert (row["step"], row["memory"]) == (format_seconds(report.seconds), format_bytes(report.peak))
-    assert (row["changes"], row["tier"], row["MFU"]) == ("present plan", "planned", f"{report.step_time.mfu:.1%}")
+    assert (row["changes"], row["tier"], row["MFU"]) == ("present plan", "planned", format_share(report.step_time.mfu))
 
 
 def test_what_is_rarely_chosen_stands_apart_as_a_search_has_it_by_itself(board):
@@ -183,7 +182,7 @@ def test_every_row_has_the_figures_of_the_report_of_its_plan(found):
         plan = found.board.session.plan if row["changes"] == "present plan" else finder.plan_of(finder.candidate(row["key"]))
         report = as_public(plan).report().prediction
         assert (row["step"], row["memory"]) == (format_seconds(report.seconds), format_bytes(report.peak)), row
-        assert (row["MFU"], row["tier"]) == (f"{mfu(report):.1%}", "planned"), row
+        assert (row["MFU"], row["tier"]) == (format_share(mfu(report)), "planned"), row
         seen.add(plan.pipeline is not None)
         changes = shown["found"]["rows"]["previews"][row["key"]]["changes"]
         assert row["changes"] == "present plan" or changes.startswith("changes: ") or not changes

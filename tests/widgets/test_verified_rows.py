@@ -18,7 +18,7 @@ from workbench.public_plan import Plan
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.run_events import CompileDone, Failed, Progress, Waiting
 from workbench.session.plan_history import Session
-from workbench.units import format_bytes, format_seconds
+from workbench.units import format_bytes, format_seconds, format_share
 from workbench.widgets.find.board_compilers import NO_PARTITIONER, STOPPED
 from workbench.widgets.find.found_explained import verified_block, verify_act, waiting_text
 
@@ -69,7 +69,7 @@ def test_the_rows_that_xla_was_asked_about_have_the_figures_of_its_report_and_th
             shown = finder.plan_of(finder.candidate(row["key"]))
             report = analyze(shown, answer=ANSWER)
             assert (row["step"], row["memory"]) == (format_seconds(report.seconds), format_bytes(report.peak)), row
-            assert row["MFU"] == f"{mfu(report):.1%}", row
+            assert row["MFU"] == format_share(mfu(report)), row
     seconds = [finder.progress.known(each, figures).figures.seconds for each, figures in finder.progress.contenders]
     assert rows[0]["step"] == format_seconds(min(seconds)), "ranked anew by what XLA says"
     present = next(row for row in rows if row["changes"] == "present plan")

@@ -8,7 +8,7 @@ from workbench.core.program import Program
 from workbench.cost.step_flops import count_tokens
 from workbench.search.plan_candidate import DECISIONS, PlanCandidate
 from workbench.search.tier_ranks import KnownFigures
-from workbench.units import format_count, format_dollars
+from workbench.units import format_count, format_dollars, format_share
 
 PRESENT = "present plan"
 """What the row of the plan that a search starts from is called; it is also its key where the view has no other."""
@@ -43,11 +43,18 @@ def tokens_of(program: Program, *, has_times: bool) -> int:
     return count_tokens(program) if has_times else 0
 
 
-def rank_plan(key: str, candidate: PlanCandidate | None, known: KnownFigures, present: PlanCandidate | None, tokens: int = 0) -> RankedPlan:
-    """The row of a candidate; without one, of a present plan that lies outside the space."""
+def rank_plan(
+    key: str,
+    candidate: PlanCandidate | None,
+    known: KnownFigures,
+    present: PlanCandidate | None,
+    tokens: int = 0,
+    outside: str = "outside the search space",
+) -> RankedPlan:
+    """The row of a candidate; without one, of a present plan that lies `outside` the space, in these words."""
     is_present = candidate is None or candidate == present
     changes = PRESENT if is_present else changes_text(candidate, present) if candidate and present else ""
-    return RankedPlan(key, known, str(candidate or "outside the search space"), changes, tokens, candidate, is_present)
+    return RankedPlan(key, known, str(candidate or outside), changes, tokens, candidate, is_present)
 
 
 def changes_text(candidate: PlanCandidate, present: PlanCandidate) -> str:
@@ -106,7 +113,7 @@ def _cells(row: RankedPlan) -> dict[str, PageCell]:
         PageCell("" if row.key == PRESENT else row.key),
         figure(found.seconds, "seconds", tone),
         PageCell(speed and format_count(speed)),
-        PageCell(found.mfu and f"{found.mfu:.1%}"),
+        PageCell(found.mfu and format_share(found.mfu)),
         figure(int(found.memory), "bytes", tone),
         PageCell(f"{found.devices:,}"),
         PageCell(None if found.dollars is None else format_dollars(found.dollars)),

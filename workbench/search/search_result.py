@@ -63,7 +63,7 @@ class SearchResult(Printed):
     @property
     def rows(self) -> tuple[RankedPlan, ...]:
         """The front by its numbers, with the present plan where it stands among its step times."""
-        present = self.present and self.present.candidate
+        present = self.present.candidate if self.present else None
         best = self.state.best and self.state.best[0]
         tokens = tokens_of(self.space.start.program, has_times=all(hardware for hardware, _ in self.space.hardware))
         front = [(str(number), each, KnownFigures(figures, self.tier(each))) for number, (each, figures) in enumerate(self.front)]

@@ -12,7 +12,7 @@ from workbench.reports.measurement import Measurement
 from workbench.reports.report import Report
 from workbench.reports.report_details import MEMORY, SENT, STEP, Range
 from workbench.reports.step_time import StepTime
-from workbench.units import format_bytes, format_count, format_range, format_seconds
+from workbench.units import format_bytes, format_count, format_range, format_seconds, format_share
 from workbench.widgets.board.comparison_state import ComparisonState
 from workbench.widgets.board.tier_marks import Figure, mark_of, source_of, tier_of
 from workbench.widgets.pipeline.pipeline_figures import pipeline_figures
@@ -95,10 +95,10 @@ def _utilisation(step: StepTime | None) -> Iterator[Figure]:
         "mfu",
         "MFU",
         step.mfu,
-        _percent,
+        format_share,
         "model FLOPs utilisation: FLOP the model needs, divided by the peak FLOP of all devices during the step. "
-        f"HFU, which also counts recomputed and duplicated work: {_percent(step.hfu)}",
-        f"HFU {_percent(step.hfu)}",
+        f"HFU, which also counts recomputed and duplicated work: {format_share(step.hfu)}",
+        f"HFU {format_share(step.hfu)}",
         more_is_better=True,
     )
 
@@ -255,7 +255,3 @@ def difference_text(each: ComparedFigure) -> str:
 
 def _multiple(value: float) -> str:
     return f"{value:.2f}×" if value < 100 else f"{value:,.0f}×"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share >= 0.01 else f"{share:.2%}"

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from workbench.analysis.verify_plan import Compilers
 from workbench.core.public_error_text import describe_error
@@ -34,7 +34,7 @@ class BoardCompilers:
         self._runner, self._defer, self._changed = runner, defer, changed
         self.partitioner: Partitioner | None = None
         self.stage = ""
-        self._give_up: Callable[[], object] = lambda: None
+        self._waiting: tuple[Future[Any], Callable[[], None]] | None = None
 
     @property
     def functions(self) -> Compilers:
@@ -42,7 +42,10 @@ class BoardCompilers:
 
     def give_up(self) -> None:
         """Stop the question under way, which is refused then."""
-        self._give_up()
+        if self._waiting is not None:
+            answer, cancel = self._waiting
+            answer.cancel()
+            cancel()
 
     def _partition(self, plan: Plan) -> Partitioned:
         partitioner = self.partitioner
@@ -61,7 +64,7 @@ class BoardCompilers:
         return self._wait(answer, handle.cancel)
 
     def _wait(self, answer: "Future[T]", cancel: Callable[[], None]) -> T:
-        self._give_up = lambda: (answer.cancel(), cancel())
+        self._waiting = answer, cancel
         try:
             return answer.result()
         except CancelledError:
@@ -72,7 +75,7 @@ class BoardCompilers:
             _log.exception("A compiler's answer failed")
             raise EngineError(f"The workbench itself failed: {describe_error(error)}") from error
         finally:
-            self._give_up, self.stage = lambda: None, ""
+            self._waiting, self.stage = None, ""
 
     def _hear(self, event: RunEvent, answer: "Future[Compiled]") -> None:
         if answer.done():

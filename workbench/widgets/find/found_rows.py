@@ -78,7 +78,7 @@ def rank_rows(progress: FindProgress, plan: Plan, present: PlanCandidate | None,
     known = {each: progress.known(each, planned) for each, planned in (*progress.contenders, *progress.front)}
     rows = [rank_plan("", each, figures, present, tokens) for each, figures in known.items() if each != present]
     if now is not None:
-        rows.append(rank_plan(PRESENT, present, now, present, tokens))
+        rows.append(rank_plan(PRESENT, present, now, present, tokens, f"{plan.mesh.description}, {plan.layout}"))
     asked = {each for each, _ in progress.contenders}
 
     def order(row: RankedPlan) -> tuple[Any, ...]:
