@@ -72,12 +72,25 @@ def test_the_rows_that_xla_was_asked_about_have_the_figures_of_its_report_and_th
             assert row["MFU"] == format_share(mfu(report)), row
     seconds = [finder.progress.known(each, figures).figures.seconds for each, figures in finder.progress.contenders]
     assert rows[0]["step"] == format_seconds(min(seconds)), "ranked anew by what XLA says"
-    present = next(row for row in rows if row["changes"] == "present plan")
-    header = {each["key"]: each["text"] for each in board.shown["board"]["figures"]}
-    assert (present["step"], present["memory"]) == (header["predicted"], header["memory"])
+    assert present_row(board) == ("partitioned", *header(board))
     assert f"{len(finder.progress.contenders)} of {len(finder.progress.contenders)} checked by XLA" in board.form["line"]
-    assert all(asked.mesh.axes for asked, _ in partitioner.asked)
+    planned = header(board)
+    board.send("compile")
+    board.wait_for(lambda: board.board.session.report.is_compiled)
+    board.wait_for(lambda: present_row(board)[0] == "compiled")
+    assert present_row(board) == ("compiled", *header(board))
+    assert header(board) != planned
     board.board.close()
+
+
+def present_row(board):
+    board.send("open", tab="find")
+    return next((row["tier"], row["step"], row["memory"]) for row in table(board)[1] if row["changes"] == "present plan")
+
+
+def header(board):
+    shown = {each["key"]: each["text"] for each in board.shown["board"]["figures"]}
+    return shown["predicted"], shown["memory"]
 
 
 class Verifying(Stage):

@@ -30,11 +30,12 @@ INVITATION = (
 
 
 def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | None) -> list[Block]:
-    """The tab for the present plan, whose report this is."""
+    """The tab for the present plan, whose report this is, as at the top of the board; questions are about its prediction."""
     if not finder.can_find:
         return [note_block(NO_SEARCH)]
     progress = finder.progress
-    present, known = present_candidate(finder, report, background), present_figures(finder, report, background)
+    known, report = present_figures(finder, report, background), report.prediction
+    present = present_candidate(finder, report, background)
     rows = rank_rows(progress, report.plan, present, known)
     blocks = [{**note_block(""), "find": controls_state(finder, report.plan, rows)}]
     if progress.chosen is not None:

@@ -41,7 +41,7 @@ def present_figures(finder: Finder, report: Report, background: BackgroundQuerie
         return _figures_of_report(report)
     if placed is None:
         return None
-    found = compute_in_background(background, report, f"present plan on {placed.hardware}", lambda: _evaluate(placed))
+    found = compute_in_background(background, report.prediction, f"present plan on {placed.hardware}", lambda: _evaluate(placed))
     return None if found is None else KnownFigures(found)
 
 

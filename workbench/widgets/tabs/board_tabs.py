@@ -204,7 +204,7 @@ SECTIONS = (
         lambda facts: replay_blocks(facts.predicted, facts.paint, facts.replay, facts.background, facts.views.opened),
         is_shared=False,
     ),
-    Section("find", "Find", "", lambda facts: facts.find_blocks(facts.predicted, facts.background), is_shared=False),
+    Section("find", "Find", "", lambda facts: facts.find_blocks(facts.report, facts.background), is_shared=False),
 )
 _BY_KEY = {section.key: section for section in SECTIONS}
 
