@@ -136,10 +136,7 @@ def format_dollars(amount: float) -> str:
 
 
 def format_share(share: float) -> str:
-    """
-    >>> format_share(0.416), format_share(0.0015)
-    ('41.6%', '0.15%')
-    """
+    """A share in percent, `41.6%` or `0.15%`."""
     return f"{share:.1%}" if share >= 0.01 else f"{share:.2%}"
 
 

@@ -25,10 +25,10 @@ from workbench.reports.verified_plan import VerifiedPlan, VerifiedPlans, verifie
 from workbench.search.decode_front import latency_front
 from workbench.search.explain import counterfactual_text, ledger_text
 from workbench.search.find_plans import find_plans
-from workbench.search.ranked_plans import PRESENT, row_record
 from workbench.search.requirement_conflicts import clash_text
 from workbench.search.search_result import SearchResult
 from workbench.search.search_state import CANCELLED, SearchState, progress_text
+from workbench.search.tier_ranks import PRESENT, row_record
 
 _DERIVED = ("seconds_per_token", "tokens_per_second", "tokens_per_second_per_chip", "fits")  # of a decoding step
 _EVERY = 1.0  # seconds between two lines of progress

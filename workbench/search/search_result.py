@@ -14,13 +14,22 @@ from workbench.search.evaluator import Evaluator, never
 from workbench.search.explain import Counterfactual, Ledger, list_counterfactuals, make_ledger
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import PresentPlan
-from workbench.search.ranked_plans import PRESENT, RankedPlan, plans_table, rank_plan, tokens_of, with_utilisation
 from workbench.search.requirement_conflicts import UNKNOWN, Clash, clash_sentence, find_clash, relaxation_text
 from workbench.search.requirements import AtMost, Requirement, against_best_text, allows_figures
 from workbench.search.search_figures import NOMINAL_SECONDS, Figures, planned_figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.search_state import SearchState, ending_text, nothing_found_text
-from workbench.search.tier_ranks import KnownFigures, best_known, rank_front
+from workbench.search.tier_ranks import (
+    PRESENT,
+    KnownFigures,
+    PlanRow,
+    best_known,
+    plans_table,
+    rank_front,
+    rank_plan,
+    tokens_of,
+    with_utilisation,
+)
 from workbench.units import format_bytes, format_seconds, read_whole_number
 
 MOST_ROWS = 12  # plans of the front
@@ -61,7 +70,7 @@ class SearchResult(Printed):
         return replace(self, state=replace(self.proof, front=front), verified=verified, planned=self.proof)
 
     @property
-    def rows(self) -> tuple[RankedPlan, ...]:
+    def rows(self) -> tuple[PlanRow, ...]:
         """The front by its numbers, with the present plan where it stands among its step times."""
         present = self.present.candidate if self.present else None
         best = self.state.best and self.state.best[0]

@@ -33,7 +33,7 @@ def front_chart(found: Sequence[FoundPlan], up: Up = "memory", signs: FrontSigns
             "stairs": columns_of(list(_stairs(front, scale, units, colours)), ("xs", "ys", "color")),
             **_signs(scale, units, signs),
         },
-        {"x": _range(scale.across, units[0]), "y": _range(scale.up, units[1])},
+        {"x": _range(scale.across, units[0]), "y": _range(scale.up, units[1], room=0.08)},
         {
             "x axis": {"axis_label": f"step time, {units[0].name}"},
             "y axis": {"axis_label": f"{NAMES[up]}{f', {units[1].name}' * bool(units[1].name)}"},
@@ -65,8 +65,9 @@ def empty_front(x_is_log: bool, y_is_log: bool) -> Any:
     return plot
 
 
-def _range(scale: Any, unit: AxisUnit) -> Point:
-    return scale.low / unit.size, scale.high / unit.size
+def _range(scale: Any, unit: AxisUnit, room: float = 0.0) -> Point:
+    low, high = scale.low / unit.size, scale.high / unit.size
+    return low, high * (high / low) ** room if scale.is_log else high + room * (high - low)
 
 
 def _place(figures: Figures, scale: FrontChart, units: tuple[AxisUnit, AxisUnit]) -> Point:

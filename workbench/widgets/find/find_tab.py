@@ -4,11 +4,11 @@ from typing import Any
 
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
-from workbench.search.ranked_plans import RankedPlan
 from workbench.search.requirement_conflicts import Relaxation, clash_sentence, relaxation_text
 from workbench.search.requirements import AtMost, against_best_text, present_text
 from workbench.search.search_figures import NOMINAL_SECONDS, figures_text
 from workbench.search.search_state import ending_text, nothing_found_text
+from workbench.search.tier_ranks import PlanRow
 from workbench.visualize import found_plans, search_progress
 from workbench.visualize.charts.front_chart import front_chart
 from workbench.visualize.found_plans import FoundPlan, FrontSigns
@@ -50,7 +50,7 @@ def find_blocks(finder: Finder, report: Report, background: BackgroundQueries | 
     return [*blocks, *comparison_blocks(finder, progress.chosen, report, background, is_present=progress.chosen == present)]
 
 
-def controls_state(finder: Finder, plan: Plan, rows: tuple[RankedPlan, ...]) -> dict[str, Any]:
+def controls_state(finder: Finder, plan: Plan, rows: tuple[PlanRow, ...]) -> dict[str, Any]:
     """Everything above the rows."""
     progress, form = finder.progress, finder.form_for(plan)
     count = count_options(form)
@@ -69,7 +69,7 @@ def controls_state(finder: Finder, plan: Plan, rows: tuple[RankedPlan, ...]) -> 
     }
 
 
-def _present(progress: FindProgress, rows: tuple[RankedPlan, ...]) -> dict[str, Any]:
+def _present(progress: FindProgress, rows: tuple[PlanRow, ...]) -> dict[str, Any]:
     """Where the present plan stands against the best, in one tier, with a button for each decision that can be pinned."""
     row, best = next((each for each in rows if each.is_present), None), next((each for each in rows if each.is_best), None)
     if row is None or best is None or progress.state is None:
@@ -77,7 +77,11 @@ def _present(progress: FindProgress, rows: tuple[RankedPlan, ...]) -> dict[str, 
     now, other = (each.known.figures for each in (row, best))
     same = row.known.tier == best.known.tier
     text = present_text(now, other, progress.state.objective, progress.requirements) if same else figures_text(now)
-    pins = [] if row.candidate is None else [act(f"Pin {name}", PinChoiceGesture(name), title=_PIN) for name in PINS if name != "offload"]
+    pins = (
+        []
+        if row.candidate is None
+        else [act(f"Pin {'ZeRO' if name == 'zero' else name}", PinChoiceGesture(name), title=_PIN) for name in PINS if name != "offload"]
+    )
     return {"present": f"present plan {text}", "pins": pins}
 
 
@@ -172,7 +176,7 @@ def _announcement(progress: FindProgress) -> str:
     return ""
 
 
-def _front_pictures(progress: FindProgress, rows: tuple[RankedPlan, ...]) -> list[Block]:
+def _front_pictures(progress: FindProgress, rows: tuple[PlanRow, ...]) -> list[Block]:
     """Step time against memory, and where the number of devices is open, against that or what it costs."""
     front = {candidate for candidate, _ in progress.front}
     found = [
@@ -190,7 +194,7 @@ def _front_pictures(progress: FindProgress, rows: tuple[RankedPlan, ...]) -> lis
 _HINT = "Plans above and right of the line are worse in both."
 
 
-def _signs(progress: FindProgress, rows: tuple[RankedPlan, ...]) -> FrontSigns:
+def _signs(progress: FindProgress, rows: tuple[PlanRow, ...]) -> FrontSigns:
     now, state = next((each.known.figures for each in rows if each.is_present), None), progress.ranked
     if state is None:
         return FrontSigns(now=now)

@@ -9,10 +9,9 @@ from workbench.reports.report import Report
 from workbench.reports.verified_plan import TierName, share_of_planned_text
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import on_searched_hardware
-from workbench.search.ranked_plans import PRESENT, RankedPlan, plans_table, rank_plan, tokens_of
 from workbench.search.search_figures import NOMINAL, Figures, evaluate_plan, figures_on, figures_text
 from workbench.search.search_state import objective_key
-from workbench.search.tier_ranks import KnownFigures
+from workbench.search.tier_ranks import PRESENT, KnownFigures, PlanRow, plans_table, rank_plan, tokens_of
 from workbench.units import format_seconds
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.find.find_progress import FindProgress
@@ -69,7 +68,7 @@ def _evaluate(plan: Plan) -> Figures | None:
         return None
 
 
-def rank_rows(progress: FindProgress, plan: Plan, present: PlanCandidate | None, now: KnownFigures | None) -> tuple[RankedPlan, ...]:
+def rank_rows(progress: FindProgress, plan: Plan, present: PlanCandidate | None, now: KnownFigures | None) -> tuple[PlanRow, ...]:
     """The plans that the compilers are asked about, by what is known of them, then the others of the front; the present plan among them
     from the first moment. What nobody asks about stands behind, whatever was planned: the compilers may say otherwise."""
     tokens = tokens_of(plan.program, has_times=plan.hardware is not None or bool(progress.space and progress.space.hardware[0][0]))
@@ -81,14 +80,14 @@ def rank_rows(progress: FindProgress, plan: Plan, present: PlanCandidate | None,
         rows.append(rank_plan(PRESENT, present, now, present, tokens, f"{plan.mesh.description}, {plan.layout}"))
     asked = {each for each, _ in progress.contenders}
 
-    def order(row: RankedPlan) -> tuple[Any, ...]:
+    def order(row: PlanRow) -> tuple[Any, ...]:
         return (row.candidate not in asked and not row.is_present, objective_key(objective, row.known.figures))
 
     ranked = enumerate(sorted(rows, key=order), 1)
     return tuple(row.numbered(str(place), is_best=best is not None and row.candidate == best) for place, row in ranked)
 
 
-def rows_block(finder: Finder, report: Report, rows: tuple[RankedPlan, ...], background: BackgroundQueries | None) -> Block:
+def rows_block(finder: Finder, report: Report, rows: tuple[PlanRow, ...], background: BackgroundQueries | None) -> Block:
     """The rows as a table, each with its gestures and what is shown while it is pointed at."""
     shown = [*rows[:MOST_ROWS], *(row for row in rows[MOST_ROWS:] if row.is_present)]
     now, changes = next((row for row in shown if row.is_present), None), _changes(finder, report, shown, background)
@@ -112,7 +111,7 @@ def _wrap(label: str, cell: Cell) -> Cell:
     return {**(cell if isinstance(cell, dict) else {"text": cell}), "wrap": True} if label in ("plan", "changes") else cell
 
 
-def _acts(row: RankedPlan, number: str) -> list[dict[str, Any]]:
+def _acts(row: PlanRow, number: str) -> list[dict[str, Any]]:
     if not number:
         return []
     why = "Why not?" if row.is_present and not row.is_best else "Why?"
@@ -121,7 +120,7 @@ def _acts(row: RankedPlan, number: str) -> list[dict[str, Any]]:
     return [*acts, act(why, ExplainFoundGesture(number), title=title, focus=f"why {number}")]
 
 
-def _preview(progress: FindProgress, row: RankedPlan, now: RankedPlan | None, changes: str) -> dict[str, str]:
+def _preview(progress: FindProgress, row: PlanRow, now: PlanRow | None, changes: str) -> dict[str, str]:
     """What the plan would change: against the present plan in one tier, as edits, and the parts of its step."""
     planned = dict(progress.found).get(row.candidate) if row.candidate else None
     text = " · ".join(filter(None, (_against(row, now), parts_text(planned) if planned else "")))
@@ -132,7 +131,7 @@ def _preview(progress: FindProgress, row: RankedPlan, now: RankedPlan | None, ch
     }
 
 
-def _against(row: RankedPlan, now: RankedPlan | None) -> str:
+def _against(row: PlanRow, now: PlanRow | None) -> str:
     if now is None or row.is_present:
         return ""
     if row.known.tier != now.known.tier:
@@ -142,7 +141,7 @@ def _against(row: RankedPlan, now: RankedPlan | None) -> str:
     return ", ".join(f"{name} {share_of_planned_text(new / old - 1)}" for name, new, old in shares if old) + " than the present plan"
 
 
-def _changes(finder: Finder, report: Report, rows: list[RankedPlan], background: BackgroundQueries | None) -> dict[PlanCandidate, str]:
+def _changes(finder: Finder, report: Report, rows: list[PlanRow], background: BackgroundQueries | None) -> dict[PlanCandidate, str]:
     """What each plan changes of the present one, once that is worked out."""
     candidates = [row.candidate for row in rows if row.candidate]
     name = f"changes of {finder.progress.number} {hash(tuple(candidates))}"
