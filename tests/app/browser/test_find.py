@@ -125,7 +125,7 @@ def test_the_present_plan_says_why_not_and_its_choice_is_pinned(finding):
     taken = rows(finding).nth(1).locator("td[data-label=plan]").inner_text()
     rows(finding).nth(1).locator("td").nth(1).click()
     expect(present(finding).locator("td[data-label=plan]")).to_have_text(taken)
-    present(finding).get_by_role("button", name="Why not?").click()
+    present(finding).get_by_role("button", name="Why").click()
     expect(finding.locator("h3", has_text="Why this plan")).to_be_visible()
     finding.get_by_role("button", name="Pin mesh").click()
     finish(finding)
