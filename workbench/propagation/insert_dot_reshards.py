@@ -12,13 +12,12 @@ from jax.extend.mlir import ir
 
 from workbench.core.mesh import Mesh
 from workbench.propagation.module.infer_dim_names import rule_of
-from workbench.propagation.module.mlir_context import producer
+from workbench.propagation.module.mlir_context import producer, shape_of
 from workbench.propagation.module.operation_kinds import CONSTANTS, DOTS, adds_updates, manual_axes
 from workbench.propagation.module.prepare_module import ID
 from workbench.propagation.module.shardy_attributes import Dims, ShardingReader, sharding_text
 from workbench.propagation.structure.choose_dot_shardings import choose_dot_shardings
 from workbench.propagation.structure.choose_lookup_shardings import choose_lookup_shardings
-from workbench.propagation.structure.operation_work import shape_of
 from workbench.propagation.structure.program_structure import Structure
 
 _SHARDING, _SLICE = "sdy.sharding", "stablehlo.dynamic_slice"

@@ -39,7 +39,7 @@ def _conditions(value: ir.Value) -> Iterator[ir.Value]:
 def _is_repeated_truth(op: ir.Operation) -> bool:
     """Whether an operation only passes a Boolean value on: a conversion, `x != False`, any of one."""
     if op.name == "stablehlo.reduce":
-        return len(op.operands) == _WITH_START and shape_of(op.operands[0]) == []
+        return len(op.operands) == _WITH_START and shape_of(op.operands[0]) == ()
     if op.name not in ("stablehlo.convert", "stablehlo.compare") or str(ir.RankedTensorType(op.operands[0].type).element_type) != "i1":
         return False
     if op.name == "stablehlo.convert":

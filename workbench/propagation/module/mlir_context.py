@@ -83,9 +83,9 @@ def constant_value(value: ir.Value) -> int | None:
     return int(elements[0]) if isinstance(elements, ir.DenseIntElementsAttr) and len(elements) == 1 else None
 
 
-def shape_of(value: ir.Value) -> list[int]:
+def shape_of(value: ir.Value) -> tuple[int, ...]:
     """The sizes of an array's dimensions, over all devices."""
-    return ir.RankedTensorType(value.type).shape
+    return tuple(ir.RankedTensorType(value.type).shape)
 
 
 def is_zero(value: ir.Value) -> bool:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
+from workbench.propagation.module.mlir_context import shape_of
+
 
 class Convolution(NamedTuple):
     """What a convolution is beyond the dot it amounts to.
@@ -64,7 +66,7 @@ def work_of(op: ir.Operation) -> OperationWork:
         return _convolution_work(op)
     if op.name == "stablehlo.select_and_scatter" and "window_dimensions" in op.attributes:
         sizes = tuple(ir.DenseI64ArrayAttr(op.attributes["window_dimensions"]))
-        strides = ir.DenseI64ArrayAttr(op.attributes["window_strides"]) if "window_strides" in op.attributes else (1,) * len(sizes)
+        strides = read_numbers(op, "window_strides", 1, len(sizes))
         return OperationWork(overlapping=tuple((dim, size) for dim, size in enumerate(sizes) if size > 1 and size >= 2 * strides[dim]))
     return _NOTHING
 
@@ -120,7 +122,7 @@ def _convolution_work(op: ir.Operation) -> OperationWork:
     kernel = shape_of(op.operands[1])
     features = dimension_numbers(op)[1].index("o")
     summed = tuple(i for i in range(len(kernel)) if i != features)
-    dilation = math.prod(ir.DenseI64ArrayAttr(op.attributes["lhs_dilation"])) if "lhs_dilation" in op.attributes else 1
+    dilation = math.prod(read_numbers(op, "lhs_dilation", 1, 0))
     window = [kernel[i] for i in summed]
     flops = _multiply_add(op) * math.prod(shape_of(op.results[0])) * math.prod(window) // dilation
     passes = _count_passes(op, kernel, window)
@@ -130,7 +132,7 @@ def _convolution_work(op: ir.Operation) -> OperationWork:
 def _read_convolution(op: ir.Operation) -> Convolution:
     _, right, result = dimension_numbers(op)
     places = sorted((word for word in result if word.isdigit()), key=int)
-    moves = [ir.DenseI64ArrayAttr(op.attributes[name]) for name in _MOVES if name in op.attributes]
+    moves = [read_numbers(op, name, 1, 0) for name in _MOVES]
     return Convolution(
         math.prod(ir.IntegerAttr(op.attributes[name]).value for name in ("feature_group_count", "batch_group_count")),
         tuple(shape_of(op.operands[1])[right.index(word)] for word in places),
@@ -215,11 +217,6 @@ def dimension_numbers(op: ir.Operation) -> tuple[list[str], ...]:
     return tuple([word.strip() for word in part.strip("[]").split(",")] for part in parts)
 
 
-def shape_of(value: ir.Value) -> tuple[int, ...]:
-    """The sizes of a tensor."""
-    return tuple(ir.RankedTensorType(value.type).shape)
-
-
 # The dimensions of a dot or a convolution by kind, as XLA's partitioner classifies them (`dot_as_convolution_util.cc`).
 
 
@@ -296,17 +293,22 @@ def _read_convolution_dims(op: ir.Operation) -> DotDims | None:
 def _read_windows(op: ir.Operation, rank: int) -> list[tuple[int, ...]]:
     """Stride, low and high padding, base and window dilation, and whether it is reversed, of each spatial dimension."""
 
-    def numbers(name: str, default: int) -> list[int]:
-        return [int(each) for each in ir.DenseI64ArrayAttr(op.attributes[name])] if name in op.attributes else [default] * rank
+    paddings = zip(*read_paddings(op, rank), strict=True) if rank else ((), ())
+    is_given = "window_reversal" in op.attributes
+    is_reversed = map(bool, ir.DenseBoolArrayAttr(op.attributes["window_reversal"])) if is_given else (False,) * rank
+    strides, bases, dilations = (read_numbers(op, name, 1, rank) for name in _MOVES)
+    return list(zip(strides, *paddings, bases, dilations, is_reversed, strict=True))
 
-    padding = [int(each) for each in ir.DenseIntElementsAttr(op.attributes["padding"])] if "padding" in op.attributes else [0] * 2 * rank
-    if len(padding) == 1:  # printed once where all are equal
-        padding *= 2 * rank
-    is_reversed_flags = (
-        [bool(each) for each in ir.DenseBoolArrayAttr(op.attributes["window_reversal"])] if "window_reversal" in op.attributes else []
-    )
-    columns = (
-        *(numbers("window_strides", 1), padding[::2], padding[1::2]),
-        *(numbers("lhs_dilation", 1), numbers("rhs_dilation", 1), is_reversed_flags or [False] * rank),
-    )
-    return list(zip(*columns, strict=True))
+
+def read_numbers(op: ir.Operation, name: str, default: int, length: int) -> tuple[int, ...]:
+    """An attribute that lists whole numbers; `length` times `default` where it is left out."""
+    return tuple(ir.DenseI64ArrayAttr(op.attributes[name])) if name in op.attributes else (default,) * length
+
+
+def read_paddings(op: ir.Operation, rank: int) -> tuple[tuple[int, int], ...]:
+    if "padding" not in op.attributes:
+        return ((0, 0),) * rank
+    flat = [int(each) for each in ir.DenseIntElementsAttr(op.attributes["padding"])]
+    if len(flat) == 1:  # printed once where all are equal
+        flat *= 2 * rank
+    return tuple(zip(flat[::2], flat[1::2], strict=True))

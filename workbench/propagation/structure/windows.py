@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from jax.extend.mlir import ir
 
-from workbench.propagation.module.mlir_context import producer
-from workbench.propagation.structure.operation_work import dimension_numbers, shape_of
+from workbench.propagation.module.mlir_context import producer, shape_of
+from workbench.propagation.structure.operation_work import dimension_numbers, read_numbers, read_paddings
 
 
 class DimWindow(NamedTuple):
@@ -53,11 +53,11 @@ def windows_of(op: ir.Operation) -> OperandAccess | None:
         case "stablehlo.slice":
             found = OperandAccess(_slice_windows(op))
         case "stablehlo.pad":
-            columns = (_read_numbers(op, name, 0, 0) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
+            columns = (read_numbers(op, name, 0, 0) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
             dims = tuple(DimWindow(low=low, high=high, base_dilation=interior + 1) for low, high, interior in zip(*columns, strict=True))
             found = OperandAccess(dims, fill=_scalar_text(op.operands[1]))
         case "stablehlo.reduce_window" if len(op.results) == 1:
-            dims = _read_windows(op, _read_numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations")
+            dims = _read_windows(op, read_numbers(op, "window_dimensions", 0, 0), "window_dilations", "base_dilations")
             found = OperandAccess(dims, fill=_scalar_text(op.operands[1]))
         case "stablehlo.convolution":
             found = _convolution_windows(op)
@@ -73,7 +73,7 @@ def windows_of(op: ir.Operation) -> OperandAccess | None:
 
 
 def _slice_windows(op: ir.Operation) -> tuple[DimWindow, ...]:
-    columns = (_read_numbers(op, name, 0, 0) for name in ("start_indices", "limit_indices", "strides"))
+    columns = (read_numbers(op, name, 0, 0) for name in ("start_indices", "limit_indices", "strides"))
     rows = zip(shape_of(op.operands[0]), *columns, strict=True)
     return tuple(DimWindow(stride=stride, low=-start, high=limit - size) for size, start, limit, stride in rows)
 
@@ -91,23 +91,9 @@ def _convolution_windows(op: ir.Operation) -> OperandAccess:
 
 def _read_windows(op: ir.Operation, sizes: tuple[int, ...], dilation: str, base_dilation: str) -> tuple[DimWindow, ...]:
     rank = len(sizes)
-    strides, dilations, bases = (_read_numbers(op, name, 1, rank) for name in ("window_strides", dilation, base_dilation))
-    rows = zip(sizes, strides, _read_paddings(op, rank), dilations, bases, strict=True)
+    strides, dilations, bases = (read_numbers(op, name, 1, rank) for name in ("window_strides", dilation, base_dilation))
+    rows = zip(sizes, strides, read_paddings(op, rank), dilations, bases, strict=True)
     return tuple(DimWindow(size, stride, low, high, each, base) for size, stride, (low, high), each, base in rows)
-
-
-def _read_numbers(op: ir.Operation, name: str, default: int, length: int) -> tuple[int, ...]:
-    """An attribute that lists whole numbers; `length` times `default` where it is left out."""
-    return tuple(ir.DenseI64ArrayAttr(op.attributes[name])) if name in op.attributes else (default,) * length
-
-
-def _read_paddings(op: ir.Operation, rank: int) -> tuple[tuple[int, int], ...]:
-    if "padding" not in op.attributes:
-        return ((0, 0),) * rank
-    flat = [int(each) for each in ir.DenseIntElementsAttr(op.attributes["padding"])]
-    if len(flat) == 1:  # printed once where all are equal
-        flat *= 2 * rank
-    return tuple(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _scalar_text(value: ir.Value) -> str:
