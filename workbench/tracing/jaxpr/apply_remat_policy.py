@@ -6,6 +6,7 @@ where it has none, the bodies of its outermost scans. Equations are moved, never
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from workbench.errors import RematError, unknown_name
 from workbench.propagation import readable_path
 from workbench.propagation.module.source_location import marked_kernel, without_marks
 from workbench.tracing.jaxpr.choose_layers import SomeLayers, choose_layers
-from workbench.tracing.jaxpr.equations import CALLS, equations_below, jaxprs_in, substituted, variables
+from workbench.tracing.jaxpr.equations import CALLS, equations_below, jaxprs_in, rewrite_inside, substituted, variables
 from workbench.tracing.jaxpr.mark_kept_dots import KEPT_RESULT, mark_kept_dots
 from workbench.tracing.layer_marks import keep_everything, policy_of
 
@@ -55,7 +56,8 @@ def rewrite(closed: Any, remat: Remat) -> Any:
     """The jaxpr of a function, with the policy `remat` on its layers; where that is for a part of them, it is `SomeLayers` on all."""
     found = layers_in(closed)
     scans_are_layers = not found.layers and remat.policy not in _WITHOUT_LAYERS
-    return _RematRewriter(remat, marked=found.marked, scans_are_layers=scans_are_layers).rewrite_closed(closed)
+    rewriter = _RematRewriter(remat, marked=found.marked, scans_are_layers=scans_are_layers)
+    return jex_core.ClosedJaxpr(rewriter.rewrite_jaxpr(closed.jaxpr, in_loop=False), closed.consts)
 
 
 @dataclass(slots=True)
@@ -132,9 +134,6 @@ class _RematRewriter:
     marked: bool
     scans_are_layers: bool = False
 
-    def rewrite_closed(self, closed: Any, *, in_loop: bool = False) -> Any:
-        return jex_core.ClosedJaxpr(self.rewrite_jaxpr(closed.jaxpr, in_loop=in_loop), closed.consts)
-
     def rewrite_jaxpr(self, jaxpr: Any, *, in_loop: bool) -> Any:
         eqns, outvars = self.rewrite_block(jaxpr, {}, None, in_loop=in_loop)
         rewritten = jaxpr.replace(eqns=eqns, outvars=outvars)
@@ -178,20 +177,13 @@ class _RematRewriter:
         if _is_checkpoint(eqn):
             if self.remat != AS_TRACED and _is_layer(eqn, marked=self.marked):
                 return self._rewrite_layer(eqn, in_loop=in_loop)
-            return eqn.replace(params={**eqn.params, "jaxpr": self.rewrite_jaxpr(eqn.params["jaxpr"], in_loop=in_loop)})
+            return rewrite_inside(eqn, partial(self.rewrite_jaxpr, in_loop=in_loop))
         if eqn.primitive.name not in _HOLDERS:
             return eqn
         if self.scans_are_layers and eqn.primitive is primitives.scan_p:
             return eqn.replace(params={**eqn.params, "jaxpr": _as_layer(eqn.params["jaxpr"], eqn, self.remat)})
         looping = in_loop or eqn.primitive.name in ("scan", "while")
-        return eqn.replace(params={key: self._rewrite_param(value, in_loop=looping) for key, value in eqn.params.items()})
-
-    def _rewrite_param(self, value: Any, *, in_loop: bool) -> Any:
-        if isinstance(value, jex_core.ClosedJaxpr):
-            return self.rewrite_closed(value, in_loop=in_loop)
-        if isinstance(value, tuple):
-            return tuple(self._rewrite_param(each, in_loop=in_loop) for each in value)
-        return value
+        return rewrite_inside(eqn, partial(self.rewrite_jaxpr, in_loop=looping))
 
     def _rewrite_layer(self, eqn: Any, *, in_loop: bool) -> Any:
         """A layer under the policy. In a loop nothing needs to keep XLA from merging what is computed twice: the forward and the backward

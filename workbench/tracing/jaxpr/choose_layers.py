@@ -18,7 +18,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.errors import RematError
-from workbench.tracing.jaxpr.equations import jaxprs_in, scan_widths, substituted
+from workbench.tracing.jaxpr.equations import equations_below, equations_inside, jaxprs_in, rewrite_inside, scan_widths, substituted
 from workbench.units import divisors
 
 Block = tuple[list[Any], list[Any]]
@@ -106,7 +106,7 @@ class _Chooser:
             return [eqn], eqn.outvars
         if eqn.primitive is primitives.scan_p:
             return _group_scan(eqn) if self.group else ([eqn], eqn.outvars)
-        return [eqn.replace(params=self._choose_inside(eqn))], eqn.outvars
+        return [self._choose_inside(eqn)], eqn.outvars
 
     def _choose_layer(self, eqn: Any, some: SomeLayers) -> Block:
         """A layer that has been counted, with its policy or dissolved."""
@@ -115,23 +115,19 @@ class _Chooser:
         barrier = self.barrier or eqn.params["prevent_cse"]
         return [eqn.replace(params={**eqn.params, "policy": some.policy, "prevent_cse": barrier})], eqn.outvars
 
-    def _choose_inside(self, eqn: Any) -> dict[str, Any]:
-        """The parameters of an equation that holds layers: a call goes on counting, of branches only one runs, a `while` counts anew."""
-        before, ends = self.counted, []
+    def _choose_inside(self, eqn: Any) -> Any:
+        """An equation that holds layers, with those chosen: a call goes on counting, of branches only one runs, a `while` counts anew."""
+        before, ends, is_loop = self.counted, [], eqn.primitive.name == "while"
 
-        def choose(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return tuple(map(choose, value))
-            if not isinstance(value, jex_core.ClosedJaxpr | jex_core.Jaxpr):
-                return value
-            self.counted = 0 if eqn.primitive.name == "while" else before
-            jaxpr = self.choose(value.jaxpr if isinstance(value, jex_core.ClosedJaxpr) else value)
+        def choose(jaxpr: Any) -> Any:
+            self.counted = 0 if is_loop else before
+            chosen = self.choose(jaxpr)
             ends.append(self.counted)
-            return jex_core.ClosedJaxpr(jaxpr, value.consts) if isinstance(value, jex_core.ClosedJaxpr) else jaxpr
+            return chosen
 
-        params = {name: choose(value) for name, value in eqn.params.items()}
-        self.counted = before if eqn.primitive.name == "while" else max(ends)
-        return params
+        chosen = rewrite_inside(eqn, choose)
+        self.counted = before if is_loop else max(ends)
+        return chosen
 
 
 def _group_scan(scan: Any) -> Block:
@@ -235,13 +231,8 @@ def _some_layers(eqn: Any) -> SomeLayers | None:
 
 
 def _list_some_layers(jaxpr: Any) -> Iterator[SomeLayers]:
-    for eqn in jaxpr.eqns:
-        if some := _some_layers(eqn):
-            yield some
-        else:
-            for inner in jaxprs_in(eqn):
-                yield from _list_some_layers(inner)
+    return filter(None, (_some_layers(eqn) for eqn, _ in equations_below(jaxpr)))
 
 
 def _has_layers(eqn: Any) -> bool:
-    return any(next(_list_some_layers(inner), None) is not None for inner in jaxprs_in(eqn))
+    return any(map(_some_layers, equations_inside(eqn)))

@@ -125,6 +125,19 @@ def jaxprs_in(eqn: Any) -> Iterator[Any]:
     return found
 
 
+def rewrite_inside(eqn: Any, rewrite: Callable[[Any], Any]) -> Any:
+    """An equation with each jaxpr among its parameters rewritten; constants of a closed one stay."""
+
+    def rewrite_value(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(rewrite_value, value))
+        if isinstance(value, jex_core.ClosedJaxpr):
+            return jex_core.ClosedJaxpr(rewrite(value.jaxpr), value.consts)
+        return rewrite(value) if isinstance(value, jex_core.Jaxpr) else value
+
+    return eqn.replace(params={name: rewrite_value(value) for name, value in eqn.params.items()})
+
+
 def _filename_of_callee(eqn: Any) -> str | None:
     return eqn.params["jaxpr"].jaxpr.debug_info.func_filename if eqn.primitive.name in JITTED else None
 

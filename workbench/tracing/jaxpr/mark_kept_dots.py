@@ -16,7 +16,7 @@ from jax.extend import core as jex_core
 from jax.extend.core import primitives
 
 from workbench.propagation.module.source_location import marked_kernel
-from workbench.tracing.jaxpr.equations import CALLS, equations_inside, substituted, variables
+from workbench.tracing.jaxpr.equations import CALLS, equations_inside, rewrite_inside, substituted, variables
 
 KEPT_RESULT = "kept result"
 """The name of what is kept; with its space it is none that a remat text can use."""
@@ -64,7 +64,9 @@ class _Marker:
         renamed: dict[Any, Any] = {}
         eqns: list[Any] = []
         for each in jaxpr.eqns:
-            eqn = self._mark_inside(each.replace(invars=substituted(each.invars, renamed)))
+            eqn = each.replace(invars=substituted(each.invars, renamed))
+            if eqn.primitive.name in _HOLDERS and not _kernel_of(eqn):
+                eqn = rewrite_inside(eqn, self.mark)
             eqns.append(eqn)
             for var in self._kept_results(eqn, leaving):
                 renamed[var] = jex_core.Var(var.aval)
@@ -78,18 +80,6 @@ class _Marker:
             return list(eqn.outvars) if eqn.primitive.name in _OWN_DERIVATIVE and _multiplies(eqn) else []
         self.counted += 1
         return list(eqn.outvars) if (self.counted - 1) % self.every == 0 else []
-
-    def _mark_inside(self, eqn: Any) -> Any:
-        if eqn.primitive.name not in _HOLDERS or _kernel_of(eqn):
-            return eqn
-        return eqn.replace(params={key: self._mark_param(value) for key, value in eqn.params.items()})
-
-    def _mark_param(self, value: Any) -> Any:
-        if isinstance(value, jex_core.ClosedJaxpr):
-            return jex_core.ClosedJaxpr(self.mark(value.jaxpr), value.consts)
-        if isinstance(value, jex_core.Jaxpr):
-            return self.mark(value)
-        return tuple(map(self._mark_param, value)) if isinstance(value, tuple) else value
 
 
 def _name(eqn: Any, var: Any, named: Any) -> Any:
