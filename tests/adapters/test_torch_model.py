@@ -208,6 +208,13 @@ def test_modules_are_scopes_and_lines_are_those_of_the_modules():
     assert {"batch", "seq", "d_ff", "d_model", "vocab"} <= {name for each in program.arguments for name in each.dims}
 
 
+def test_a_pipeline_cuts_between_modules_and_micro_batches_are_smaller():
+    plan = Plan(program_of(*MODELS["encoder"]), "stage:2 data:2", "batch:data", pipeline="stages:2 micro_batches:2 schedule:1f1b")
+    text = str(plan.report().pipeline)
+    assert re.search(r"^ 0 +table .. blocks/0 ", text, re.MULTILINE), text
+    assert re.search(r"^ 1 +blocks/1 .. head ", text, re.MULTILINE), text
+
+
 def test_what_cannot_be_exported_or_lowered_is_said():
     class Branch(torch.nn.Module):
         def forward(self, x):

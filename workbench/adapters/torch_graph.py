@@ -201,10 +201,11 @@ def _grouped_product(rows: Any, weights: Any, ends: Any, *_options: Any) -> Any:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "aten::detach": jax.lax.stop_gradient,
+    "aten::sym_size": lambda array, dim: array.shape[dim],
     "aten::_grouped_mm": _grouped_product,
     "transformers::grouped_mm_fallback": _grouped_product,
 }
-"""What torchax 0.0.13 lacks, and `detach`, which it lets pass gradients."""
+"""What torchax 0.0.13 lacks, and `detach`, which it lets pass gradients. A size is that of the present trace: a micro-batch is smaller."""
 _LOCK = threading.RLock()
 
 

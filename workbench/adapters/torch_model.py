@@ -74,8 +74,8 @@ class _Examples:
         leaves, structure = jax.tree.flatten(_plain(batch), is_leaf=lambda leaf: leaf is None)
         return cls(jax.tree.unflatten(structure, map(_as_array, leaves)), tuple(map(_on_meta, leaves)), structure)
 
-    def fakes(self) -> tuple[Any, ...]:
-        """The tensors within a mode in which they have no values."""
+    def tensors(self) -> tuple[Any, ...]:
+        """Tensors of these shapes, whose memory nobody touches."""
         import torch
 
         return tuple(torch.empty(each.shape, dtype=each.dtype) for each in self.leaves if isinstance(each, torch.Tensor))
@@ -141,13 +141,16 @@ class _Exported:
         """Raises `TraceError` for a module that cannot be exported."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        tensors, mode = examples.tensors(), FakeTensorMode(shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True)
+        is_batch = [bool(each.ndim) and tensors[0].shape[:1] == each.shape[:1] for each in tensors]  # micro-batches have a smaller one
+        shapes = tuple({0: torch.export.Dim.AUTO} if each else {} for each in is_batch)
         step = _step_module(_valueless(model, mode), examples, loss, is_trained=is_trained)
         with mode, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch's, about itself
             try:
-                exported = torch.export.export(step, examples.fakes(), strict=False)
+                exported = torch.export.export(step, tensors, dynamic_shapes=(shapes,), strict=False)
                 keep_no_grad(exported.graph_module)
                 exported = exported.run_decompositions(decompositions())
             except WorkbenchError:
