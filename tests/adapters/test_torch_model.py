@@ -176,13 +176,14 @@ def test_a_function_that_makes_a_module_allocates_nothing_and_a_run_begins_with_
 
     program = wb.from_torch(make, S((8, 1 << 20), "float32"))
     assert [each.path for each in program.arguments] == ["params/0/bias", "params/0/weight", "params/1/bias", "params/1/weight", "batch"]
-    before, _ = after_a_step(program_of(*MODELS["encoder"]))
+    encoder = program_of(*MODELS["encoder"])
+    before, _ = after_a_step(encoder)
     assert np.asarray(before["params/blocks/1/norm/weight"]) == pytest.approx(1)
     weight = np.asarray(before["params/blocks/1/up/weight"])
     assert 0.2 < np.abs(weight).max() <= 0.25  # uniform to 1 / sqrt(16)
     with torch.device("meta"):
         on_meta = program_of(Encoder(), *MODELS["encoder"][1:])
-    assert [each.shape for each in on_meta.arguments] == [each.shape for each in program_of(*MODELS["encoder"]).arguments]
+    assert [each.shape for each in on_meta.arguments] == [each.shape for each in encoder.arguments]
 
 
 def test_dropout_draws_anew_in_each_step():
