@@ -25,7 +25,7 @@ from workbench.cost.kept_and_deferred import Cost, add_state_copies, bucket_byte
 from workbench.cost.kernel_times import KernelTimes, kernel_times, moved_bytes
 from workbench.cost.lifetimes import Lifetimes, lifetimes_of
 from workbench.cost.memory import MemoryOverStep
-from workbench.cost.on_chip_memory import OnChip, on_chip
+from workbench.cost.on_chip_memory import on_chip
 from workbench.cost.simulate_overlap import SimulatedStep, simulate_step
 from workbench.cost.step_flops import count_dot_flops, flops_of
 from workbench.cost.tile_padding import tiled_bytes
@@ -134,7 +134,7 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     program, mesh, backend = plan.program, plan.mesh, backend_of(hardware)
     fixed = _build_fixed(
         program,
-        recomputes=_recomputes(hardware),
+        recomputes=hardware is not None and hardware.chip.platform == "tpu",
         copies_transposed=backend.copies_transposed_operands,
         narrows=backend.narrows_dot_operands,
         copies_to_host_late=backend.copies_to_host_late,
@@ -156,7 +156,9 @@ def _estimate_cost(plan: Plan, hardware: Hardware | None, planned: Propagated, p
     if hardware and hardware.runtime.state_copies != 1:
         add_state_copies(program, partitioned.structure, padded_bytes, hardware.runtime)
     in_place = hardware is not None and hardware.runtime.updates_in_place
-    placed = _on_chip(fixed, partitioned, times, hardware)
+    placed = None
+    if hardware and times and hardware.chip.on_chip:
+        placed = on_chip(partitioned.structure, fixed.kernels, times, fixed.lifetimes.extents, hardware.chip)
     buckets = bucket_bytes(plan, hardware.runtime) if hardware and own_mesh is None else 0
     sizes = program, partitioned, fixed.lifetimes, padded_bytes
     over_step = MemoryOverStep(*sizes, placed, updates_in_place=in_place, buckets=buckets)
@@ -219,6 +221,7 @@ def _build_fixed(
     fuses: bool,
     sums_in_products: bool,
 ) -> _Fixed:
+    """`recomputes`: elementwise operations are fused into whatever reads them, as by XLA:TPU."""
     structure = structure_of(program)
     narrow = narrowed_values(structure) if narrows else frozenset[int]()
     dtypes = tuple(NARROW if number in narrow else value.dtype for number, value in enumerate(structure.values))
@@ -237,17 +240,6 @@ def _build_fixed(
     sums = frozenset(value for value, tensor in results if tensor.role is Role.GRADIENT)
     of_weights, shareable = kernels_of_weights(kernels, weights), shareable_values(program, structure)
     return _Fixed(lifetimes, kernels, regions_of(structure, kernels), types, dtypes, backward, weights, sums, of_weights, shareable)
-
-
-def _on_chip(fixed: _Fixed, partitioned: Propagated, times: KernelTimes | None, hardware: Hardware | None) -> OnChip | None:
-    if hardware is None or times is None or not hardware.chip.on_chip:
-        return None
-    return on_chip(partitioned.structure, fixed.kernels, times, fixed.lifetimes.extents, hardware.chip)
-
-
-def _recomputes(hardware: Hardware | None) -> bool:
-    """Whether elementwise operations are fused into whatever reads them, as by XLA:TPU."""
-    return hardware is not None and hardware.chip.platform == "tpu"
 
 
 def _local_bytes(plan: Plan, partitioned: Propagated, fixed: _Fixed, tile: tuple[int, ...], *, widens: bool) -> tuple[list[int], list[int]]:

@@ -77,12 +77,9 @@ class KernelTimes:
 
     def without(self, kernels: Sequence[int]) -> tuple["KernelTimes", float]:
         """The times without those of some kernels, and the seconds of these."""
-        numbers = list(kernels)
-        seconds = float((self.busy + self.launch)[numbers].sum())
-        dots, vector, memory, launch = (each.copy() for each in (self.dots, self.vector, self.memory, self.launch))
-        for each in (dots, vector, memory, launch):
-            each[numbers] = 0.0
-        return replace(self, dots=dots, vector=vector, memory=memory, launch=launch), seconds
+        removed = np.bincount(np.asarray(kernels, dtype=np.int64), minlength=len(self.dots))
+        dots, vector, memory, launch = ((1 - removed) * each for each in (self.dots, self.vector, self.memory, self.launch))
+        return replace(self, dots=dots, vector=vector, memory=memory, launch=launch), self.total(removed)
 
 
 def kernel_times(
@@ -121,9 +118,11 @@ def kernel_times(
         memory = np.maximum(memory, ROUNDING * collective_matmul.beside / chip.sweep)
         vector, launches = (
             np.zeros(kernels.count),
-            _count_launches(swept, dots) + collective_matmul.launches + _count_row_launches(kernels, partitioned, mesh),
+            # a single number is handled by the scalar unit, without a launch
+            np.where(dots > 0, DOT_LAUNCH, swept > 1) + collective_matmul.launches + _count_row_launches(kernels, partitioned, mesh),
         )
-        unestimated = _mark_unestimated(kernels, partitioned)
+        ops, serial = partitioned.structure.ops, set(kernels.serial)
+        unestimated = np.array([op not in serial and ops[op].kind in UNESTIMATED for op in kernels.ops], dtype=np.bool_)
     share = chip.efficiency_of("sustained")
     launched = chip.launch / chip.efficiency_of("launch") * launches
     return KernelTimes(
@@ -137,11 +136,6 @@ def kernel_times(
     )
 
 
-def _count_launches(swept: Seconds, dots: Seconds) -> Seconds:
-    """Launches of each kernel: `DOT_LAUNCH` with a dot, else one, or none for a single number, which the scalar unit handles."""
-    return np.where(dots > 0, DOT_LAUNCH, (swept > 1).astype(np.float64))
-
-
 def _count_row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -> Seconds:
     """Launches of scatters that are a loop over rows."""
     found = np.zeros(kernels.count)
@@ -151,11 +145,6 @@ def _count_row_launches(kernels: Kernels, partitioned: Propagated, mesh: Mesh) -
         if (dims := partitioned.dims[places]) is not None:
             found[kernels.of[each]] += ROW_LAUNCHES * prod(local_shape(structure.values[places].shape, dims, mesh)[:-1])
     return found
-
-
-def _mark_unestimated(kernels: Kernels, partitioned: Propagated) -> NDArray[np.bool_]:
-    ops, serial = partitioned.structure.ops, set(kernels.serial)
-    return np.array([op not in serial and ops[op].kind in UNESTIMATED for op in kernels.ops], dtype=np.bool_)
 
 
 def _find_written_by_hand(kernels: Kernels, partitioned: Propagated) -> NDArray[np.bool_]:
@@ -195,9 +184,8 @@ def _half_elements(kernels: Kernels, sizes: Seconds) -> Seconds:
 
 def moved_bytes(kernels: Kernels, local_bytes: Sequence[int]) -> int:
     """Bytes one device reads and writes in its memory in a step."""
-    sizes = np.asarray(local_bytes, dtype=np.int64)
-    read = (sizes[kernels.read_extents] * kernels.times[kernels.readers]).sum()
-    return int(read + (sizes[kernels.written] * kernels.times[kernels.writers]).sum())
+    sizes = np.asarray(local_bytes, dtype=np.float64)
+    return int((_count_moved_bytes(kernels, sizes, sizes) * kernels.times).sum())
 
 
 def _sum_dot_seconds(

@@ -134,7 +134,7 @@ class BlockCost(NamedTuple):
     """The cost of one block, for one micro-batch on one device of its stage: seconds; bytes of its forward pass and of its backward pass
     without recomputation; the payload of the collectives in the forward task, and in the forward and the backward task; the bytes that
     leave a device in them, and FLOP of the dots, in the same two ways; `once`: seconds that the first micro-batch takes in addition;
-    `shareable_forward` and `shareable_backward`: of those of the two passes, as many at most as replicas that share parameters save."""
+    `shareable`: of those of forward and of backward, as many as replicas save at most that share parameters and gradients."""
 
     path: str
     forward: float
@@ -149,8 +149,7 @@ class BlockCost(NamedTuple):
     flops_forward: int = 0
     flops_both: int = 0
     once: float = 0.0
-    shareable_forward: float = 0.0
-    shareable_backward: float = 0.0
+    shareable: tuple[float, float] = (0.0, 0.0)
 
     @property
     def work(self) -> float:
@@ -186,14 +185,19 @@ def estimate_block(block: BlockTasks, stage: StageContext) -> BlockCost:
         forward.flops.per_device,
         forward.flops.per_device + backward_task.flops.per_device,
         forward.once + backward_task.once,
-        forward.shareable,
-        backward_task.shareable,
+        (forward.shareable, backward_task.shareable),
     )
 
 
 def estimate_together(block: BlockTasks, stage: StageContext) -> TogetherBytes:
-    """Bytes of a block's forward and backward pass as one program."""
-    return _count_together(_estimate_alone(block.both_program(stage.parts), stage))
+    """Bytes of a block's forward and backward pass as one program, where the first operation of the backward pass runs and at most."""
+    both = _estimate_alone(block.both_program(stage.parts), stage)
+    curve = both.over_step.curve()
+    roles = [counts for role, counts in curve.by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT)]
+    alive = [sum(each) for each in zip(*roles, strict=True)] or [0]
+    turn = next((i for i, path in enumerate(curve.paths) if path.startswith("grad/")), 0)
+    most = max(alive)
+    return TogetherBytes(min(alive[max(turn - 1, 0) : turn + 1], default=0), most, max(most, both.over_step.bytes_anywhere))
 
 
 def estimate_tasks(block: BlockTasks, stage: StageContext) -> tuple[Estimate, Estimate]:
@@ -219,16 +223,6 @@ def _count_task_bytes(found: Estimate) -> TaskBytes:
     working = found.memory.peak - state_bytes - sum(size for _, size in read) - made
     anywhere = max(working, found.over_step.bytes_anywhere)
     return TaskBytes(staying, sums["arriving"], sums["pending"], made, working, read, anywhere)
-
-
-def _count_together(both: Estimate) -> TogetherBytes:
-    """What is alive where the first operation of the backward pass runs, and at the worst moment."""
-    curve = both.over_step.curve()
-    roles = [counts for role, counts in curve.by_role.items() if role not in (*ARGUMENT_ROLES, Role.OUTPUT)]
-    alive = [sum(each) for each in zip(*roles, strict=True)] or [0]
-    turn = next((i for i, path in enumerate(curve.paths) if path.startswith("grad/")), 0)
-    most = max(alive)
-    return TogetherBytes(min(alive[max(turn - 1, 0) : turn + 1], default=0), most, max(most, both.over_step.bytes_anywhere))
 
 
 def _estimate_seconds(block: BlockTasks, stage: StageContext, forward: Estimate, backward: Estimate) -> tuple[float, float]:

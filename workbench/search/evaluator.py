@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
+from workbench.core.program import Program
 from workbench.core.tensor import Role
 from workbench.cost.collective_times import closest_spans, collective_seconds
 from workbench.errors import EngineError, WorkbenchError
 from workbench.hardware.catalogue import read_hardware
-from workbench.pipeline.estimate_block_cost import BlockCost
+from workbench.hardware.hardware import Hardware
 from workbench.pipeline.staged_program import find_whole_axes
 from workbench.plan.plan import Plan
 from workbench.search.bounds.program_bounds import least_bytes, least_of_partitions, least_totals, least_work, program_seconds
@@ -68,7 +69,6 @@ class Evaluator:
     space: SearchSpace
     _cores: dict[PlanCandidate, Plan | WorkbenchError] = field(default_factory=dict)
     _precise: dict[PlanCandidate, Plan] = field(default_factory=dict)
-    _blocks: dict[Hashable, tuple[BlockCost, ...]] = field(default_factory=dict)
     _work: dict[Hashable, BlockWork] = field(default_factory=dict)
     _networks: dict[Hashable, Network] = field(default_factory=dict)
     _keys: dict[PlanCandidate, tuple[Any, ...]] = field(default_factory=dict)
@@ -116,13 +116,11 @@ class Evaluator:
         if layout.is_chosen or layout.is_per_stage:
             return self._bound_unlaid(core)
         plan = self._in_precision(core)
-        key = plan.program.identity, plan.hardware
-        if key not in self._seconds:
-            self._seconds[key] = program_seconds(plan.program, plan.hardware)
         placed = plan.layout, plan.mesh, plan.hardware, core.precision, core.offload
         if placed not in self._bytes:
             self._bytes[placed] = least_bytes(plan, core)
-        return Bounded(core, figures_on(plan.hardware, self._seconds[key] / plan.mesh.size, self._bytes[placed], plan.mesh.size))
+        seconds = self._program_seconds(plan.program, plan.hardware)
+        return Bounded(core, figures_on(plan.hardware, seconds / plan.mesh.size, self._bytes[placed], plan.mesh.size))
 
     def bound_divided(self, core: PlanCandidate, micro_batches: int) -> Figures:
         """The same of a core with so many micro-batches: its devices wait for each other as long as its best schedule lets them."""
@@ -135,12 +133,15 @@ class Evaluator:
     def _bound_unlaid(self, core: PlanCandidate) -> Bounded:
         """The same as if all that the program works on were shared by all devices."""
         program, hardware = self.space.program_of(core.traced_as), read_hardware(core.hardware or None)
+        count = prod(size for _, size in core.mesh)
+        held = sum(each.bytes for each in program.arguments if core.offload == ON_DEVICE or each.role is not Role.OPTIMIZER_STATE)
+        return Bounded(core, figures_on(hardware, self._program_seconds(program, hardware) / count, held / count, count))
+
+    def _program_seconds(self, program: Program, hardware: Hardware | None) -> float:
         key = program.identity, hardware
         if key not in self._seconds:
             self._seconds[key] = program_seconds(program, hardware)
-        count = prod(size for _, size in core.mesh)
-        held = sum(each.bytes for each in program.arguments if core.offload == ON_DEVICE or each.role is not Role.OPTIMIZER_STATE)
-        return Bounded(core, figures_on(hardware, self._seconds[key] / count, held / count, count))
+        return self._seconds[key]
 
     def _uniform_cores(self, core: PlanCandidate) -> tuple[PlanCandidate, ...]:
         """The core itself; or, where each stage has a layout of its own, one with each legal layout that it may choose. Raises
@@ -214,7 +215,7 @@ class Evaluator:
     def _relaxed_totals(self, laid: Plan, first: PlanCandidate, zeros: Sequence[str]) -> dict[str, BlockTotals]:
         """The least that the blocks of the plan of a candidate with one layout need, for each of these stages of ZeRO, which it has not."""
         relaxed = self._relax(laid)
-        costs = self._block_costs(relaxed)
+        costs = relaxed.block_costs()
         if not exchanges(costs):
             return total_blocks(relaxed, costs, laid, zeros)
         stage = replace(exact_stage(laid), is_exact=False)  # but for ZeRO
@@ -300,11 +301,6 @@ class Evaluator:
         if key not in self._networks:
             self._networks[key] = network_of(plan.program, parts)
         return relax_stage(plan, spec, self._networks[key], replicas)
-
-    def _block_costs(self, relaxed: RelaxedStage) -> tuple[BlockCost, ...]:
-        if relaxed.key not in self._blocks:
-            self._blocks[relaxed.key] = relaxed.block_costs()
-        return self._blocks[relaxed.key]
 
     def _update_rates(self, plans: Sequence[Plan]) -> tuple[float, Callable[[int], float]]:
         """Bytes a second of a device's memory, and the seconds of summing so many bytes of gradients over the replicas: over the axes, and

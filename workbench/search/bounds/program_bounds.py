@@ -16,7 +16,7 @@ from workbench.plan.plan import Plan
 from workbench.propagation import structure_of
 from workbench.propagation.structure.program_structure import Op
 from workbench.search.bounds.relaxed_blocks import DATA, BlockWork
-from workbench.search.bounds.stage_bounds import Array, BlockTotals, LeastFigures, chunk_flights, recomputes_all, update_seconds
+from workbench.search.bounds.stage_bounds import Array, BlockTotals, LeastFigures, chunk_flights, update_seconds
 from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.search_figures import NOMINAL
 from workbench.search.traced_programs import ON_DEVICE
@@ -84,15 +84,14 @@ def partition_figures(
     `least_figures`."""
     schedule, shape = schedule_named(spec.schedule), PipelineShape(spec.stages, spec.micro_batches, spec.chunks)
     first_blocks = np.array((0, *starts))
-    again = np.array([recomputes_all(spec, schedule.device_of(stage, shape)) for stage in range(shape.stages)])
+    again = np.array([schedule.device_of(stage, shape) < spec.recomputing_stages for stage in range(shape.stages)])
 
     def sums(values: Array) -> Array:
         return np.add.reduceat(values, first_blocks)
 
     forward, update = sums(blocks.forward), sums(update_seconds(blocks, bandwidth, sum_seconds))
     backward = sums(blocks.backward_input + blocks.backward_weight) + np.where(again, forward, 0.0)
-    spared = int(spec.recomputes(0, 0) and not again[0])  # the last micro-batch
-    held = np.where(again | bool(spared), np.where(first_blocks > 0, blocks.received[first_blocks], 0.0), sums(blocks.kept))
+    held = np.where(again, np.where(first_blocks > 0, blocks.received[first_blocks], 0.0), sums(blocks.kept))
     resident = sums(blocks.resident)
     seconds, bytes_ = [], []
     for device in range(spec.stages):
@@ -100,7 +99,7 @@ def partition_figures(
         back = 0.0 if schedule.splits_backward else float(backward[: mine[0]].sum())
         work = spec.micro_batches * float((forward[mine] + backward[mine]).sum())
         seconds.append(float(forward[: mine[0]].sum()) + work + max(back, float(update[mine].sum())))
-        bytes_.append(float(resident[mine].sum() + np.dot(np.array(chunk_flights(schedule, device, shape)) - spared, held[mine])))
+        bytes_.append(float(resident[mine].sum() + np.dot(np.array(chunk_flights(schedule, device, shape)), held[mine])))
     return LeastFigures(max(seconds) * _ROUNDING, max(bytes_) * _ROUNDING)
 
 

@@ -7,7 +7,7 @@ not be: a batch of one example is another program, and XLA takes a dot apart aro
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,12 +66,6 @@ class RelaxedStage:
     network: Network
     is_exact: bool = False
 
-    @property
-    def key(self) -> Hashable:
-        """Equal for stages that cost alike, however many replicas there are."""
-        placed = self.context.mesh, self.context.physical_spans, self.context.hardware
-        return self.context.program.identity, self.context.layout, placed, self.network.micro_batches
-
     def block_costs(self) -> tuple[BlockCost, ...]:
         return stage_block_costs(self.context, self.network)
 
@@ -91,7 +85,7 @@ class RelaxedStage:
         if exchanges([cost]) and not self.is_exact:
             return BlockWork(0.0, 0.0)
         forward, backward = cost.forward, cost.backward_input + cost.backward_weight
-        shared = (0.0, 0.0) if self.is_exact else (min(forward, cost.shareable_forward), min(backward, cost.shareable_backward))
+        shared = (0.0, 0.0) if self.is_exact else (min(forward, cost.shareable[0]), min(backward, cost.shareable[1]))
         return BlockWork(*(count * each for each in (forward, backward, *shared)))
 
 
@@ -170,7 +164,7 @@ def total_blocks(relaxed: RelaxedStage, costs: tuple[BlockCost, ...], plan: Plan
         summed = partial if replicas > 1 and zero != SHARING else np.zeros_like(partial)
         forward, first, second = (np.array(each, float) for each in columns)
         if max(shares) > 1 and zero != "zero_1" and replicas > 1 and not relaxed.is_exact:  # an even part of each sum is added to, not all
-            ahead, most = np.array([(each.shareable_forward, each.shareable_backward) for each in costs]).T
+            ahead, most = np.array([each.shareable for each in costs]).T
             forward = np.maximum(forward - ahead, 0.0)
             second, first = np.maximum(second - most, 0.0), np.maximum(first - np.maximum(most - second, 0.0), 0.0)
         found[zero] = BlockTotals(forward, first, second, *(np.array(each, float) for each in (kept, received, resident, summed)))

@@ -11,8 +11,7 @@ GPipe and one-forward-one-backward with equal stages and free transfers reach it
 decided here: the bound is that of the partition for which it is least. With one chunk a device that is found by bisection (how far can each
 stage reach, in order, if none may need more than T?). With several, of the mean over devices: they do m times all the work, and wait for
 the chunks before. Where the first stages alone recompute, there are two means, of those that do and of those that do not, which share the
-blocks as suits them best. Devices that recompute all micro-batches but the last (`except_last`, which a search does not choose) take no
-less than those that recompute none, and hold no less than the inputs of all but that one: their bounds are looser.
+blocks as suits them best. No candidate recomputes all micro-batches but the last (`except_last`), and none has a bound here.
 """
 
 from bisect import bisect_right
@@ -107,11 +106,6 @@ def _before(values: Array) -> Array:
     return np.concatenate(([0.0], np.cumsum(values)))
 
 
-def recomputes_all(spec: PipelineSpec, device: int) -> bool:
-    """Whether a device recomputes all micro-batches."""
-    return all(spec.recomputes(i, device) for i in (0, spec.micro_batches - 1))
-
-
 @cache
 def chunk_flights(schedule: Schedule, device: int, shape: PipelineShape) -> tuple[int, ...]:
     """How many micro-batches of each chunk of a device, in the order of the network, are in flight when its first backward task begins."""
@@ -131,21 +125,6 @@ class _StageProblem:
     blocks: BlockTotals
     update: Array
 
-    @cached_property
-    def _recomputing(self) -> int:
-        """How many devices, the first ones, recompute all micro-batches."""
-        return sum(recomputes_all(self.spec, device) for device in range(self.spec.stages))
-
-    @cached_property
-    def _spared(self) -> int:
-        """Micro-batches that devices which recompute do not: the last, or none."""
-        return int(self.spec.recomputes(0, 0) and not recomputes_all(self.spec, 0))
-
-    @cached_property
-    def _sparing(self) -> int:
-        """How many devices, the first ones, recompute micro-batches, be it all but the last."""
-        return self.spec.stages if self._spared else self._recomputing
-
     def _work(self, *, recomputed: bool) -> Array:
         """float64[blocks]: seconds of a micro-batch."""
         return self.blocks.work + self.blocks.forward if recomputed else self.blocks.work
@@ -162,7 +141,7 @@ class _StageProblem:
     def _sure_again(self) -> int:
         """How many blocks, the first ones, are recomputed whatever the partition: one for each of the first virtual stages that are."""
         stages = range(self.spec.virtual_stages)
-        first = next((k for k in stages if not recomputes_all(self.spec, self._device_of(k))), None)
+        first = next((k for k in stages if self._device_of(k) >= self.spec.recomputing_stages), None)
         return len(self.blocks.forward) if first is None else first
 
     def least_seconds(self) -> float:
@@ -170,7 +149,7 @@ class _StageProblem:
         mean = self._least_mean(self.update, forward)
         if self.spec.chunks > 1:
             return max(mean, self._least_mean(nothing, forward + self._back(recomputed=False)))
-        first, ends = self._recomputing, {recomputed: self._ends(recomputed=recomputed) for recomputed in (False, True)}
+        first, ends = self.spec.recomputing_stages, {recomputed: self._ends(recomputed=recomputed) for recomputed in (False, True)}
         bounds = {key: [(end.tolist(), begin.tolist()) for end, begin in pairs] for key, pairs in ends.items()}
         (whole, _), _ = ends[first > 0]
         of_stages = [bounds[device < first] for device in range(self.spec.stages)]
@@ -187,7 +166,7 @@ class _StageProblem:
         """The least seconds of the device that takes longest, from the mean of those that recompute and of those that do not: blocks are
         shared out, in parts if need be, so that the longer mean is least. The block whose recomputation costs least for its work goes first
         to those that do. `once` a step for each block: float64[blocks]; `passed` before each: float64[blocks + 1]."""
-        m, p, first = self.spec.micro_batches, self.spec.stages, self._recomputing
+        m, p, first = self.spec.micro_batches, self.spec.stages, self.spec.recomputing_stages
         plain, again = (m * self._work(recomputed=recomputed) + once for recomputed in (False, True))
         waits = self._waits(passed)
         if first in (0, p):
@@ -212,7 +191,7 @@ class _StageProblem:
             return self._least_shared_memory()
         resident, kept = _before(self.blocks.resident), _before(self.blocks.kept)
         waiting = [chunk_flights(self.schedule, device, self.shape)[0] for device in range(self.spec.stages)]
-        devices = [(count, device < self._sparing) for device, count in enumerate(waiting)]
+        devices = [(count, device < self.spec.recomputing_stages) for device, count in enumerate(waiting)]
         known = {each: self._held(*each, resident, kept) for each in dict.fromkeys(devices)}
         bounds = [known[each] for each in devices]
         received = float(self.blocks.received.sum())
@@ -221,7 +200,7 @@ class _StageProblem:
     def _held(self, count: int, recomputes: bool, resident: Array, kept: Array) -> list[_Bound]:
         """Bytes of a device with one chunk and so many micro-batches in flight: what its blocks keep, or what they were sent."""
         end = resident + (0 if recomputes else count) * kept
-        received = np.where(np.arange(len(end)) > 0, (count - self._spared) * self._entry if recomputes else 0.0, 0.0)
+        received = np.where(np.arange(len(end)) > 0, count * self._entry if recomputes else 0.0, 0.0)
         return [(end.tolist(), (received - end).tolist())]
 
     @cached_property
@@ -239,7 +218,7 @@ class _StageProblem:
         """
         flights = [chunk_flights(self.schedule, device, self.shape) for device in range(self.spec.stages)]
         kept, resident = self.blocks.kept, self.blocks.resident
-        recomputes = np.arange(self.spec.stages) < self._sparing
+        recomputes = np.arange(self.spec.stages) < self.spec.recomputing_stages
         counts = np.where(recomputes, 0, [min(each) for each in flights])
         beside = np.array([self._held_beside(device, each) for device, each in enumerate(flights)])
         holding = resident.sum() + counts * kept.sum()
@@ -249,8 +228,8 @@ class _StageProblem:
 
     def _held_beside(self, device: int, flights: Sequence[int]) -> float:
         """Bytes that a device holds whatever its blocks, with so many micro-batches of each of its chunks in flight."""
-        if device < self._sparing:
-            return self._entry * sum(each - self._spared for each in (flights[1:] if device == 0 else flights))
+        if device < self.spec.recomputing_stages:
+            return self._entry * sum(flights[1:] if device == 0 else flights)
         return float(self.blocks.kept.min()) * sum(each - min(flights) for each in flights)
 
     def _bisect(self, bounds: Sequence[Sequence[_Bound]], low: float, high: float) -> float:
