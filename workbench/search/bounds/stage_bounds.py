@@ -86,7 +86,7 @@ def least_slowdown(schedule: str, stages: int, micro_batches: int, chunks: int) 
     """
     if chunks > 1 or schedule_named(schedule).splits_backward:
         return 1.0
-    return _ROUNDING * stages / micro_batches / (1 - (1 - 1 / micro_batches) ** stages)
+    return max(1.0, _ROUNDING * stages / micro_batches / (1 - (1 - 1 / micro_batches) ** stages))
 
 
 def update_seconds(blocks: BlockTotals, bandwidth: float, sum_seconds: Callable[[int], float]) -> Array:
