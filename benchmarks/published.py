@@ -20,7 +20,7 @@ from functools import cache
 import workbench as wb
 from benchmarks.published_layouts import model_rules, split_states, stage_plans
 from benchmarks.published_rows import GIB, TABLES, Row
-from benchmarks.residual_bytes import count_residual_bytes
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.core.tensor import Role

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import workbench as wb
-from benchmarks.residual_bytes import count_residual_bytes
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.schedules.stage_cost import StageCost
 from workbench.cost.collective_times import collective_seconds

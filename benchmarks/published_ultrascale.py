@@ -29,7 +29,7 @@ from scipy.stats import spearmanr
 
 import workbench as wb
 from benchmarks.published_layouts import model_rules, split_states
-from benchmarks.residual_bytes import count_residual_bytes
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.core.pipeline_spec import PipelineSpec
 from workbench.core.program import Program
 from workbench.core.schedules.stage_cost import StageCost

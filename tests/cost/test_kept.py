@@ -2,7 +2,7 @@
 
 import re
 
-from benchmarks.residual_bytes import count_residual_bytes
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.core.tensor import Role
 from workbench.models import build
 from workbench.models.config_fields import choose_preset

@@ -33,7 +33,7 @@ from workbench.units import divisors, parse_bytes
 from workbench.widgets.board.board import Board
 from workbench.widgets.board.hardware_picker import shapes_for
 from workbench.widgets.gestures.gesture_codec import verify_gesture
-from workbench.widgets.tabs.picture_tabs import _place
+from workbench.widgets.tabs.shown_stage import _place
 
 MANY = tuple((f"a{place}", 1) for place in range(2000))
 LONG = "x" * 600

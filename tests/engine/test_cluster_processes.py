@@ -118,7 +118,7 @@ def test_a_room_is_planned_there(cluster):
     with Connection(ours.detach()) as connection:
         assert "ready" in json.loads(connection.recv_bytes())
         document = dump_plan(Plan(build("two_layer"), "data:4", "batch:data"))
-        connection.send_bytes(json.dumps({"describe": document, "number": 1}).encode())
+        connection.send_bytes(json.dumps({"describe": {"document": document}, "number": 1}).encode())
         answer = json.loads(connection.recv_bytes())
         assert answer["answers"] == 1
         assert answer["described"]["target"] == "two_layer"

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.residual_bytes import count_residual_bytes
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.core.tensor import Role
 from workbench.models.data import english_text
 from workbench.models.mixture import mixture, mixture_stage, mixture_weights

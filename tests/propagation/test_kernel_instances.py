@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks.residual_bytes import count_residual_bytes
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.propagation.prepared_program import structure_of
 from workbench.public_plan import Plan
 from workbench.tracing import fused_kernel, trace

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import pytest
 
 import workbench as wb
-from benchmarks.residual_bytes import count_residual_bytes
 from tests.support.book_layers import checkpointed, one_array
 from tests.support.mixed_precision import local_bytes, mixed_precision_step
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.core.tensor import Role
 from workbench.hardware.catalogue import parse_hardware
 from workbench.reports.report import Report

@@ -9,9 +9,9 @@ import math
 import pytest
 
 import workbench as wb
-from benchmarks.residual_bytes import count_residual_bytes
 from tests.support.book_layers import at_peak, backward, checkpointed, comms_seconds, forward, math_seconds
 from tests.support.mixed_precision import local_bytes, mixed_precision_step
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.core.tensor import Role
 from workbench.hardware.catalogue import parse_hardware
 from workbench.models import build

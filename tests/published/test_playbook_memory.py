@@ -10,9 +10,9 @@ from functools import cache
 import pytest
 
 import workbench as wb
-from benchmarks.residual_bytes import count_residual_bytes
 from tests.support.megatron_layer import SEQUENCE_PARALLEL, SPLIT_HEADS, megatron_layers
 from tests.support.mixed_precision import local_bytes, mixed_precision_step
+from tests.support.residual_bytes import count_residual_bytes
 from workbench.core.tensor import Role
 from workbench.models import build
 from workbench.models.decoder import decoder_stage

@@ -173,7 +173,7 @@ def test_as_long_as_a_plan_is_asked_for_nothing_offers_to_fix_it():
 
 def test_a_host_offers_what_it_may():
     screens = [Screen(ONE), Screen(ONE)]
-    assert [each["key"] for each in screens[0].shown["board"]["tabs"]][:2] == ["tensors", "find"]
+    assert {"tensors", "find"} <= {each["key"] for each in screens[0].shown["board"]["tabs"]}
     host = Host(exercise=ONE, searches=False, exchanges=False)
     Board(screens[1].session, screens[1].shown.__setitem__, host=host)
     assert "find" not in [each["key"] for each in screens[1].shown["board"]["tabs"]]

@@ -55,7 +55,7 @@ def live(*gestures: dict) -> dict:
     """What a board shows after these."""
     shown: dict = {}
     board = Board(Session(PLAN), shown.__setitem__, host=Host(saves=False, runs=False, searches=False, exchanges=False))
-    for seq, gesture in enumerate(gestures, 1):
+    for seq, gesture in enumerate(({"verb": "open", "tab": "tensors"}, *gestures), 1):
         board.answer({**gesture, "view": "v", "seq": seq})
     return {"board": json.loads(json.dumps(shown["board"])), "table": json.loads(json.dumps(board.whole_table()))}
 

@@ -4,7 +4,8 @@
 import { patchBlocks } from "./blocks.js";
 import { removeCharts } from "./chart.js";
 import { all, h, keepingFocus, one, painter } from "./dom.js";
-import { paintFind, paintFound } from "./find.js";
+import { paintFind } from "./find.js";
+import { paintFound } from "./found.js";
 import { drawLine } from "./picking.js";
 import { paintPicture } from "./picture.js";
 import { paintReplay } from "./replay.js";

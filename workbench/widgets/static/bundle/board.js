@@ -4615,6 +4615,126 @@ function drawControl(wb, { label, name }) {
   ];
 }
 
+// workbench/widgets/static/found.js
+var actOf = (wb, each, kind = "btn small") => h("button", {
+  class: kind,
+  type: "button",
+  title: each.title ?? "",
+  data: {
+    focus: each.focus ?? `act ${each.label}`
+  },
+  onclick: () => wb.send(each.gesture)
+}, ...withCode(each.label));
+function paintFound(wb, place, state) {
+  place.classList.toggle("card", Boolean(state.card));
+  if (state.card) paintCard(wb, place, state.card);
+  else if (state.rows) paintRows(wb, place, state.rows);
+}
+var shownIn = /* @__PURE__ */ new WeakMap();
+var keyAt = (event) => one(targetOf(event).closest("tr") ?? document.createElement("tr"), "button")?.dataset.focus?.split(" ")[1] ?? "";
+function paintRows(wb, place, rows) {
+  const shown = shownIn.get(place);
+  shownIn.set(place, {
+    rows,
+    key: shown?.key ?? ""
+  });
+  if (!shown) listenToRows(wb, place);
+  drawPreview(place);
+}
+function drawPreview(place) {
+  const { rows, key } = shownIn.get(place) ?? {};
+  const preview = rows?.previews[key ?? ""];
+  place.replaceChildren(...preview ? [
+    h("b", {}, preview.title),
+    h("div", {
+      class: "muted"
+    }, preview.text),
+    h("div", {
+      class: "changes"
+    }, preview.changes)
+  ] : [
+    h("div", {
+      class: "muted"
+    }, rows?.hint)
+  ]);
+}
+function listenToRows(wb, place) {
+  const body = one(
+    /** @type {HTMLElement} */
+    place.parentElement,
+    "tbody"
+  );
+  const show = (key) => {
+    const shown = shownIn.get(place);
+    if (!shown || shown.key === key) return;
+    shownIn.set(place, {
+      ...shown,
+      key
+    });
+    drawPreview(place);
+  };
+  for (const name of [
+    "pointerover",
+    "focusin"
+  ]) body?.addEventListener(name, (event) => show(keyAt(event)));
+  for (const name of [
+    "pointerleave",
+    "focusout"
+  ]) body?.addEventListener(name, () => show(""));
+  body?.addEventListener("click", (event) => {
+    const gesture = shownIn.get(place)?.rows.gestures[keyAt(event)];
+    if (gesture && !targetOf(event).closest("button")) wb.send(gesture);
+  });
+}
+function paintCard(wb, place, card) {
+  const [take, ...others] = card.acts, than = card.than;
+  keepingFocus(wb.root, place, () => place.replaceChildren(h("div", {
+    class: "name"
+  }, h("b", {}, card.title), h("span", {
+    class: "muted"
+  }, card.text), ...card.present ? [
+    h("span", {
+      class: "good"
+    }, "\u2713 on the board")
+  ] : []), ...card.parts ? [
+    h("div", {
+      class: "parts muted"
+    }, card.parts)
+  ] : [], h("div", {
+    class: "buttons"
+  }, actOf(wb, take, card.present ? "btn" : "btn primary"), ...others.map((each) => actOf(wb, each, "btn")), than.options.length ? h("label", {
+    class: "against"
+  }, h("span", {
+    class: "muted"
+  }, than.label), h("select", {
+    class: "field",
+    data: {
+      focus: "found than"
+    },
+    onchange: (event) => wb.send({
+      verb: than.verb,
+      plan: than.plan,
+      than: (
+        /** @type {HTMLSelectElement} */
+        event.target.value
+      )
+    })
+  }, h("option", {
+    value: "",
+    selected: !than.value
+  }, "its nearest rival"), ...than.options.map((each) => h("option", {
+    value: each.name,
+    selected: each.name === than.value
+  }, each.label)))) : null), ...card.waiting ? [
+    h("div", {
+      class: "waiting",
+      role: "status"
+    }, card.waiting, h("div", {
+      class: "progress unknown"
+    }, h("i")))
+  ] : []));
+}
+
 // workbench/widgets/static/find.js
 var findIn = /* @__PURE__ */ new WeakMap();
 function paintFind(wb, place, state) {
@@ -4703,15 +4823,6 @@ function fieldOf(field) {
     read
   };
 }
-var actOf = (wb, each, kind = "btn small") => h("button", {
-  class: kind,
-  type: "button",
-  title: each.title ?? "",
-  data: {
-    focus: each.focus ?? `act ${each.label}`
-  },
-  onclick: () => wb.send(each.gesture)
-}, ...withCode(each.label));
 function drawGap(wb, gap) {
   const level = h("i");
   level.style.width = `${gap.share * 100}%`;
@@ -4846,115 +4957,6 @@ function paintMessage(wb, message, state) {
       class: "acts"
     }, ...state.acts.map((each) => actOf(wb, each)))
   ] : []);
-}
-function paintFound(wb, place, state) {
-  place.classList.toggle("card", Boolean(state.card));
-  if (state.card) paintCard(wb, place, state.card);
-  else if (state.rows) paintRows(wb, place, state.rows);
-}
-var shownIn = /* @__PURE__ */ new WeakMap();
-var keyAt = (event) => one(targetOf(event).closest("tr") ?? document.createElement("tr"), "button")?.dataset.focus?.split(" ")[1] ?? "";
-function paintRows(wb, place, rows) {
-  const shown = shownIn.get(place);
-  shownIn.set(place, {
-    rows,
-    key: shown?.key ?? ""
-  });
-  if (!shown) listenToRows(wb, place);
-  drawPreview(place);
-}
-function drawPreview(place) {
-  const { rows, key } = shownIn.get(place) ?? {};
-  const preview = rows?.previews[key ?? ""];
-  place.replaceChildren(...preview ? [
-    h("b", {}, preview.title),
-    h("div", {
-      class: "muted"
-    }, preview.text),
-    h("div", {
-      class: "changes"
-    }, preview.changes)
-  ] : [
-    h("div", {
-      class: "muted"
-    }, rows?.hint)
-  ]);
-}
-function listenToRows(wb, place) {
-  const body = one(
-    /** @type {HTMLElement} */
-    place.parentElement,
-    "tbody"
-  );
-  const show = (key) => {
-    const shown = shownIn.get(place);
-    if (!shown || shown.key === key) return;
-    shownIn.set(place, {
-      ...shown,
-      key
-    });
-    drawPreview(place);
-  };
-  for (const name of [
-    "pointerover",
-    "focusin"
-  ]) body?.addEventListener(name, (event) => show(keyAt(event)));
-  for (const name of [
-    "pointerleave",
-    "focusout"
-  ]) body?.addEventListener(name, () => show(""));
-  body?.addEventListener("click", (event) => {
-    const gesture = shownIn.get(place)?.rows.gestures[keyAt(event)];
-    if (gesture && !targetOf(event).closest("button")) wb.send(gesture);
-  });
-}
-function paintCard(wb, place, card) {
-  const [take, ...others] = card.acts, than = card.than;
-  keepingFocus(wb.root, place, () => place.replaceChildren(h("div", {
-    class: "name"
-  }, h("b", {}, card.title), h("span", {
-    class: "muted"
-  }, card.text), ...card.present ? [
-    h("span", {
-      class: "good"
-    }, "\u2713 on the board")
-  ] : []), ...card.parts ? [
-    h("div", {
-      class: "parts muted"
-    }, card.parts)
-  ] : [], h("div", {
-    class: "buttons"
-  }, actOf(wb, take, card.present ? "btn" : "btn primary"), ...others.map((each) => actOf(wb, each, "btn")), than.options.length ? h("label", {
-    class: "against"
-  }, h("span", {
-    class: "muted"
-  }, than.label), h("select", {
-    class: "field",
-    data: {
-      focus: "found than"
-    },
-    onchange: (event) => wb.send({
-      verb: than.verb,
-      plan: than.plan,
-      than: (
-        /** @type {HTMLSelectElement} */
-        event.target.value
-      )
-    })
-  }, h("option", {
-    value: "",
-    selected: !than.value
-  }, "its nearest rival"), ...than.options.map((each) => h("option", {
-    value: each.name,
-    selected: each.name === than.value
-  }, each.label)))) : null), ...card.waiting ? [
-    h("div", {
-      class: "waiting",
-      role: "status"
-    }, card.waiting, h("div", {
-      class: "progress unknown"
-    }, h("i")))
-  ] : []));
 }
 
 // workbench/widgets/static/picking.js

@@ -1,0 +1,135 @@
+// @ts-check
+// Plans that a search found: the rows that preview a plan and take it, and the card of one.
+
+import { h, keepingFocus, one, targetOf, withCode } from "./dom.js";
+/** @import { Act } from "./types/table_cells.d.ts" */
+/** @import { FoundCard, FoundRows, FoundState } from "./types/find.d.ts" */
+/** @import { Wb } from "./types/board_context.d.ts" */
+
+/**
+ * @param {Wb} wb
+ * @param {Act} each
+ * @param {string} kind
+ */
+export const actOf = (wb, each, kind = "btn small") =>
+  h("button", {
+    class: kind,
+    type: "button",
+    title: each.title ?? "",
+    data: { focus: each.focus ?? `act ${each.label}` },
+    onclick: () => wb.send(each.gesture),
+  }, ...withCode(each.label));
+
+/**
+ * The card of the chosen plan, or what a row of plans shows and does.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {FoundState} state
+ */
+export function paintFound(wb, place, state) {
+  place.classList.toggle("card", Boolean(state.card));
+  if (state.card) paintCard(wb, place, state.card);
+  else if (state.rows) paintRows(wb, place, state.rows);
+}
+
+/** What the rows beside a preview show now. @type {WeakMap<HTMLElement, { rows: FoundRows; key: string }>} */
+const shownIn = new WeakMap();
+
+/**
+ * The number of the plan of a row, by its button.
+ * @param {Event} event
+ */
+const keyAt = (event) => one(targetOf(event).closest("tr") ?? document.createElement("tr"), "button")?.dataset.focus?.split(" ")[1] ?? "";
+
+/**
+ * A strip over the rows: the plan under the pointer, or with the focus, and what it changes. A click on a row takes its plan.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {FoundRows} rows
+ */
+function paintRows(wb, place, rows) {
+  const shown = shownIn.get(place);
+  shownIn.set(place, { rows, key: shown?.key ?? "" });
+  if (!shown) listenToRows(wb, place);
+  drawPreview(place);
+}
+
+/** @param {HTMLElement} place */
+function drawPreview(place) {
+  const { rows, key } = shownIn.get(place) ?? {};
+  const preview = rows?.previews[key ?? ""];
+  place.replaceChildren(
+    ...(preview
+      ? [h("b", {}, preview.title), h("div", { class: "muted" }, preview.text), h("div", { class: "changes" }, preview.changes)]
+      : [h("div", { class: "muted" }, rows?.hint)]),
+  );
+}
+
+/**
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ */
+function listenToRows(wb, place) {
+  const body = one(/** @type {HTMLElement} */ (place.parentElement), "tbody");
+  /** @param {string} key */
+  const show = (key) => {
+    const shown = shownIn.get(place);
+    if (!shown || shown.key === key) return;
+    shownIn.set(place, { ...shown, key });
+    drawPreview(place);
+  };
+  for (const name of ["pointerover", "focusin"]) body?.addEventListener(name, (event) => show(keyAt(event)));
+  for (const name of ["pointerleave", "focusout"]) body?.addEventListener(name, () => show(""));
+  body?.addEventListener("click", (event) => {
+    const gesture = shownIn.get(place)?.rows.gestures[keyAt(event)];
+    if (gesture && !targetOf(event).closest("button")) wb.send(gesture);
+  });
+}
+
+/**
+ * The chosen plan, what can be done with it, and which other it is held against.
+ * @param {Wb} wb
+ * @param {HTMLElement} place
+ * @param {FoundCard} card
+ */
+function paintCard(wb, place, card) {
+  const [take, ...others] = card.acts, than = card.than;
+  keepingFocus(wb.root, place, () =>
+    place.replaceChildren(
+      h(
+        "div",
+        { class: "name" },
+        h("b", {}, card.title),
+        h("span", { class: "muted" }, card.text),
+        ...(card.present ? [h("span", { class: "good" }, "✓ on the board")] : []),
+      ),
+      ...(card.parts ? [h("div", { class: "parts muted" }, card.parts)] : []),
+      h(
+        "div",
+        { class: "buttons" },
+        actOf(wb, take, card.present ? "btn" : "btn primary"),
+        ...others.map((each) => actOf(wb, each, "btn")),
+        than.options.length
+          ? h(
+            "label",
+            { class: "against" },
+            h("span", { class: "muted" }, than.label),
+            h(
+              "select",
+              {
+                class: "field",
+                data: { focus: "found than" },
+                onchange: (event) =>
+                  wb.send({ verb: than.verb, plan: than.plan, than: /** @type {HTMLSelectElement} */ (event.target).value }),
+              },
+              h("option", { value: "", selected: !than.value }, "its nearest rival"),
+              ...than.options.map((each) => h("option", { value: each.name, selected: each.name === than.value }, each.label)),
+            ),
+          )
+          : null,
+      ),
+      ...(card.waiting
+        ? [h("div", { class: "waiting", role: "status" }, card.waiting, h("div", { class: "progress unknown" }, h("i")))]
+        : []),
+    ));
+}
