@@ -49,6 +49,7 @@ class Window:
 def test_the_first_drop_sends_what_it_changed_and_a_page_that_asks_gets_all():
     window = Window()
     board = Board(Session(Plan(build("gpt"), "data:4 model:2", "batch:data; d_ff:model; heads:model")), window.publish)
+    board.answer({"verb": "open", "tab": "tensors", "view": "a", "seq": 0})
     first, window.characters, window.begins = window.characters, 0, False
     board.answer({"verb": "drop", "dim": "vocab", "source": "", "target": "model", "view": "a", "seq": 1})
     assert first > 25_000

@@ -51,7 +51,8 @@ def test_a_value_between_blocks_propagates_in_the_round_that_made_it_so(scan):
     stage = make_stage_context(staged)
     laid = dict(zip(staged.network.paths, laid_network(stage, staged.network), strict=True))
     assert laid["layers/1"].outputs == (Sharding.parse("[-, model p1, -]"),)
-    assert laid["layers/2"] is laid["layers/1"] is not laid["layers/0"]
+    assert laid["embedding"].outputs == laid["layers/1"].outputs
+    assert laid["layers/2"] is laid["layers/1"] is laid["layers/0"]
     assert laid["head"].outputs == (Sharding.parse("[-, -, model]"),)
 
 

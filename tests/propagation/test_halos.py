@@ -22,13 +22,15 @@ NOT_AS_XLA = (  # XLA has another way, or sends once what two read
 )
 BY_SHARDY = ("sort", "gather", "scatter")
 """Operators whose collectives Shardy itself tells."""
+GATHERED = ("dynamic slice",)
+"""Operators whose operand XLA gathers along the split dimension."""
 
 
 def plan_of(case):
     return Plan(program_of(case), case.mesh, case.layout)
 
 
-PLAIN = [case for case in CASES if case.operator in (*HALOS, *BY_SHARDY) and case.about not in NOT_AS_XLA]
+PLAIN = [case for case in CASES if case.operator in (*HALOS, *BY_SHARDY, *GATHERED) and case.about not in NOT_AS_XLA]
 
 
 @pytest.mark.parametrize("case", PLAIN, ids=str)
@@ -38,7 +40,7 @@ def test_an_operator_sends_what_is_worked_out_by_hand_and_says_so(case):
     assert [each for each in report.diagnostics if each.kind == "not counted"] == []
 
 
-COUNTED = (*HALOS, *BY_SHARDY, "select and scatter", "Fourier transform")
+COUNTED = (*HALOS, *BY_SHARDY, *GATHERED, "select and scatter", "Fourier transform")
 UNCOUNTED = [case for case in CASES if case.operator not in COUNTED and case.sent]
 
 

@@ -21,7 +21,7 @@ LAYERS = {
         *("picture", "widen"),
     ),
     "sections": (
-        *("axes", "board", "card_header", "curves", "exercise", "files", "find", "fleet_controls", "fleet_parts", "hardware", "help"),
+        *("axes", "board", "card_header", "curves", "exercise", "files", "find", "found", "fleet_controls", "fleet_parts", "hardware", "help"),
         *("history", "history_graph", "recipes", "replay", "run", "source", "stage_controls", "stage_drag", "stage_draw", "stages"),
         *("model_strip", "sizing_answer", "start", "start_lists", "zoo_picker"),
         *("tables", "tensors", "theme", "tour", "why"),
