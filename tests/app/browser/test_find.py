@@ -72,10 +72,11 @@ def test_one_press_streams_rows_a_row_previews_and_a_click_gives_the_board_its_p
     expect(present(finding)).to_have_count(1)
     expect(finding.locator(".search-form .line")).to_contain_text("combinations")
     expect(finding.locator("[data-verb=open-find] .badge")).not_to_be_empty()
-    expect(finding.locator(".search-form .present-plan")).to_contain_text("best found")
+    expect(finding.locator(".search-form .present-plan")).to_contain_text("present plan")
     row, preview = rows(finding).nth(1), finding.locator(".found:not(.card)")
     expect(preview).to_contain_text("Point at a plan")
-    row.scroll_into_view_if_needed()
+    row.locator("td").nth(1).hover()  # and so out from under the tray
+    finding.mouse.move(1, 1)
     before = row.bounding_box()
     row.locator("td").nth(1).hover()
     expect(preview).to_contain_text(row.locator("td[data-label=plan]").inner_text())

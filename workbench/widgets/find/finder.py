@@ -56,7 +56,7 @@ class Finder:
 
     def __init__(self, runner: Runner | None, defer: Defer, changed: Callable[[], None]) -> None:
         self._runner, self._defer, self._changed = runner, defer, changed
-        self.compilers = BoardCompilers(runner, defer, changed)
+        self.compilers = BoardCompilers(runner, defer, self._hear_compiler)
         self._verifier: BackgroundVerifier | None = None
         self._over = threading.Event()  # of the present search
         self.form: FindGesture | None = None
@@ -250,6 +250,12 @@ class Finder:
         if verifier is self._verifier:
             self._read_verified(verifier)
             self._changed()
+
+    def _hear_compiler(self) -> None:
+        """The compiler has gone on: which tier is awaited may have changed, too."""
+        if self._verifier is not None:
+            self._read_verified(self._verifier)
+        self._changed()
 
     def _read_verified(self, verifier: BackgroundVerifier) -> None:
         """What it says now becomes part of the progress."""
