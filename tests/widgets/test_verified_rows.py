@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 
@@ -193,6 +194,21 @@ def test_stop_gives_up_whoever_is_asked_and_keeps_what_was_answered(stage):
     assert (verified.partitioned.compiler, verified.compiled.reason) == ("XLA of a script", STOPPED)
     stage.runner.tell(CompileDone(compiled(stage.runner.plan)))
     assert stage.progress.verified[stage.candidate][1] is verified
+
+
+def test_stop_gives_up_the_plan_that_was_asked_for_and_not_the_one_that_is_ahead(stage, plan):
+    other, figures = replace(stage.candidate, zero="zero_1"), plan_figures(plan)
+    process = stage.find(plan, within=PATIENCE, stages="1", micro_batches="1")
+    stage.update(process, (stage.candidate, figures), (other, figures), is_over=True)
+    stage.pump(lambda: len(stage.partitioner.asked) == 1)
+    ahead = stage.progress.contenders[0][0]
+    stage.finder.verify(stage.progress.number_of(other if ahead == stage.candidate else stage.candidate))
+    assert stage.progress.asking[0] != ahead
+    stage.finder.stop_verifying()
+    assert (stage.partitioner.cancelled, stage.progress.asking) == ([], (ahead, "partitioned"))
+    stage.partitioner.asked[0][1].set_result(ANSWER)
+    stage.pump(lambda: ahead in stage.progress.verified)
+    assert stage.progress.verified[ahead][1].partitioned.compiler == "XLA of a script"
 
 
 def test_refusals_and_failures_are_said_and_the_compiler_is_asked_all_the_same(stage, caplog):

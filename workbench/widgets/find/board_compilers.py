@@ -64,7 +64,7 @@ class BoardCompilers:
         return self._wait(answer, handle.cancel)
 
     def _wait(self, answer: "Future[T]", cancel: Callable[[], None]) -> T:
-        self._waiting = answer, cancel
+        self._waiting = waiting = answer, cancel
         try:
             return answer.result()
         except CancelledError:
@@ -75,7 +75,8 @@ class BoardCompilers:
             _log.exception("A compiler's answer failed")
             raise EngineError(f"The workbench itself failed: {describe_error(error)}") from error
         finally:
-            self._waiting, self.stage = None, ""
+            if self._waiting is waiting:  # a later search may wait already
+                self._waiting, self.stage = None, ""
 
     def _hear(self, event: RunEvent, answer: "Future[Compiled]") -> None:
         if answer.done():

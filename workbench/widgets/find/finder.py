@@ -225,10 +225,13 @@ class Finder:
         self._read_verified(verifier)
 
     def stop_verifying(self) -> None:
-        """Ask the compilers no more about a plan that was asked about; what they answered stays."""
-        if self._verifier is not None:
-            self._verifier.withdraw()
-            self.compilers.give_up()
+        """Stop asking the compilers about the plan that was asked for, and no other; what they answered stays."""
+        if (verifier := self._verifier) is not None:
+            asked = verifier.asking
+            verifier.withdraw()
+            if verifier.asking == asked:
+                self.compilers.give_up()
+            self._read_verified(verifier)
 
     def _verify_contenders(self) -> None:
         """Ask XLA's partitioner about the plans that are ahead, where the board has one."""
