@@ -55,7 +55,7 @@ def search(options: argparse.Namespace) -> None:
         if options.events:
             log.found(result.best)
     if options.output:
-        _save(result.best, options.output)
+        save_plan(result.best, options.output)
     if options.json:
         print(json.dumps(search_record(result), indent=1))
         return
@@ -144,10 +144,6 @@ def _explain(result: SearchResult, is_over: Callable[[], bool]) -> tuple[SearchR
     else:
         ledger = []
     return result, "\n".join(["\n", *ledger, "What if", *(f"  {counterfactual_text(each, each.base)}" for each in changes)])
-
-
-def _save(plan: Plan, path: str) -> None:
-    save_plan(plan, path)
 
 
 def _pair(text: str, parser: argparse.ArgumentParser) -> tuple[str, str]:

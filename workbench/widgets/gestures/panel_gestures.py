@@ -121,7 +121,6 @@ class RelaxGesture(Gesture):
 class PinChoiceGesture(Gesture):
     """Search again with one decision fixed as the plan on the board has it."""
 
-    verb: ClassVar[str] = "pin_choice"
     refused_at: ClassVar[str] = TABLES
     decision: Text20 = ""
 
