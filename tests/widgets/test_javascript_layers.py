@@ -21,8 +21,8 @@ LAYERS = {
         *("picture", "widen"),
     ),
     "sections": (
-        *("axes", "board", "card_header", "curves", "exercise", "files", "find", "found", "fleet_controls", "fleet_parts", "hardware", "help"),
-        *("history", "history_graph", "recipes", "replay", "run", "source", "stage_controls", "stage_drag", "stage_draw", "stages"),
+        *("axes", "board", "card_header", "curves", "exercise", "files", "find", "fleet_controls", "fleet_parts", "found", "hardware"),
+        *("help", "history", "history_graph", "recipes", "replay", "run", "source", "stage_controls", "stage_drag", "stage_draw", "stages"),
         *("model_strip", "sizing_answer", "start", "start_lists", "zoo_picker"),
         *("tables", "tensors", "theme", "tour", "why"),
     ),
