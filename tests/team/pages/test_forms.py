@@ -50,7 +50,6 @@ class Day:
         return read_page(found[1]).text if found else ""
 
 
-@pytest.mark.compile
 def test_a_project_is_made_changed_and_archived(day):
     where, said = day.done("ada", "/projects/new", {"name": "Speech", "slug": "speech", "description": "of the spring"})
     assert (where, said) == ("/p/speech/", "Project Speech created.")

@@ -134,4 +134,4 @@ def traffic_of_stages(report: Report, stage: int | None) -> list[Block]:
 def broken_pipeline(error: WorkbenchError) -> list[Block]:
     """Why there is nothing to show: no device runs the program without its pipeline."""
     suggestions = " ".join(filter(None, [error.message, ways_out_text(error.ways_out)]))
-    return [note_block(f"{suggestions} The figures appear once the pipeline is valid; the Pipeline tab suggests edits.")]
+    return [note_block(f"{suggestions} The figures appear once the pipeline is valid; the Pipeline section of Time suggests edits.")]
