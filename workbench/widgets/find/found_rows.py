@@ -124,11 +124,7 @@ def _preview(progress: FindProgress, row: PlanRow, now: PlanRow | None, changes:
     """What the plan would change: against the present plan in one tier, as edits, and the parts of its step."""
     planned = dict(progress.found).get(row.candidate) if row.candidate else None
     text = " · ".join(filter(None, (_against(row, now), parts_text(planned) if planned else "")))
-    return {
-        "title": f"{row.text}: {figures_text(row.known.figures)}",
-        "text": text,
-        "changes": changes,
-    }
+    return {"title": f"{row.text}: {figures_text(row.known.figures)}", "text": text, "changes": changes}
 
 
 def _against(row: PlanRow, now: PlanRow | None) -> str:
