@@ -12,7 +12,7 @@ from workbench.core.schedules import ALL_SCHEDULES, PipelineShape, schedule_name
 from workbench.core.schedules.schedule import Kind, Task
 from workbench.core.schedules.stage_cost import StageCost, equal_stages
 from workbench.errors import PipelineError
-from workbench.pipeline.simulate_pipeline import simulate_orders
+from workbench.pipeline.simulate_pipeline import diagram, simulate_orders
 from workbench.pipeline.stage_transfer import Transfer
 
 every_schedule = pytest.mark.parametrize("schedule", ALL_SCHEDULES, ids=lambda each: each.name)
@@ -30,25 +30,13 @@ def tasks_of(schedule, shape):
     return schedule.tasks(shape.devices, shape.micro_batches, shape.chunks)
 
 
-def diagram(schedule, devices: int, micro_batches: int, chunks: int) -> list[str]:
-    """One row a device, one column a unit of time that each task takes; `F1'` is of the device's second chunk."""
-    half = 1.0 if schedule.splits_backward else 0.5
-    costs = (StageCost(1.0, half, half),) * (devices * chunks)
-    simulated = simulate_orders(schedule.tasks(devices, micro_batches, chunks), costs)
-    cells = [{int(span.start): span.task.label(devices) for span in spans} for spans in simulated.devices]
-    width = max(len(label) for row in cells for label in row.values())
-    columns = range(int(simulated.makespan))
-    rows = (" ".join(row.get(column, ".").ljust(width) for column in columns).rstrip() for row in cells)
-    return [f"device {number}   {row}" for number, row in enumerate(rows)]
-
-
 @every_schedule
 def test_the_diagram_in_the_docstring_is_the_schedule(schedule):
     text = sys.modules[schedule.order.__module__].__doc__
     devices, micro_batches = (int(re.search(rf"{letter} = (\d+)", text)[1]) for letter in "pm")
     chunks = int(found[1]) if (found := re.search(r"v = (\d+) chunks", text)) else 1
     drawn = [line.strip() for line in text.splitlines() if line.strip().startswith("device ")]
-    assert drawn == diagram(schedule, devices, micro_batches, chunks)
+    assert drawn == diagram(schedule, devices, micro_batches, chunks).splitlines()
 
 
 @every_schedule

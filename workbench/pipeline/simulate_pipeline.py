@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from workbench.core.pipeline_spec import PipelineSpec
-from workbench.core.schedules import schedule_named
+from workbench.core.schedules import Schedule, schedule_named
 from workbench.core.schedules.schedule import Kind, Orders, Task
 from workbench.core.schedules.stage_cost import StageCost, receives
 from workbench.errors import PipelineError
@@ -185,3 +185,21 @@ def _invert_receives(received: Sequence[Sequence[tuple[int, int]]]) -> tuple[tup
         for source, count in sources:
             found[source].append((stage, count))
     return tuple(tuple(each) for each in found)
+
+
+def diagram(schedule: Schedule, devices: int, micro_batches: int, chunks: int = 1) -> str:
+    """One row a device, one column a unit of time; `F1'` is the forward pass of micro-batch 1 on the device's second chunk.
+
+    >>> from workbench.core.schedules import schedule_named
+    >>> print(diagram(schedule_named("gpipe"), devices=2, micro_batches=2))
+    device 0   F0 F1 .  .  B1 B0
+    device 1   .  F0 F1 B1 B0 .
+    """
+    half = 1.0 if schedule.splits_backward else 0.5
+    costs = (StageCost(1.0, half, half),) * (devices * chunks)
+    simulated = simulate_orders(schedule.tasks(devices, micro_batches, chunks), costs)
+    cells = [{int(span.start): span.task.label(devices) for span in spans} for spans in simulated.devices]
+    width = max(len(label) for row in cells for label in row.values())
+    columns = range(int(simulated.makespan))
+    rows = (" ".join(row.get(column, ".").ljust(width) for column in columns).rstrip() for row in cells)
+    return "\n".join(f"device {number}   {row}" for number, row in enumerate(rows))
