@@ -37,6 +37,12 @@ def test_the_copy_moves_by_steps_that_two_bytes_cannot_hold():
     assert jnp.all(plain["w"] == 1)
 
 
+def test_moments_beside_a_copy_have_the_type_that_is_asked_for():
+    program = wb.models.build("decoder").variant(precision=wb.Precision.parse("params=bfloat16,moments=bfloat16,master=float32"))
+    types = {(each.path.split("/")[1], each.dtype) for each in program.arguments if each.role is Role.OPTIMIZER_STATE and each.shape}
+    assert types == {("master", "float32"), ("moments", "bfloat16")}
+
+
 def test_the_runtime_counts_no_second_copy():
     def state(precision, runtime):
         program = wb.models.build("decoder", params="bfloat16").variant(precision=wb.Precision.parse(precision))

@@ -139,8 +139,8 @@ class _TrainingTracer:
 
     def program(self, remat: Remat, precision: Precision, offload: Offload) -> Program:
         if precision.master:
-            keeping = replace(self, optimizer=keep_master(self.optimizer, precision.master))
-            return keeping.program(remat, replace(precision, master=None), offload)
+            keeping = replace(self, optimizer=keep_master(self.optimizer, precision.master, precision.moments))
+            return keeping.program(remat, replace(precision, master=None, moments=None), offload)
         params = replace(self.params, specs=cast(self.params.specs, precision.params))
         loss, named = self._loss(params, remat, precision)
         state_specs = guard_tracing(
@@ -267,15 +267,15 @@ def _make_step(
     return call
 
 
-def keep_master(optimizer: optax.GradientTransformation, dtype: str) -> optax.GradientTransformation:
-    """The optimiser with a copy of the parameters in its state, which it updates: what it returns leads the parameters to their casts."""
+def keep_master(optimizer: optax.GradientTransformation, dtype: str, moments_type: str | None = None) -> optax.GradientTransformation:
+    """The optimiser with a copy of the parameters, which it updates, in its state; its updates lead the parameters to their casts."""
 
     def init(params: Any) -> Any:
         master = cast(params, dtype)
-        return {"master": master, "moments": optimizer.init(master)}
+        return {"master": master, "moments": optimizer.init(cast(master, moments_type))}
 
     def update(gradient: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        updates, moments = optimizer.update(cast(gradient, dtype), state["moments"], state["master"])
+        updates, moments = optimizer.update(cast(gradient, moments_type or dtype), state["moments"], cast(state["master"], moments_type))
         master = optax.apply_updates(state["master"], updates)
         changes = jax.tree.map(lambda new, old: new - old.astype(new.dtype), master, params)
         return changes, {"master": master, "moments": moments}
