@@ -18,7 +18,7 @@ from workbench.search.find_plans import find_plans
 from workbench.search.requirements import AtMost
 from workbench.search.search_figures import Figures
 from workbench.search.search_result import search_text
-from workbench.search.tier_ranks import FASTEST, KnownFigures, best_known, list_contenders
+from workbench.search.tier_ranks import FASTEST, KnownFigures, best_known, list_contenders, rank_plan, with_utilisation
 
 NOBODY = TierFigures(reason="Nobody was asked.")
 FOUND = tuple((candidate_on(f"stage:1 data:{16 // size} model:{size}"), Figures(size / 4, (9.0 - size) * GIB, 16)) for size in (1, 2, 4))
@@ -52,6 +52,13 @@ def test_the_fastest_near_ties_the_present_plan_and_each_kind_are_asked_about():
     assert {*asked} == {*found}
     assert {each for each, _ in list_contenders(found, (AtMost("memory", 8.5),), "seconds")} == {*fast}
     assert list_contenders({}, (), "seconds") == ()
+
+
+def test_a_present_plan_on_another_chip_says_nothing_about_the_utilisation_of_pipelines():
+    whole, pipeline = (candidate_on(mesh) for mesh in ("stage:1 data:16 model:1", "stage:2 data:8 model:1"))
+    known = (whole, Figures(1.0, 8.0, 16, mfu=0.4)), (pipeline, Figures(2.0, 8.0, 16)), (None, Figures(4.0, 8.0, 16, mfu=0.5))
+    rows = with_utilisation(rank_plan("", candidate, KnownFigures(figures), None) for candidate, figures in known)
+    assert [row.known.figures.mfu for row in rows] == [0.4, 0.2, 0.5]
 
 
 def entries(result, *known):

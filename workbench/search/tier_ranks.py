@@ -155,20 +155,18 @@ def changes_text(candidate: PlanCandidate, present: PlanCandidate) -> str:
 
 def with_utilisation(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
     """The rows with the model FLOPs utilisation of pipelines, too: what a program of one precision needs at the peak of all devices does
-    not depend on its plan."""
+    not depend on its plan. A present plan outside the space may be for another chip: it neither gives the figure nor takes it."""
     rows = tuple(rows)
-    needed = {_precision(row): row.known.figures.mfu * _device_seconds(row) for row in rows if row.known.figures.mfu}
+    found = ((row.candidate, row.known.figures.mfu, _device_seconds(row)) for row in rows)
+    needed = {candidate.precision: mfu * seconds for candidate, mfu, seconds in found if candidate and mfu}
     return tuple(_with_mfu(row, needed) for row in rows)
 
 
 def _with_mfu(row: PlanRow, needed: Mapping[str, float]) -> PlanRow:
-    if row.known.figures.mfu or _precision(row) not in needed or not _device_seconds(row):
+    seconds, at_peak = _device_seconds(row), needed.get(row.candidate.precision) if row.candidate else None
+    if row.known.figures.mfu or not at_peak or not seconds:
         return row
-    return replace(row, known=replace(row.known, figures=replace(row.known.figures, mfu=needed[_precision(row)] / _device_seconds(row))))
-
-
-def _precision(row: PlanRow) -> str:
-    return row.candidate.precision if row.candidate else ""
+    return replace(row, known=replace(row.known, figures=replace(row.known.figures, mfu=at_peak / seconds)))
 
 
 def _device_seconds(row: PlanRow) -> float:
