@@ -201,7 +201,7 @@ class _Collector:
         order: Sequence[int] = range(ir.RankedTensorType(value.type).rank)
         if not self._backend.merges_equal_values:
             return (value, own), order
-        while (owner := producer(value)) is not None and readers <= _READING_THROUGH.get(owner.name, frozenset()):
+        while readers and (owner := producer(value)) is not None and readers <= _READING_THROUGH.get(owner.name, frozenset()):
             if owner.name == "stablehlo.transpose":
                 permutation = list(ir.DenseI64ArrayAttr(owner.attributes["permutation"]))
                 order = [order[permutation.index(dim)] for dim in range(len(permutation))]
