@@ -1,5 +1,6 @@
 """Which cases a run has is drawn by its seed; over the nights each has its turn."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,7 +72,8 @@ def collected(folder: Path, *options: str) -> list[str]:
     """Names of the tests that a run with these options has, of the file in the folder."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "tests.conftest", "--rootdir", str(folder), *options]
     command += ["-c", str(Path(__file__).parents[1] / "pyproject.toml"), str(folder)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=120, check=False)
+    own = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # a `-v` would list a tree
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], env=own, capture_output=True, text=True, timeout=120, check=False)
     return [line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line]
 
 

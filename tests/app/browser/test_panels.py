@@ -170,6 +170,7 @@ def first_visit(guarded, program):
     guarded.goto(url)
     yield guarded
     running.stop()
+    running.join(60)  # else it may still answer when the page is left, and go away before it has
 
 
 def test_a_first_visitor_is_shown_around_once(first_visit):
