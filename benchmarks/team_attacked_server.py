@@ -66,7 +66,7 @@ class AttackedServer:
 
 @contextmanager
 def attacked_server(programs: int) -> Iterator[AttackedServer]:
-    """A server whose data folder was there before, open to everybody, as a person makes it; one person may have so many programs."""
+    """A server on an existing data folder that everybody can read, as an operator may make it; a person may have this many programs."""
     with tempfile.TemporaryDirectory() as folder:
         data, port = Path(folder) / "data", free_port()
         data.mkdir(mode=0o755)

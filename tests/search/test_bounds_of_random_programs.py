@@ -82,7 +82,7 @@ def test_no_plan_of_a_random_program_is_better_than_any_of_its_bounds(seed):
 
 
 def verify_optimum(evaluator: Evaluator, truth: dict[PlanCandidate, Figures], rng: random.Random) -> None:
-    """Asserts that a search finds, and proves, a plan as fast as any that holds no more than one drawn does."""
+    """Assert that a search proves the fastest plan within the memory of a drawn one."""
     most = rng.choice(sorted(each.memory for each in truth.values()))
     *_, last = run_search(evaluator.space, (AtMost("memory", most),), evaluator=Evaluator(evaluator.space), within=600)
     assert last.is_proved

@@ -176,7 +176,7 @@ def test_the_partitioner_is_asked_and_then_the_compiler_and_each_answer_is_shown
     assert verify_act(stage.progress, stage.candidate, "0")["gesture"] == {"verb": "verify_found", "plan": "0"}
 
 
-def test_stop_gives_up_whoever_is_asked_and_keeps_what_was_answered(stage):
+def test_stop_gives_up_the_question_under_way_and_keeps_the_answers(stage):
     stage.ask()
     stage.finder.stop_verifying()
     stage.pump(stage.is_over)

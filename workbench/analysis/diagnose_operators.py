@@ -14,6 +14,7 @@ from workbench.plan.layout_legality import illegality_text
 from workbench.plan.plan import Plan
 from workbench.propagation import Propagated
 from workbench.propagation.structure.program_structure import Structure, find_rotations, operations_at_places
+from workbench.propagation.structure.stored_values import DYNAMIC_SLICE
 from workbench.reports.diagnostic import Diagnostic
 from workbench.reports.partitioned import Partitioned
 from workbench.reports.report import Report
@@ -58,7 +59,7 @@ def _diagnose_split_stacks(report: Report, partitioned: Propagated) -> Iterator[
     structure, program, found = partitioned.structure, report.plan.program, set[int]()
     bodies = set(structure.body_of.values())
     for index, op in enumerate(structure.ops):
-        if op.kind != "stablehlo.dynamic_slice" or op.region not in bodies or len(op.crossing_dims) != 1:
+        if op.kind != DYNAMIC_SLICE or op.region not in bodies or len(op.crossing_dims) != 1:
             continue
         stack, dim = _stack_of(structure, op.operands[0]), op.crossing_dims[0]
         dims = partitioned.dims[stack]
@@ -135,7 +136,8 @@ def _diagnose_uncounted(report: Report, partitioned: Propagated) -> Iterator[Dia
     structure = partitioned.structure
     rotated = {index for index in find_rotations(structure) if _moves_whole_parts(report.plan, partitioned, index)}
     counted = {*partitioned.halo_operand_dims, *partitioned.unpartitioned, *rotated}
-    uncounted = (each for each in structure.crossing_ops if each not in counted and structure.ops[each].kind != "stablehlo.dynamic_slice")
+    counted |= {index for index in structure.crossing_ops if structure.ops[index].kind == DYNAMIC_SLICE}  # gathered: `insert_dot_reshards`
+    uncounted = (index for index in structure.crossing_ops if index not in counted)
     for kind, indices in _group_by_kind(report, [index for index in uncounted if _reads_across_shards(partitioned, index)]).items():
         yield Diagnostic(
             "not counted",

@@ -38,7 +38,7 @@ class CommandFunction:
 
 
 class TeamCommand(CommandFunction):
-    """A command of whoever runs a team's server. Raises `WorkbenchError` where a server cannot run."""
+    """A command for the operator of a team's server. Raises `WorkbenchError` where a server cannot run."""
 
     def __call__(self, options: argparse.Namespace) -> None:
         require_processes("serve a team")

@@ -118,8 +118,8 @@ class PipelineSpec:
         >>> PipelineSpec.parse("accumulate:8") == PipelineSpec(1, 8, remat="never")
         True
         """
-        if micro_batches_alone := re.fullmatch(r"accumulate:(\d{1,9})", text.strip()):
-            return cls(1, int(micro_batches_alone[1]), remat="never")
+        if alone := re.fullmatch(r"accumulate:(\d{1,9})", text.strip()):
+            return cls(1, int(alone[1]), remat="never")
         entries: dict[str, Any] = {}
         for word in re.split(r"[\s,;]+", text.strip()):
             name, colon, value = word.partition(":")

@@ -1,7 +1,7 @@
 """Matrix products, table lookups and slices at a place that is computed, as XLA's partitioner handles them, where Shardy would send
 something else.
 
-Where operands and result are sharded differently, XLA reshards them in its own way (`structure.choose_dot_shardings`,
+Where operands and result are sharded differently, XLA chooses the reshards itself (`structure.choose_dot_shardings`,
 `choose_lookup_shardings`), which is not always the one that sends least; what it slices it gathers along the sliced dimension,
 a scanned stack of layers before the loop. What it moves is written into the module before Shardy inserts its reshards.
 """
@@ -20,9 +20,10 @@ from workbench.propagation.module.prepare_module import ID
 from workbench.propagation.module.shardy_attributes import Dims, ShardingReader, local_shape, sharding_text
 from workbench.propagation.structure.choose_dot_shardings import choose_dot_shardings
 from workbench.propagation.structure.program_structure import Structure
+from workbench.propagation.structure.stored_values import DYNAMIC_SLICE
 
-_SHARDING, _SLICE = "sdy.sharding", "stablehlo.dynamic_slice"
-_RESHARDED = {*DOTS, "stablehlo.gather", _SLICE}
+_SHARDING = "sdy.sharding"
+_RESHARDED = {*DOTS, "stablehlo.gather", DYNAMIC_SLICE}
 
 
 def insert_dot_reshards(main: ir.Operation, ops: Sequence[ir.Operation], structure: Structure, mesh: Mesh) -> None:
@@ -47,7 +48,7 @@ def _choose_shardings(
     if op.name in DOTS:
         facts = structure.dots.get(op.attributes[ID].value)
         return dims if facts is None or facts.has_sharded_window(dims) else choose_dot_shardings(facts, dims, mesh)
-    if op.name == _SLICE:
+    if op.name == DYNAMIC_SLICE:
         sliced = [whole != part for whole, part in zip(shapes[0], shapes[-1], strict=True)]
         return tuple(tuple(() if cut else axes for cut, axes in zip(sliced, each, strict=False)) for each in dims)
     return dims if (rule := rule_of(op)) is None else choose_lookup_shardings(rule, shapes, dims, mesh)

@@ -11,9 +11,8 @@ from workbench.analysis.verify_plan import Compilers, ask_compiler, ask_partitio
 from workbench.errors import WorkbenchError
 from workbench.reports.report import Report
 from workbench.reports.verified_plan import TierFigures, TierName, VerifiedPlan
-from workbench.search.candidate_plans import candidate_plan
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.present_plan import drop_small_axes
+from workbench.search.present_plan import opened_plan
 from workbench.search.search_figures import Figures, planned_figures
 from workbench.search.search_space import SearchSpace
 from workbench.search.tier_ranks import Entries, best_known
@@ -59,7 +58,7 @@ class BackgroundVerifier:
         self.close()
 
     def close(self) -> None:
-        """Ask no more."""
+        """End the thread after the question under way."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -148,7 +147,7 @@ class BackgroundVerifier:
     def _partition(self, candidate: PlanCandidate, figures: Figures) -> None:
         self._reports[candidate] = None
         try:
-            plan = drop_small_axes(candidate_plan(self._space, candidate))  # as a board has it, whose answers are kept
+            plan = opened_plan(self._space, candidate)  # the partitioner keeps its answers by plan
         except WorkbenchError:  # the search has planned it: it is interrupted
             return
         partitioned, self._reports[candidate] = ask_partitioner(plan, self._compilers)

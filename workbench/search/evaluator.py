@@ -123,7 +123,7 @@ class Evaluator:
         return Bounded(core, figures_on(plan.hardware, seconds / plan.mesh.size, self._bytes[placed], plan.mesh.size))
 
     def bound_divided(self, core: PlanCandidate, micro_batches: int) -> Figures:
-        """The same of a core with so many micro-batches: its devices wait for each other as long as its best schedule lets them."""
+        """Bounds of a core with this number of micro-batches: devices wait for each other at least as long as under its best schedule."""
         key = core.size("stage"), micro_batches, self.space.find_layout(core.layout).is_per_stage
         if key not in self._slowdowns:
             self._slowdowns[key] = min(map(slowdown_of, self.space.schedules_of(core, micro_batches)), default=1.0)

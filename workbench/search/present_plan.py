@@ -74,7 +74,7 @@ def find_candidate(space: SearchSpace, plan: Plan) -> PlanCandidate | None:
     wanted = drop_small_axes(placed)
     for each in _list_alike(space, wanted):
         try:
-            found = drop_small_axes(candidate_plan(space, each))
+            found = opened_plan(space, each)
         except WorkbenchError:
             continue
         if _decisions(found) == _decisions(wanted) and (rule := _find_rule(space, found, each, wanted)):
@@ -88,6 +88,11 @@ def _find_rule(space: SearchSpace, found: Plan, candidate: PlanCandidate, wanted
         return candidate.boundaries
     rules = space.boundaries_of(candidate)
     return next((rule for rule in rules if with_boundaries(space, found, rule).pipeline == wanted.pipeline), None)
+
+
+def opened_plan(space: SearchSpace, candidate: PlanCandidate) -> Plan:
+    """The plan of a candidate as a board opens it, without mesh axes of one device. Raises `WorkbenchError` where it is illegal."""
+    return drop_small_axes(candidate_plan(space, candidate))
 
 
 def drop_small_axes(plan: Plan) -> Plan:

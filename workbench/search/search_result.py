@@ -25,6 +25,7 @@ from workbench.search.tier_ranks import (
     PlanRow,
     best_known,
     plans_table,
+    present_row,
     rank_front,
     rank_plan,
     tokens_of,
@@ -76,8 +77,8 @@ class SearchResult(Printed):
         best = self.state.best and self.state.best[0]
         tokens = tokens_of(self.space.start.program, has_times=all(hardware for hardware, _ in self.space.hardware))
         front = [(str(number), each, KnownFigures(figures, self.tier(each))) for number, (each, figures) in enumerate(self.front)]
-        rows = [rank_plan(*each, present, tokens).numbered(each[0], is_best=each[1] == best) for each in front]
-        if self.present is not None and not any(row.is_present for row in rows):
+        rows = [replace(rank_plan(*each, present, tokens), is_best=each[1] == best) for each in front]
+        if self.present is not None and present_row(rows) is None:
             rows.append(rank_plan(PRESENT, present, self.known(present, self.present.figures), present, tokens))
         return with_utilisation(sorted(rows, key=lambda row: row.known.figures.seconds))
 

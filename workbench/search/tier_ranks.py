@@ -153,6 +153,11 @@ def changes_text(candidate: PlanCandidate, present: PlanCandidate) -> str:
     return ", ".join(candidate.describe(name) for name in shown)
 
 
+def present_row(rows: Iterable[PlanRow]) -> PlanRow | None:
+    """The row of the present plan, if there is one."""
+    return next((row for row in rows if row.is_present), None)
+
+
 def with_utilisation(rows: Iterable[PlanRow]) -> tuple[PlanRow, ...]:
     """The rows with the model FLOPs utilisation of pipelines, too: what a program of one precision needs at the peak of all devices does
     not depend on its plan. A present plan outside the space may be for another chip: it neither gives the figure nor takes it."""
@@ -175,7 +180,7 @@ def _device_seconds(row: PlanRow) -> float:
 
 def plans_table(rows: Iterable[PlanRow], heading: str = "") -> Table:
     """The rows as a table; a column stands where a row has something for it, and devices where they differ."""
-    rows = with_utilisation(rows)
+    rows = tuple(rows)
     cells = [_cells(row) for row in rows]
     several = len({row.known.figures.devices for row in rows}) > 1
     shown = [name for name in _COLUMNS if name not in _OPTIONAL or any(each[name].value for each in cells)]

@@ -68,11 +68,11 @@ def finish(page: Page) -> None:
 def test_one_press_streams_rows_a_row_previews_and_a_click_gives_the_board_its_plan_which_undo_takes_back(finding):
     expect(present(finding)).to_have_count(1)
     finding.locator(".sentence").get_by_role("button", name="Find", exact=True).click()
+    expect(finding.locator(".search-form .present-plan")).to_contain_text("best found", timeout=60_000)  # in one tier
     finish(finding)
     expect(present(finding)).to_have_count(1)
     expect(finding.locator(".search-form .line")).to_contain_text("combinations")
     expect(finding.locator("[data-verb=open-find] .badge")).not_to_be_empty()
-    expect(finding.locator(".search-form .present-plan")).to_contain_text("present plan")
     row, preview = rows(finding).nth(1), finding.locator(".found:not(.card)")
     expect(preview).to_contain_text("Point at a plan")
     row.locator("td").nth(1).hover()  # and so out from under the tray

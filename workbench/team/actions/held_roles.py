@@ -106,7 +106,7 @@ def _room_of(session: DatabaseSession, resource: StoredRoom | Comment) -> Stored
 
 
 def _by_id(kind: type[Any], ended: str = "") -> Callable[[DatabaseSession, str], Any]:
-    """What has an id; one that has `ended` is no more."""
+    """A record with an id; one that has `ended` counts as absent."""
 
     def find_row(session: DatabaseSession, name: str) -> Any:
         found = session.get(kind, name)

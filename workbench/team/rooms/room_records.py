@@ -129,7 +129,7 @@ def principal_of_user(store: Store, user_id: str) -> Principal:
 
 
 def participation_of(store: Store, principal: Principal, source: RoomSource) -> tuple[bool, ProjectRole | None]:
-    """Whether somebody works on an assignment in a room, and their role in its project: `None` for whoever came by a link."""
+    """Whether somebody works on an assignment in a room, and their role in its project: `None` for a guest with a link."""
     with store.read() as session:
         user = verify_active(session, principal)
         is_participant = bool(source.exercise) and takes_part(session, user, session.get_one(StoredRoom, source.room_id))

@@ -155,7 +155,7 @@ def _wrap_title(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
 
 
 def moved_down(mark: Mark, by: float) -> Mark:
-    """The same mark so many pixels lower."""
+    """The mark moved down by this number of pixels."""
     if isinstance(mark, Area | Polyline):
         return replace(mark, points=tuple((x, y + by) for x, y in mark.points))
     return replace(mark, y=mark.y + by)

@@ -97,7 +97,7 @@ class BoardCompilers:
 
 
 def _pass_on(done: "Future[T]", answer: "Future[T]") -> None:
-    """The answer of a question to whoever still waits for it."""
+    """Hand the outcome of one future to another, unless that one has ended."""
     if not answer.done():
         if done.cancelled():
             answer.cancel()

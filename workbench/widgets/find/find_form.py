@@ -83,7 +83,7 @@ def _read_devices(text: str, plan: Plan) -> dict[str, Any]:
     if found is None:
         ways = [f"write {plan.mesh.size:,}", "write `64 TPU v5p`", "write several: `64, 128 or 256`"]
         raise SearchError(f"`{shown[:40]}` is not a number of devices." if shown else "The number of devices is missing.", ways)
-    counts = tuple(whole_number(each, "number of devices") for each in re.split(r"[\s,]+|or", found[0]) if each)
+    counts = _read_counts(found[0], "number of devices")
     own, (_, comma, options) = plan.hardware, shown[found.end() :].partition(",")
     if own is None or kind not in ("", own.chip.name):
         return {"devices": counts, **({"hardware": kind + comma + options} if kind else {})}

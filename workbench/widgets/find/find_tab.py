@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from workbench.core.text_tables import count_text
 from workbench.plan.plan import Plan
 from workbench.reports.report import Report
 from workbench.search.requirement_conflicts import Relaxation, clash_sentence, relaxation_text
 from workbench.search.requirements import AtMost, against_best_text, present_text
 from workbench.search.search_figures import NOMINAL_SECONDS, figures_text
 from workbench.search.search_state import ending_text, nothing_found_text
-from workbench.search.tier_ranks import PlanRow
+from workbench.search.tier_ranks import PlanRow, present_row
 from workbench.visualize import found_plans, search_progress
 from workbench.visualize.charts.front_chart import front_chart
 from workbench.visualize.found_plans import FoundPlan, FrontSigns
@@ -71,7 +72,7 @@ def controls_state(finder: Finder, plan: Plan, rows: tuple[PlanRow, ...]) -> dic
 
 def _present(progress: FindProgress, rows: tuple[PlanRow, ...]) -> dict[str, Any]:
     """Where the present plan stands against the best, in one tier, with a button for each decision that can be pinned."""
-    row, best = next((each for each in rows if each.is_present), None), next((each for each in rows if each.is_best), None)
+    row, best = present_row(rows), next((each for each in rows if each.is_best), None)
     if row is None or best is None or progress.state is None:
         return {"present": "", "pins": []}
     now, other = (each.known.figures for each in (row, best))
@@ -122,7 +123,7 @@ def _gap(progress: FindProgress) -> dict[str, Any] | None:
     if state is None or ranked is None or ranked.best is None:
         return None
     candidate, figures = ranked.best
-    devices = f"{figures.devices:,} device{'s' * (figures.devices != 1)}, " if state.objective == "devices" else ""
+    devices = f"{count_text(figures.devices, 'device')}, " if state.objective == "devices" else ""
     tier = progress.known(candidate, figures).tier
     text = state.status if tier == "planned" else f"as planned {state.status}"
     best = f"best {devices}{figures_text(figures)}{'' if tier == 'planned' else f', {tier}'}"
@@ -195,7 +196,8 @@ _HINT = "Plans above and right of the line are worse in both."
 
 
 def _signs(progress: FindProgress, rows: tuple[PlanRow, ...]) -> FrontSigns:
-    now, state = next((each.known.figures for each in rows if each.is_present), None), progress.ranked
+    row, state = present_row(rows), progress.ranked
+    now = row and row.known.figures
     if state is None:
         return FrontSigns(now=now)
     limits = tuple(each for each in progress.requirements if isinstance(each, AtMost))

@@ -17,11 +17,10 @@ from workbench.plan.edits import OpenPlan
 from workbench.plan.plan import Plan
 from workbench.reports.run_events import Cancelled, Failed
 from workbench.search.background_verifier import BackgroundVerifier
-from workbench.search.candidate_plans import candidate_plan
 from workbench.search.find_plans import fit_boundaries, read_requirements
 from workbench.search.make_space import make_space
 from workbench.search.plan_candidate import PlanCandidate
-from workbench.search.present_plan import drop_small_axes, find_candidate
+from workbench.search.present_plan import find_candidate, opened_plan
 from workbench.search.search_messages import (
     AskExplanation,
     AskSearch,
@@ -183,7 +182,7 @@ class Finder:
         `WorkbenchError` where it is illegal."""
         if self.progress.space is None:
             raise SearchError("That plan is not among those found.", ["search again"])
-        return drop_small_axes(candidate_plan(self.progress.space, candidate))
+        return opened_plan(self.progress.space, candidate)
 
     def take(self, number: str, plan: Plan) -> OpenPlan | None:
         """The edit that makes a plan found the present plan, by its number; `None` where it is that already. Raises `WorkbenchError` where

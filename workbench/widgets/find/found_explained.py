@@ -86,7 +86,7 @@ def _card(finder: Finder, chosen: PlanCandidate, *, is_present: bool) -> dict[st
 
 
 def _list_rivals(progress: FindProgress, chosen: PlanCandidate) -> list[dict[str, str]]:
-    """What the chosen plan can be held against: the plan that the search began from, if it was planned, and the rest of the front."""
+    """The plans to compare the chosen one with: the plan that the search began from, if it was planned, and the rest of the front."""
     start = [(each, figures, "the plan before: ") for each, figures in progress.found if each == progress.start]
     front = [(each, figures, "") for each, figures in progress.front if each != progress.start]
     return [

@@ -11,7 +11,7 @@ from workbench.search.plan_candidate import PlanCandidate
 from workbench.search.present_plan import on_searched_hardware
 from workbench.search.search_figures import NOMINAL, Figures, evaluate_plan, figures_on, figures_text
 from workbench.search.search_state import objective_key
-from workbench.search.tier_ranks import PRESENT, KnownFigures, PlanRow, plans_table, rank_plan, tokens_of
+from workbench.search.tier_ranks import PRESENT, KnownFigures, PlanRow, plans_table, present_row, rank_plan, tokens_of, with_utilisation
 from workbench.units import format_seconds
 from workbench.widgets.board.background_queries import BackgroundQueries, compute_in_background
 from workbench.widgets.find.find_progress import FindProgress
@@ -83,14 +83,14 @@ def rank_rows(progress: FindProgress, plan: Plan, present: PlanCandidate | None,
     def order(row: PlanRow) -> tuple[Any, ...]:
         return (row.candidate not in asked and not row.is_present, objective_key(objective, row.known.figures))
 
-    ranked = enumerate(sorted(rows, key=order), 1)
+    ranked = enumerate(sorted(with_utilisation(rows), key=order), 1)
     return tuple(row.numbered(str(place), is_best=best is not None and row.candidate == best) for place, row in ranked)
 
 
 def rows_block(finder: Finder, report: Report, rows: tuple[PlanRow, ...], background: BackgroundQueries | None) -> Block:
     """The rows as a table, each with its gestures and what is shown while it is pointed at."""
     shown = [*rows[:MOST_ROWS], *(row for row in rows[MOST_ROWS:] if row.is_present)]
-    now, changes = next((row for row in shown if row.is_present), None), _changes(finder, report, shown, background)
+    now, changes = present_row(shown), _changes(finder, report, shown, background)
     table = table_block(plans_table(shown), Paint({}), len(shown))
     labels = [each["label"] for each in table["columns"]]
     previews, gestures = {}, {}

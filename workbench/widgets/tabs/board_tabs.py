@@ -103,7 +103,8 @@ class Facts:
 class Section:
     """A section of a view: the name that gestures and links give it, its label, and what makes its blocks. Find is in no view.
 
-    A shared section follows from the report and what is opened in it alone; others show what is asked and tried on one board.
+    A shared section follows from the report and what is opened in it alone; others show what is asked and tried on one board. `predicts`
+    names the figures that it explains as planned: it says so where those at the top of the board are the compiler's.
     """
 
     key: str
@@ -113,6 +114,7 @@ class Section:
     is_shared: bool = True
     has_stages: bool = False  # whether one stage of a pipeline can be picked
     is_searched: bool = False
+    predicts: tuple[str, ...] = ()
 
 
 def _tensors(facts: Facts) -> list[Block]:
@@ -176,17 +178,28 @@ SECTIONS = (
         *("overview", "Summary", "overview"),
         lambda facts: overview_blocks(facts.shown, facts.paint),
         has_stages=True,
+        predicts=("peak", "step"),
     ),
     Section(
         *("notes", "Warnings", "overview"),
         lambda facts: [*_notes(facts.report, remedies=facts.remedies), *source_annotation_blocks(facts.predicted, facts.paint)],
     ),
     Section("compared", "Compared", "overview", _compared, is_shared=False, has_stages=True),
-    Section("memory", "Memory", "memory", _memory, has_stages=True),
-    Section("step", "Step", "time", lambda facts: step_blocks(facts.shown, facts.comparison_state, facts.of_stages), has_stages=True),
-    Section("timeline", "Timeline", "time", _timeline, has_stages=True),
-    Section("kernels", "Kernels", "time", lambda facts: kernel_blocks(facts.shown, facts.comparison_state), has_stages=True),
-    Section("roofline", "Roofline", "time", lambda facts: roofline_blocks(facts.shown), has_stages=True),
+    Section("memory", "Memory", "memory", _memory, has_stages=True, predicts=("peak",)),
+    Section(
+        *("step", "Step", "time"),
+        lambda facts: step_blocks(facts.shown, facts.comparison_state, facts.of_stages),
+        has_stages=True,
+        predicts=("step",),
+    ),
+    Section("timeline", "Timeline", "time", _timeline, has_stages=True, predicts=("step",)),
+    Section(
+        *("kernels", "Kernels", "time"),
+        lambda facts: kernel_blocks(facts.shown, facts.comparison_state),
+        has_stages=True,
+        predicts=("step",),
+    ),
+    Section("roofline", "Roofline", "time", lambda facts: roofline_blocks(facts.shown), has_stages=True, predicts=("step",)),
     Section("pipeline", "Pipeline", "time", lambda facts: pipeline_blocks(facts.predicted, facts.tasks, facts.trial)),
     Section("communication", "Collectives", "communication", _communication, has_stages=True),
     Section(
@@ -197,7 +210,7 @@ SECTIONS = (
     ),
     Section("devices", "Devices", "communication", lambda facts: device_blocks(facts.shown, facts.selected), has_stages=True),
     Section("tensors", "Tensors", "program", _tensors, has_stages=True, is_searched=True),
-    Section("graph", "Graph", "program", _graph, has_stages=True),
+    Section("graph", "Graph", "program", _graph, has_stages=True, predicts=("step",)),
     Section("values", "Values", "program", lambda facts: value_blocks(facts.predicted, facts.paint, facts.search), is_searched=True),
     Section(
         *("propagation", "Propagation", "program"),
@@ -222,7 +235,7 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
     """
     section = section_of(tab)
     try:
-        shown = [*_settled_notes(facts.report, section.key), *section.blocks(replace(facts, search=search))]
+        shown = [*_settled_notes(facts.report, section.predicts), *section.blocks(replace(facts, search=search))]
     except PipelineError as error:
         shown = broken_pipeline(error)
     return {
@@ -233,13 +246,13 @@ def table_state(facts: Facts, tab: str, search: str = "") -> dict[str, Any]:
     }
 
 
-def _settled_notes(report: Report, tab: str) -> list[Block]:
+def _settled_notes(report: Report, predicts: tuple[str, ...]) -> list[Block]:
     """The compiler's figures at the top, and those of a view of the prediction, where they differ."""
     predicted = report.prediction
     pairs = []
-    if tab in ("overview", "memory"):
+    if "peak" in predicts:
         pairs.append(("peak", format_bytes(report.memory.peak), format_bytes(predicted.memory.peak)))
-    if tab in ("overview", "step", "timeline", "kernels", "roofline", "graph") and report.step_time and predicted.step_time:
+    if "step" in predicts and report.step_time and predicted.step_time:
         pairs.append(("step", format_seconds(report.step_time.total), format_seconds(predicted.step_time.total)))
     text = "This view shows the prediction, a {} of {}. The {} at the top of the board come from the compiler."
     said = [text.format(what, here, top) for what, top, here in pairs if top != here]
