@@ -351,3 +351,17 @@ def test_a_ledger_has_both_ends_and_a_line_for_each_step_between(found):
 def test_less_is_better(value, unit, cell):
     found = signed_cell(value, unit)
     assert (found["text"], found["tone"]) == cell
+
+
+def test_only_a_present_plan_that_is_not_the_best_asks_why_not(found):
+    """In one place for each row: the best is the one in bold."""
+    for number in [row["key"] for row in table(found)[1] if row["changes"] != "present plan"][:2]:
+        found.send("take_found", plan=number)
+        found.wait_for(lambda number=number: any((row["key"], row["changes"]) == (number, "present plan") for row in table(found)[1]))
+        shown, rows = table(found)
+        bold = [any(isinstance(cell, dict) and cell.get("tone") == "strong" for cell in row["cells"][:5]) for row in shown["rows"]]
+        labels = [row["cells"][-1]["acts"][-1]["label"] for row in shown["rows"] if row["cells"][-1].get("acts")]
+        expected = ["Why not?" if row["changes"] == "present plan" and not best else "Why?" for row, best in zip(rows, bold, strict=True)]
+        assert sum(bold) == 1
+        assert labels == expected
+    assert "Why not?" in labels
