@@ -197,7 +197,7 @@ _HINT = "Plans above and right of the line are worse in both."
 
 def _signs(progress: FindProgress, rows: tuple[PlanRow, ...]) -> FrontSigns:
     row, state = present_row(rows), progress.ranked
-    now = row and row.known.figures
+    now = row.known.figures if row else None
     if state is None:
         return FrontSigns(now=now)
     limits = tuple(each for each in progress.requirements if isinstance(each, AtMost))
